@@ -80,6 +80,7 @@ class Attack:
         errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
             wrong.
         typical: how often each sample is drawn at each strength, for what is typical beside the worst case (0: not).
+        eight_bit: only inputs that an 8-bit file can hold count as found.
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
@@ -106,6 +107,7 @@ class Attack:
     unbounded: bool = False
     errors: Errors = "accepted"
     typical: int = 0
+    eight_bit: bool = False
     small: Attack | None = None
 
     def __new__(cls, *given: object, **named: object) -> Attack:  # noqa: D102

@@ -8,6 +8,8 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Stage, grid
 from robustatlas.attacks.search import Search
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import FALLEN, some
 from robustatlas.optimizers.sweep import Sweep
 from robustatlas.threats.everyday.change import BORDERS, Bordered, Change, with_border
 from robustatlas.threats.everyday.geometry import Cropped, Rotated, Sheared, Shifted, Tilted, Zoomed
@@ -74,12 +76,26 @@ def _note(threat: Change, beside: str) -> str:
     return " ".join([*edges, *([f"Another attack, {beside}."] if beside else [])])
 
 
-def with_edges(attack: Attack, border: str) -> Attack:
-    """``attack`` with something else beyond the edges of images: ``"reflect"``, ``"black"`` or ``"grey"``."""
+def with_edges(attacks: Sequence[Attack], border: str) -> list[Attack]:
+    """``attacks``, those that show what lies beyond the edges of images with ``"reflect"``, ``"black"`` or ``"grey"``
+    there.
+
+    Raises:
+        UserError: no such attack among them.
+    """
+    if not any(isinstance(attack.threat, Bordered) for attack in attacks):
+        raise UserError(
+            f"border={border!r} is for everyday changes that show what lies beyond the edges, and there is none among "
+            f"{some([attack.name for attack in attacks])}; leave it out."
+        )
+    return [_with_edges(attack, border) if isinstance(attack.threat, Bordered) else attack for attack in attacks]
+
+
+def _with_edges(attack: Attack, border: str) -> Attack:
     changed: Any = with_border(attack.threat, border)
     old, new = BORDERS[getattr(attack.threat, "border")], BORDERS[changed.border]  # noqa: B009 - of Bordered alone
     note = attack.about.note.replace(old, new)
-    small = None if attack.small is None else with_edges(attack.small, border)
+    small = None if attack.small is None else _with_edges(attack.small, border)
     return replace(attack, threat=changed, about=replace(attack.about, note=note), small=small)
 
 
@@ -97,11 +113,11 @@ def _noise(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], 
 
 def _jpeg(suite: tuple[float, ...], source: str) -> Everyday:
     beside = "jpeg-linf, changes coefficients at will"
-    return Everyday("jpeg-quality", Compressed(), grid(95, 19), 5, "quality, of 100", suite, source, beside)
+    return Everyday("jpeg-quality", Compressed(), grid(95, 19), 5, f"{FALLEN}quality", suite, source, beside)
 
 
 def _coarse(suite: tuple[float, ...], source: str) -> Everyday:
-    return Everyday("resolution", Coarse(), grid(90, 18), 5, "per cent of the side", suite, source)
+    return Everyday("resolution", Coarse(), grid(90, 18), 5, f"{FALLEN}per cent of the side", suite, source)
 
 
 CHANGES: tuple[Everyday, ...] = (

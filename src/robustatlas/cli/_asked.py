@@ -47,6 +47,25 @@ Effort = Annotated[
         rich_help_panel=ATTACKS,
     ),
 ]
+Pixels = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        help="Which inputs count as found: any, or 8bit, those alone that an 8-bit file (PNG) can hold. Images have to "
+        "be as in their files.",
+        show_default=False,
+        rich_help_panel=ATTACKS,
+    ),
+]
+Border = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="What stands beyond the edges of images that everyday changes move or blur: reflect (the default), black "
+        "or grey.",
+        rich_help_panel=ATTACKS,
+    ),
+]
 Procedure = Annotated[
     str,
     typer.Option(

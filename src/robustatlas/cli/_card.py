@@ -38,7 +38,7 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
         rows.add_row(
             safe(about + marked(attack.attack, attack.attack in facts.void)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
-            size(attack.halved),
+            size(attack.halved, of=attack.attack),
             f"{average}{mark}",
             _standard(attack),
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import typed
 
 MOST_STRENGTHS = 10_000
 """More strengths of one attack than this are a slip of the fingers."""
@@ -29,7 +30,8 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
     for item in given:
         name, _, values = (part.strip() for part in item.partition("="))
-        strengths = _steps(item, values) if ":" in values else tuple(fraction(value) for value in values.split(","))
+        listed = tuple(fraction(value) for value in values.split(",")) if ":" not in values else ()
+        strengths = listed or _steps(item, name, values)
         if not name or not strengths or not all(0 < strength < math.inf for strength in strengths):
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
@@ -38,7 +40,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def _steps(item: str, values: str) -> tuple[float, ...]:
+def _steps(item: str, name: str, values: str) -> tuple[float, ...]:
     from robustatlas.attacks.definition import grid  # torch comes with it, and help need not wait for that
 
     last, _, count = values.partition(":")
@@ -46,7 +48,8 @@ def _steps(item: str, values: str) -> tuple[float, ...]:
         return ()
     if not 1 <= int(count) <= MOST_STRENGTHS:
         raise UserError(f"--strengths {item!r} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
-    return grid(fraction(last), int(count)) if math.isfinite(fraction(last)) else ()
+    largest = typed(name, fraction(last))
+    return tuple(typed(name, step) for step in grid(largest, int(count))) if math.isfinite(largest) else ()
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
@@ -69,7 +72,7 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
                 f"{option} {given!r} is not understood at {item.strip()!r}; expected each attack once with a strength, "
                 "such as linf=8/255,l2=0.5."
             )
-        found[name] = strength
+        found[name] = typed(name, strength)
     return found
 
 

@@ -102,7 +102,7 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
         )
         for name, won in wins:
             if won.any():
-                where = _range(first.strengths(attack)[won])
+                where = _range(attack, first.strengths(attack)[won])
                 sentences.append(
                     f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
                     "(McNemar, corrected)."
@@ -163,7 +163,6 @@ def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared
         )
 
 
-def _range(strengths: NDArray[np.float64]) -> str:
-    if strengths.size == 1:
-        return strength(strengths[0])
-    return f"between {strength(strengths[0])} and {strength(strengths[-1])}"
+def _range(attack: str, strengths: NDArray[np.float64]) -> str:
+    first, last = (strength(strengths[end], of=attack) for end in (0, -1))
+    return first if strengths.size == 1 else f"between {first} and {last}"

@@ -200,7 +200,7 @@ class AccuracyTables:
         self, attack: str, name: str, strengths: Sequence[float], lines: Mapping[str, Sequence[float]], room: int
     ) -> tuple[list[list[int]], list[RenderableType]]:
         """Which strengths stand together, and a table for each such group."""
-        headings = [strength(each, 3) for each in strengths]
+        headings = [strength(each, 3, of=attack) for each in strengths]
         groups = in_groups([max(5, len(heading)) for heading in headings], room)
         if not self.every:
             groups = [_spread(len(headings), len(groups[0]), _usual(attack, strengths))]
@@ -217,12 +217,17 @@ class AccuracyTables:
 
     def _of(self, attack: str, width: int) -> tuple[list[RenderableType], bool]:
         outcome, certified = self.result.outcome(attack), self.result.certified_sizes.get(attack)
-        headings = [strength(each, 3) for each in outcome.strengths.tolist()]
+        headings = [strength(each, 3, of=attack) for each in outcome.strengths.tolist()]
         room = width - max(10, len(attack) + len(MARK) + 1) - _GAP
         if outcome.judged:
             lines = {"": outcome.accuracies().tolist()}
+            if outcome.typical is not None:
+                lines = {"worst case": lines[""], "typical": outcome.typical_accuracies().tolist()}
             if certified is not None:
-                lines = {"certified": certified.accuracies(outcome.strengths).tolist(), "at most": lines[""]}
+                lines = {
+                    "certified": certified.accuracies(outcome.strengths).tolist(),
+                    "at most": outcome.accuracies().tolist(),
+                }
             name = marked(attack, attack in self.result.void)
             groups, parts = self._grids(attack, name, outcome.strengths.tolist(), lines, room)
         else:
@@ -232,7 +237,9 @@ class AccuracyTables:
         cost = f"{forward:.0f} forward + {backward:.0f} backward passes a sample, {outcome.seconds:.1f} s"
         certified_by = [f"certified by {', '.join(certified.methods)}"] if certified is not None else []
         mark = [MASKED] if masked(self.result, [attack]) else []
-        said = "; ".join([*mark, cost, *outcome.origins, *certified_by])
+        files = outcome.surviving_files()
+        kept = [] if files is None else [f"{files[0]} of {files[1]} examples stay ones in an 8-bit file"]
+        said = "; ".join([*mark, cost, *kept, *outcome.origins, *certified_by])
         return [*parts, Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2))], sum(map(len, groups)) < len(headings)
 
 

@@ -91,7 +91,7 @@ def _say(trained: Trained, out: Path, page: Path) -> None:
     table.add_column("", justify="right")
     for name, value in trained.card.accuracies.items():
         at = trained.card.trained_on.get(name)
-        table.add_row(name if at is None else f"{name} {strength(at)}", f"{value:.1f}")
+        table.add_row(name if at is None else f"{name} {strength(at, of=name)}", f"{value:.1f}")
     console.print(table)
     for note in trained.card.notes:
         console.print(safe(note), highlight=False, soft_wrap=True)

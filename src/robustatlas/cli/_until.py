@@ -75,7 +75,7 @@ def known_table(result: Result, clean: Interval, accuracies: Mapping[str, Sequen
         strengths = result.strengths(attack)
         middle = (len(strengths) - 1) // 2
         for place in sorted({0, middle, len(strengths) - 1}):
-            rows.add_row(safe(f"{attack} {strength(strengths[place])}"), shown(row[place]))
+            rows.add_row(safe(f"{attack} {strength(strengths[place], of=attack)}"), shown(row[place]))
     return rows
 
 

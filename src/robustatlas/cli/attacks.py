@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from robustatlas.common.wording import CORRUPTION, GROUPS, OTHER, wording
+from robustatlas.common.wording import CORRUPTION, FALLEN, GROUPS, OTHER, typed, wording
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack
@@ -49,13 +49,14 @@ def attacks(
         _explain(console, name)
 
 
-def _span(strengths: tuple[float, ...]) -> str:
-    return f"{strengths[0]:.4g} .. {strengths[-1]:.4g} ({len(strengths)})"
+def _span(attack: Attack) -> str:
+    first, last = (typed(attack.name, attack.strengths[end]) for end in (0, -1))
+    return f"{first:.4g} .. {last:.4g} ({len(attack.strengths)})"
 
 
 def _unit(attack: Attack) -> str:
     """Of its strengths, and whose they are where they are not those of a source."""
-    return "; ".join(filter(None, [attack.about.unit, attack.about.calibrated]))
+    return "; ".join(filter(None, [attack.about.unit.removeprefix(FALLEN), attack.about.calibrated]))
 
 
 def _list(console: Console) -> None:
@@ -99,7 +100,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
     made.add_column("strengths", no_wrap=True)
     made.add_column("unit")
     for attack in attacks:
-        made.add_row(attack.name, _span(attack.strengths), _unit(attack))
+        made.add_row(attack.name, _span(attack), _unit(attack))
     return made
 
 
@@ -113,10 +114,10 @@ def _explain(console: Console, name: str) -> None:
     console.print(f"[bold]{attack.name}[/bold]: {' '.join(about.split())}", highlight=False)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
-    table.add_row("strengths", ", ".join(f"{s:.4g}" for s in attack.strengths))
+    table.add_row("strengths", ", ".join(f"{typed(name, s):.4g}" for s in attack.strengths))
     if attack.small is not None:
-        table.add_row(f"below {LARGE} pixels", ", ".join(f"{s:.4g}" for s in attack.small.strengths))
-    table.add_row("unit", attack.about.unit)
+        table.add_row(f"below {LARGE} pixels", ", ".join(f"{typed(name, s):.4g}" for s in attack.small.strengths))
+    table.add_row("unit", _unit(attack))
     table.add_row("source", attack.about.source)
     for title, one in (("default", attack), ("paper", paper)):
         nested = "nested" if one.nested else "not nested"

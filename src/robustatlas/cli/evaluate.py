@@ -41,6 +41,8 @@ def evaluate(
     procedure: _asked.Procedure = "default",
     strengths: _asked.Strengths = None,
     features: _asked.Features = None,
+    pixels: _asked.Pixels = "any",
+    border: _asked.Border = None,
     resize: _asked.Resize = None,
     crop: _asked.Crop = None,
     channels: _asked.Channels = None,
@@ -203,6 +205,8 @@ def evaluate(
         effort=effort,  # type: ignore[arg-type]
         procedure=procedure,  # type: ignore[arg-type]
         strengths=wanted,
+        pixels=pixels,  # type: ignore[arg-type]
+        border=border,  # type: ignore[arg-type]
         seed=seed,
         run=folder,
         batch_size=_asked.batch_size_of(batch_size),

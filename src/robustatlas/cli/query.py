@@ -46,9 +46,9 @@ def query(
     There are six views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
     strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
     index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, strengths, broken, margins,
-    fooled, queries. accuracies: run, attack, strength, accuracy. certified: run, attack, of, unit, index,
-    certified_size, method. broken(strength): run, attack, index and broken, which says whether the sample is broken at
-    that strength.
+    fooled, queries, typical. accuracies: run, attack, strength, typed, accuracy, typical. certified: run, attack, of,
+    unit, index, certified_size, method. broken(strength): run, attack, index and broken, which says whether the sample
+    is broken at that strength.
 
     The samples that are hardest to fool:
 

@@ -271,7 +271,9 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         return
     for attack in found.accuracies.attacks:
         cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
-        console.print(f"{attack}: " + ", ".join(f"{strength(s, 3)} -> {a:.1f}" for s, a in cells), highlight=False)
+        console.print(
+            f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in cells), highlight=False
+        )
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)
     console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)

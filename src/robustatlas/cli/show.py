@@ -21,7 +21,18 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, beside_masked, listed, marked, rough, size, some, strength
+from robustatlas.common.wording import (
+    MASKED,
+    UPPER_BOUND,
+    beside_masked,
+    listed,
+    marked,
+    rough,
+    size,
+    some,
+    strength,
+    typed,
+)
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
@@ -212,7 +223,7 @@ def _print_kinds(facts: RunFacts, console: Console) -> None:
 
 def named_points(strengths: Mapping[str, float]) -> str:
     """Such as `linf@0.1, l2@0.5`."""
-    return safe(", ".join(f"{attack}@{strength(most)}" for attack, most in strengths.items()))
+    return safe(", ".join(f"{attack}@{strength(most, of=attack)}" for attack, most in strengths.items()))
 
 
 def _print_against(
@@ -294,7 +305,7 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
         [
             safe(marked(attack.attack, attack.attack in facts.void)),
             shown(attack.average),
-            size(attack.quartiles[1]),
+            size(attack.quartiles[1], of=attack.attack),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
             *([MASKED if masked(facts, [attack.attack]) else ""] if facts.void else []),
@@ -308,7 +319,10 @@ def _query_tables(facts: RunFacts) -> list[Table]:
     """Success over queries, of models that can only be asked."""
     tables = []
     for found in (success for attack in facts.attacks for success in attack.queries):
-        rows = table(f"queries, {safe(found.attack)} at {strength(found.strength)}", "% broken, with 95 % interval")
+        rows = table(
+            f"queries, {safe(found.attack)} at {strength(found.strength, of=found.attack)}",
+            "% broken, with 95 % interval",
+        )
         for limit, success in zip(found.limits, found.success, strict=True):
             rows.add_row(f"{limit:,}", shown(success))
         tables.append(rows)
@@ -339,13 +353,19 @@ def _write_csv(facts: RunFacts) -> None:
     rows: dict[tuple[str, float], list[float | str | None]] = {
         ("clean", 0.0): [facts.clean.value, facts.clean.low, facts.clean.high]
     }
+    typical: dict[tuple[str, float], float] = {}
     for attack in facts.attacks:
         for at, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
             rows[attack.attack, at] = [cell.value, cell.low, cell.high]
+        for at, cell in zip(attack.strengths.tolist(), attack.typical or (), strict=bool(attack.typical)):
+            typical[attack.attack, at] = cell.value
     columns = ["attack", "strength", "accuracy", "low", "high"]
     if facts.void:
         columns.append("note")
         rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else None] for at in rows}
+    if typical:
+        columns.append("typical")
+        rows = {at: [*rows[at], typical.get(at)] for at in rows}
     if facts.certified:
         columns.append("certified")
         least = {
@@ -356,7 +376,7 @@ def _write_csv(facts: RunFacts) -> None:
         empty = [None] * (len(columns) - 3)
         rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([columns, *([*at, *values] for at, values in rows.items())])
+    writer.writerows([columns, *([attack, typed(attack, at), *values] for (attack, at), values in rows.items())])
 
 
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:

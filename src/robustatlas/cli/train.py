@@ -268,7 +268,9 @@ def _list_presets() -> None:
     for source, presets in groupby(PRESETS.items(), lambda item: item[1].source):
         typer.echo(f"{source}:")
         for name, preset in presets:
-            against = ", ".join(f"{attack} {strength(fight.strength, 3)}" for attack, fight in preset.fights.items())
+            against = ", ".join(
+                f"{attack} {strength(fight.strength, 3, of=attack)}" for attack, fight in preset.fights.items()
+            )
             how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
             typer.echo(f"  {name:24} {how}")
     raise typer.Exit

@@ -129,7 +129,7 @@ def verify(
                 safe(name),
                 str(told.samples),
                 str(told.smaller),
-                strength(told.strengths[k]),
+                strength(told.strengths[k], of=name),
                 f"{told.before[k]:.1f}",
                 f"{told.after[k]:.1f}",
             )

@@ -111,23 +111,46 @@ def axis(unit: str) -> str:
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
-def size(value: float) -> str:
-    """A size with three significant digits; the word "never" for inf.
+FALLING = {"jpeg-quality": 100.0, "resolution": 100.0}
+"""Attacks whose strengths people type as something that harms as it falls, and where it falls from. Inside, and
+wherever a unit stands beside the number, it is how far it has fallen, so that more is always worse."""
+
+FALLEN = "100 - "
+"""How the units of these begin."""
+
+
+def typed(attack: str, value: float) -> float:
+    """A strength of ``attack`` as people type it; of a typed one, what it is inside.
 
     Example:
-        >>> size(0.0123456), size(float("inf"))
-        ('0.0123', 'never')
+        >>> typed("jpeg-quality", 70.0), typed("jpeg-quality", 30.0), typed("linf", 0.1)
+        (30.0, 70.0, 0.1)
     """
-    return "never" if math.isinf(value) else _significant(value, 3)
+    top = FALLING.get(attack.partition(".")[0])
+    return value if top is None else round(top - value, 10)
 
 
-def strength(value: float, digits: int = 4) -> str:
-    """A strength as people type it: parts of 255 that no decimal or simpler fraction is, else with so many digits.
+def size(value: float, of: str = "") -> str:
+    """A size, of the attack ``of``, with three significant digits; the word "never" for inf.
+
+    Example:
+        >>> size(0.0123456), size(float("inf")), size(70.0, of="jpeg-quality")
+        ('0.0123', 'never', '30')
+    """
+    return "never" if math.isinf(value) else _significant(typed(of, value), 3)
+
+
+def strength(value: float, digits: int = 4, of: str = "") -> str:
+    """A strength, of the attack ``of``, as people type it: parts of 255 that no decimal or simpler fraction is, else
+    with so many digits.
 
     Example:
         >>> strength(8 / 255), strength(128 / 255), strength(0.2), strength(1 / 3), strength(2000.0)
         ('8/255', '128/255', '0.2', '0.3333', '2000')
+        >>> strength(5.0, of="jpeg-quality")
+        '95'
     """
+    value = typed(of, value)
     steps = round(255 * value) if 0 < value < _LEVELS_END else 0
     in_levels = abs(255 * value - steps) < _WHOLE * steps and 255 // math.gcd(steps, 255) > _SIMPLE
     return f"{steps}/255" if in_levels else _significant(value, digits)

@@ -15,6 +15,7 @@ from robustatlas.engine.reduced import Doubtful
 from robustatlas.engine.setting import Setting
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
+from robustatlas.threats.levels import shown
 
 
 def record_margins(setting: Setting, stage: Stage, lanes: Lanes, evaluation: Evaluation) -> None:
@@ -47,7 +48,7 @@ def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
         return
     ledger, low = setting.ledger, those(doubtful, doubtful.lower, count)
     with torch.no_grad(), charged(setting.model, ledger, low.rows):
-        x_adv = low.problem.threat.apply(low.problem.x, low.theta)
+        x_adv = shown(low.problem.threat, low.problem.x, low.theta, low.problem.eight_bit)
         logits = setting.model.logits(x_adv, labels=low.problem.labels, verifying=True)
     ledger.finite &= logits.isfinite().all()
     _enter(setting, low.theta, low.place, margin_of(logits.to(ledger.margins.dtype).softmax(1), low.problem.labels))
@@ -77,7 +78,10 @@ def verify(setting: Setting, over: Lanes, fresh: Tensor, judge: Judge) -> Tensor
 def _confirmed(setting: Setting, new: Lanes) -> Tensor:
     """``[B]``: the candidates are misclassified, and inside of the box, when looked at again."""
     ledger, rows, size = setting.ledger, new.rows, new.candidate_size
-    x_adv = setting.attack.threat.apply(new.problem.x, new.candidate)
+    threat = setting.attack.threat
+    x_adv = shown(threat, new.problem.x, new.candidate, setting.attack.eight_bit)
+    if setting.attack.eight_bit and threat.additive:
+        size = threat.size(new.problem.x, x_adv - new.problem.x)
     with torch.no_grad(), charged(setting.model, ledger, rows):
         verdict = setting.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
     ledger.finite &= verdict.logits.isfinite().all()

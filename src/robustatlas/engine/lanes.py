@@ -24,6 +24,7 @@ from robustatlas.models.classifier.backward import going_back
 from robustatlas.models.classifier.precision import products_in
 from robustatlas.models.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
+from robustatlas.threats.levels import shown
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
     noise = _noise(schedule, ledger.noise.take(rows), attempt, level)
     targets = setting.targets.of(ledger, stage, rows, numbers)
     with charged(setting.model, ledger, rows):
-        problem = Problem(threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x))
+        problem = Problem(
+            threat, x, ledger.labels[rows], targets, epsilon, noise, threat.reference(x), setting.attack.eight_bit
+        )
         theta, anew = begun(ledger, schedule, stage, problem, rows)
     before = torch.zeros_like(rows)
     if threat.chooses and stage.optimizer.needs_gradient and anew is not None:
@@ -103,10 +106,12 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
     leaf = watched(theta) if uphill else theta
     measuring = problem.threat.measuring(model, problem.reference)
     with torch.set_grad_enabled(uphill), going_back(stage.backward), measuring as measured:
-        logits, doubt = model.searched(problem.threat.apply(problem.x, leaf), problem.labels, noise)
+        changed = shown(problem.threat, problem.x, leaf, problem.eight_bit)
+        logits, doubt = model.searched(changed, problem.labels, noise)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
-        size = measured(problem.x, leaf if outward else theta)
+        rounded = problem.eight_bit and problem.threat.additive and not outward
+        size = measured(problem.x, changed.detach() - problem.x if rounded else leaf if outward else theta)
     with products_in(model.precision):
         slope = _sound(gradient(value, leaf, retain_graph=outward)) if uphill else over(torch.zeros_like, theta)
     size_slope = gradient(size, leaf) if outward else None

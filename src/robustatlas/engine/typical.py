@@ -5,29 +5,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robustatlas.attacks.definition import Attack
 from robustatlas.common.noise import Noise
 from robustatlas.engine.ledger import Ledger
 from robustatlas.engine.numerics import JUDGED, TYPICAL
 from robustatlas.models.classifier import Classifier
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.levels import shown
 
 
-def typical_of(model: Classifier, threat: ThreatModel, ledger: Ledger, draws: int, lanes: int) -> Tensor:
-    """``[N, S]``: the share of ``draws`` of each sample at each strength that are classified correctly, those of samples
-    that are misclassified clean among them; ``lanes`` draws at once. Passes are charged.
+def typical_of(model: Classifier, attack: Attack, ledger: Ledger, lanes: int) -> Tensor:
+    """``[N, S]``: the share of the draws of each sample at each strength that are classified correctly, also of samples
+    that are misclassified clean; ``lanes`` draws at once. Passes are charged.
 
     A draw depends on the sample, its strength and its number, and on no other strength.
     """
+    threat, draws = attack.threat, attack.typical
     samples, levels = ledger.forward.shape[0], len(ledger.strengths)
     strength_bits = ledger.strengths.float().view(torch.int32).long()
-    right = ledger.x.new_zeros(samples * levels)
-    for part in torch.arange(samples * levels * draws, device=ledger.x.device).split(lanes):
+    right = torch.zeros(samples * levels, dtype=torch.float64, device=ledger.x.device)
+    for part in torch.split(torch.arange(samples * levels * draws, device=ledger.x.device), lanes):
         cell, draw = part // draws, part % draws
         row, level = cell // levels, cell % levels
         noise: Noise = ledger.noise.take(row).child(TYPICAL).child(strength_bits[level]).child(draw)
         x, labels = ledger.x[row], ledger.labels[row]
         with torch.no_grad():
-            changed = threat.apply(x, threat.typical(x, ledger.strengths[level], noise))
+            theta = threat.typical(x, ledger.strengths[level], noise)
+            changed = shown(threat, x, theta, attack.eight_bit)
             verdict = model.judged(changed, labels, noise.child(JUDGED))
         right.index_add_(0, cell, (~verdict.wrong).to(right.dtype))
         ledger.forward.index_add_(0, row, verdict.drawn)

@@ -12,13 +12,14 @@ from torch import nn
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
-from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
+from robustatlas.evaluation.plan import Attacks, Data, Pixels, Samples, Strengths
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers import Cluster
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
+from robustatlas.threats.everyday.change import Border
 
 __all__ = [
     "DEFAULT_BATCH",
@@ -43,6 +44,8 @@ def evaluate(
     batch_size: int | Literal["auto"] | None = None,
     *,
     effort: Effort = "default",
+    pixels: Pixels = "any",
+    border: Border | None = None,
     exclude: Sequence[str] = (),
     shard_size: int | None = None,
     keep_adversarial: bool = False,
@@ -67,7 +70,8 @@ def evaluate(
             ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
             for.
         procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
-        strengths: increasing strengths per attack; default: the catalogue's grid.
+        strengths: increasing strengths per attack (falling ones of ``jpeg-quality`` and ``resolution``, as people type
+            them); default: the catalogue's grid.
         samples: how many, their positions, or a mask; default: all. So many are the first ones; of data that are sorted
             by class they are drawn by ``seed`` with the classes in their proportions, unless ``run`` was begun with the
             first ones.
@@ -78,6 +82,10 @@ def evaluate(
             the device is fast with.
         effort: ``"low"`` (fewer passes), ``"default"``, or ``"high"`` (several times as many, for the numbers
             of a paper); of the default procedure.
+        pixels: which inputs count as found: ``"any"`` in [0, 1], or ``"8bit"``, those alone that an 8-bit file can
+            hold.
+        border: what everyday changes that move or blur an image show beyond its edges: ``"reflect"`` (the default),
+            ``"black"`` or ``"grey"``.
         exclude: names of attacks to leave out of the suites.
         shard_size: samples per file, the most that a crash can lose (default: about 45 seconds of work).
         keep_adversarial: keep the smallest adversarial example of each sample.
@@ -120,6 +128,8 @@ def evaluate(
         run=run,
         batch_size=batch_size,
         effort=effort,
+        pixels=pixels,
+        border=border,
         exclude=exclude,
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
@@ -147,6 +157,8 @@ def forecast(
     batch_size: int | Literal["auto"] | None = None,
     *,
     effort: Effort = "default",
+    pixels: Pixels = "any",
+    border: Border | None = None,
     exclude: Sequence[str] = (),
     keep_adversarial: bool = False,
     progress: bool | Progress | None = None,
@@ -163,7 +175,7 @@ def forecast(
     Args:
         model: as of :func:`evaluate`.
         data: as of :func:`evaluate`.
-        attacks, search, procedure, strengths, samples, seed, effort, exclude: as of :func:`evaluate`.
+        attacks, search, procedure, strengths, samples, seed, effort, pixels, border, exclude: as of :func:`evaluate`.
         run, batch_size, keep_adversarial, progress, part, workers, devices: as of :func:`evaluate`.
         budget: seconds for which each attack is tried, about.
 
@@ -189,6 +201,8 @@ def forecast(
         run=run,
         batch_size=batch_size,
         effort=effort,
+        pixels=pixels,
+        border=border,
         exclude=exclude,
         keep_adversarial=keep_adversarial,
         progress=progress,

@@ -21,7 +21,7 @@ from robustatlas.checks.remedies import around, estimated
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Data, opened, samples_of
+from robustatlas.evaluation.plan import Data, attack_as_recorded, opened, samples_of
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE
@@ -72,9 +72,10 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     beside = result.run.begin_audit()
     for name in (name for name in result.attacks if name in catalogue()):
         fallen: dict[str, int] = {}
-        attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+        attack = _recorded(name, result)
         for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.void):
-            renamed = replace(other, name=name, strengths=attack.strengths)
+            same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
+            renamed = replace(same, name=name, strengths=attack.strengths)
             asked = Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)
             fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
         beside.describe({f"kinds {name}": fallen})
@@ -121,6 +122,12 @@ def _others(attack: Attack) -> list[Attack]:
     return [attack_named(f"{optimizer}-{attack.name}") for optimizer in _ALONE]
 
 
+def _recorded(name: str, result: Result) -> Attack:
+    """The attack of that name in the sets and at the strengths of a result."""
+    recorded = attack_as_recorded(name, result.records.values())
+    return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
+
+
 def shortened(attack: Attack) -> Attack:
     """The attack with one bounding run and one ascent, for gradients that cost many passes."""
     search, plan = attack.searches[0], attack.plans[attack.searches[0]]
@@ -138,7 +145,7 @@ def _cheap(result: Result) -> bool:
 
 def _most(name: str, result: Result) -> float:
     """Passes that the audit of a sample takes at most."""
-    attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+    attack = _recorded(name, result)
     kinds: Mapping[str, Attack] = {"": at_effort(attack, "high")} | {each.name: each for each in _others(attack)}
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
     first = [(each, each.searches[0]) for each in kinds.values()]

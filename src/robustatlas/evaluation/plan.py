@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
@@ -24,7 +26,7 @@ from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import real, whole
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import FALLING, instead, typed
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.sampling import is_sorted, some_of
@@ -37,7 +39,13 @@ from robustatlas.outcomes.records import BY_ITSELF
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
+from robustatlas.threats.everyday.change import Border
 
+Pixels = Literal["any", "8bit"]
+"""Which inputs count as found: any, or those alone that an 8-bit file can hold."""
+EIGHT_BIT: Pixels = "8bit"
+PIXELS = "pixels"
+"""In the recorded set of an attack: which inputs it holds, where these are not any."""
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
 Attacks = str | Attack | Sequence[str | Attack]
@@ -197,9 +205,11 @@ def chosen_attacks(
     model: Classifier,
     first: Tensor,
     effort: Effort = "default",
+    pixels: Pixels = "any",
+    border: Border | None = None,
 ) -> list[Attack]:
-    """The attacks asked for, at the strengths and effort asked for, bound to the model and to data that begin with
-    ``first`` [M, ...].
+    """The attacks asked for, at the strengths and effort, of the pixels and with the border asked for, bound to the
+    model and to data that begin with ``first`` [M, ...].
 
     Raises:
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
@@ -214,6 +224,8 @@ def chosen_attacks(
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
         raise UserError(f"{unknown[0]!r} is to be left out, but is not among the attacks{there}")
     attacks = [attack for attack in attacks if attack.name not in exclude]
+    if border is not None:
+        attacks = with_edges(attacks, border)
     if not attacks:
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
     if len(set(names)) < len(names):
@@ -227,11 +239,21 @@ def chosen_attacks(
         replace(
             attack,
             threat=attack.threat.for_data(first),
+            eight_bit=attack.eight_bit or pixels == EIGHT_BIT,
             strengths=wanted.get(attack.name, attack.strengths),
             about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
         ).bound_to(model)
         for attack in attacks
     ]
+
+
+def attack_as_recorded(name: str, records: Iterable[AttackRecord]) -> Attack:
+    """The attack of the catalogue in the sets that a run searched: of its pixels, with its border."""
+    attack = attack_named(name)
+    recorded = next((record.threat for record in records if record.name == name), {})
+    if (border := recorded.get("border")) is not None:
+        (attack,) = with_edges([attack], str(border))
+    return replace(attack, eight_bit=recorded.get(PIXELS) == EIGHT_BIT)
 
 
 def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -248,13 +270,12 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(map(real, np.atleast_1d(array_of(values)).tolist()))
+            grid = tuple(typed(name, real(value)) for value in np.atleast_1d(array_of(values)).tolist())
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            raise UserError(
-                f"The strengths of {name!r} are {brief(repr(values))}; expected positive, increasing numbers."
-            )
+            expected = f"falling numbers below {FALLING[name]:g}" if name in FALLING else "positive, increasing numbers"
+            raise UserError(f"The strengths of {name!r} are {brief(repr(values))}; expected {expected}.")
         check_strengths(grid, name)
         wanted[name] = grid
     return wanted
@@ -323,7 +344,7 @@ def record_of(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
-        threat=plain(attack.threat),
+        threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
         procedure=procedure,
         gradient=gradient,
         unit=attack.about.unit,

@@ -19,7 +19,16 @@ from robustatlas.common.wording import void_sentence
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
 from robustatlas.evaluation.memory import fitting_batch, seconds_of_a_batch
-from robustatlas.evaluation.plan import Data, Task, Work, chosen_attacks, record_of, samples_of, those_that_fit
+from robustatlas.evaluation.plan import (
+    EIGHT_BIT,
+    Data,
+    Task,
+    Work,
+    chosen_attacks,
+    record_of,
+    samples_of,
+    those_that_fit,
+)
 from robustatlas.evaluation.progress import Progress, progress_shown
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Manner
@@ -27,10 +36,13 @@ from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.threats.levels import check_levels
 from robustatlas.threats.probe import probe
 
 DEFAULT_BATCH = 256
 _BACK = 2
+_LOOKED_AT = 64
+"""Samples that are looked at for pixels that no 8-bit file holds, before the work; all are when their turn comes."""
 """Samples by which it is tried whether the backward pass of a model fails."""
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]
@@ -95,7 +107,11 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
         model,
         work.first.images,
         request.effort,
+        request.pixels,
+        request.border,
     )
+    if request.pixels == EIGHT_BIT:
+        check_levels(work.rows[:_LOOKED_AT])
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
     warnings = check_attacks(model, asked, work.rows) + check_model(model, work.rows, work.labels)
     warnings += check_classes(work.labels, work.classes, model, drawn=request.by_number)

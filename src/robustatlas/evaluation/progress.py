@@ -95,7 +95,9 @@ class _Tally:
         if not self.through:
             return ""
         share = 100 * self.robust / self.through
-        return f"{share:.1f} % {self.record.kept} at {strength(self.record.strengths[self.middle])}"
+        return (
+            f"{share:.1f} % {self.record.kept} at {strength(self.record.strengths[self.middle], of=self.record.name)}"
+        )
 
     def rate(self, settled: int = 0) -> float:
         """Samples a second since the work began; what was found in the run does not count."""

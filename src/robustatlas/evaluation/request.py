@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -15,12 +15,13 @@ from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.attacks.suites import default_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import count_of, seed_of, whole
-from robustatlas.evaluation.plan import Attacks, Samples, Strengths
+from robustatlas.evaluation.plan import Attacks, Pixels, Samples, Strengths
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers import Cluster, cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
+from robustatlas.threats.everyday.change import Border
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Request:
 
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
-        keep_adversarial, diagnose, audit, progress, devices: as there.
+        pixels, border, keep_adversarial, diagnose, audit, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
@@ -51,6 +52,8 @@ class Request:
     run: str | Path | Run | None = None
     batch_size: int | Literal["auto"] | None = None
     effort: Effort = "default"
+    pixels: Pixels = "any"
+    border: Border | None = None
     exclude: Sequence[str] = ()
     shard_size: int | None = None
     keep_adversarial: bool = False
@@ -73,6 +76,8 @@ class Request:
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
+        _check_among("pixels", self.pixels, get_args(Pixels))
+        _check_among("border", self.border, (None, *get_args(Border)))
         _check_switch("keep_adversarial", self.keep_adversarial)
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
@@ -139,6 +144,11 @@ def _check_devices(devices: Any) -> None:
         or not all(isinstance(device, (str, torch.device)) for device in devices)
     ):
         raise UserError(f"devices={devices!r}; expected a list of devices, such as ['cuda:0', 'cuda:1'].")
+
+
+def _check_among(name: str, value: Any, known: Sequence[Any]) -> None:
+    if value not in known:
+        raise UserError(f"{name}={value!r} is not known; expected one of {', '.join(map(repr, known))}.")
 
 
 def _check_switch(name: str, value: Any) -> None:

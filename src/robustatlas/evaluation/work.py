@@ -20,6 +20,7 @@ from robustatlas.common.bundle import take
 from robustatlas.common.noise import Noise
 from robustatlas.data import as_inputs
 from robustatlas.engine.ledger import Ledger, check_finite
+from robustatlas.engine.numerics import JUDGED
 from robustatlas.engine.typical import typical_of
 from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.memory import forget, ran_out
@@ -34,6 +35,7 @@ from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.strengths import snapped
+from robustatlas.threats.levels import as_file, check_levels, shown
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -81,6 +83,8 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
     begun = time.perf_counter()
     x = as_inputs(job.stored.to(model.device)).to(model.dtype)
     labels = job.labels.to(model.device)
+    if task.attack.eight_bit:
+        check_levels(x)
     waiting, lanes = np.arange(len(job.index)), manner.batch_size
     places: list[NDArray[np.int64]] = []
     pieces: list[tuple[Arrays, Arrays]] = []
@@ -100,7 +104,9 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
             if settled.any():
                 places.append(waiting[settled])
                 pieces.append(batch.found(settled, lanes))
-                examples += [batch.examples(settled)] if manner.keep_adversarial else []
+                if manner.keep_adversarial:
+                    examples.append(batch.examples(settled))
+                    pieces[-1][0]["as_file"] = batch.as_files(examples[-1], settled, lanes)
             waiting = waiting[~settled]
             if not whole:
                 del batch
@@ -168,7 +174,7 @@ class _Batch:
             certified = None if sizes is None else torch.from_numpy(sizes).to(self.x)
             setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes, certified)
             if attack.typical:
-                self.typical = typical_of(model, attack.threat, setting.ledger, attack.typical, lanes)
+                self.typical = typical_of(model, attack, setting.ledger, lanes)
             self.ledger, self.through = setting.ledger, setting.schedule.done
             engine.run(setting, report)
         except Exception as error:
@@ -192,7 +198,7 @@ class _Batch:
         if ledger.queries.shape[1]:
             columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
         if self.typical is not None:
-            columns["typical"] = self.typical.float().cpu().numpy()
+            columns["typical"] = self.typical.double().cpu().numpy()
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
         if self.task.certified is not None:
@@ -205,12 +211,31 @@ class _Batch:
 
     def examples(self, settled: NDArray[np.bool_]) -> AdversarialExamples:
         """Positions in the data set and inputs of the examples found of the settled samples."""
-        ledger, threat = self.ledger, self.task.attack.threat
+        ledger, attack = self.ledger, self.task.attack
         assert ledger is not None
         broken = ledger.best_size.isfinite() & torch.from_numpy(settled).to(ledger.x.device)
         rows = broken.nonzero().squeeze(1)
-        images = threat.apply(ledger.x[rows], take(ledger.best_theta, rows)) if len(rows) else ledger.x[:0]
+        theta = take(ledger.best_theta, rows)
+        images = shown(attack.threat, ledger.x[rows], theta, attack.eight_bit) if len(rows) else ledger.x[:0]
         return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
+
+    def as_files(self, examples: AdversarialExamples, settled: NDArray[np.bool_], lanes: int) -> NDArray[np.int64]:
+        """``[M]`` of the settled samples: 1 where the example still is one as an 8-bit file holds it, -1 where it is
+        not, 0 where there is none."""
+        ledger, index = self.ledger, self.index[settled]
+        assert ledger is not None
+        found = np.zeros(len(index), np.int64)
+        rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(ledger.x.device)
+        model = self.model.judged_by(self.task.attack.errors)
+        held = as_file(torch.from_numpy(examples[1])).to(ledger.x)
+        wrong = []
+        for part, of in zip(torch.split(held, lanes), torch.split(rows, lanes), strict=True):
+            with torch.no_grad():
+                noise = ledger.noise.take(of).child(JUDGED)
+                wrong.append(model.judged(part, ledger.labels[of], noise).wrong.cpu())
+        if wrong:
+            found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
+        return found
 
 
 def _stacked(pieces: Sequence[Arrays], order: NDArray[np.int64]) -> Arrays:

@@ -49,6 +49,7 @@ from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, 
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
+from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
@@ -112,6 +113,7 @@ __all__ = [
     "signed_rank_test",
     "stability_constant",
     "success_over_queries",
+    "typical_accuracies",
     "ua2",
     "uar_matrix",
     "unforeseen_attack_robustness",

@@ -38,7 +38,7 @@ class Between:
     attack: str = ""
 
     def __str__(self) -> str:
-        at = strength(self.size)
+        at = strength(self.size, of=self.attack)
         return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {at}"
 
 

@@ -32,7 +32,7 @@ class Problem(Bundle):
 
     ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon``
     [B], ``noise`` a stream per sample; ``reference``: what sizes are measured from (``threat.reference(x)``), where it
-    is known.
+    is known; ``eight_bit``: only inputs that an 8-bit file holds count.
     """
 
     threat: ThreatModel
@@ -42,6 +42,7 @@ class Problem(Bundle):
     epsilon: Tensor
     noise: Noise
     reference: Tree = ()
+    eight_bit: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,12 @@ class AccuracyTable(Tabular):
         rows = []
         for attack in self.attacks:
             strengths, values = self.strengths(attack), self.values(attack)
-            span, found = written(strengths[0]), f"{values[0]:.1f}"
+            span, found = written(strengths[0], of=attack), f"{values[0]:.1f}"
             if len(strengths) > 1:
-                span, found = f"{span} to {written(strengths[-1])} ({len(strengths)})", f"{found} to {values[-1]:.1f}"
+                span, found = (
+                    f"{span} to {written(strengths[-1], of=attack)} ({len(strengths)})",
+                    f"{found} to {values[-1]:.1f}",
+                )
             rows.append((marked(attack, attack in self.void), span, found, f"{values.mean():.1f}"))
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
         if self.void:
@@ -115,8 +118,8 @@ class AccuracyTable(Tabular):
             if same_strength(known, strength):
                 return value
         raise UserError(
-            f"The table has no accuracy under {attack} at strength {written(strength)}; it has the strengths "
-            f"{', '.join(f'{written(known)}' for known in row)}."
+            f"The table has no accuracy under {attack} at strength {written(strength, of=attack)}; it has the "
+            f"strengths {', '.join(f'{written(known, of=attack)}' for known in row)}."
         )
 
     def restrict(

@@ -30,15 +30,17 @@ RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "mistakes": (np.int64, 1),
     "drawn": (np.int64, 1),
     "saved": (np.int64, 1),
+    "as_file": (np.int64, 1),
 }
-"""Those that it has besides where the model is randomised, and, the last one, where certificates were there; old parts
-have fewer."""
+"""Those that it has besides where the model is randomised; where certificates were there (``saved``); and where
+examples are kept (``as_file``: 1 where the example still is one as an 8-bit file holds it, -1 where not, 0: there is
+none, or nobody looked). Old parts have fewer."""
 
 ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int64, 2)}
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
-TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float32, 2)}
+TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float64, 2)}
 """Those that it has besides where draws say what is typical: the share of them at each strength that is classified
 correctly, NaN where none was drawn."""
 

@@ -38,10 +38,10 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
     found = []
     for attack in table.attacks:
         outcome = table.outcome(attack)
-        first, last = (strength(float(outcome.strengths[position])) for position in (0, -1))
+        first, last = (strength(float(outcome.strengths[position]), of=attack) for position in (0, -1))
         span = first if len(outcome.strengths) == 1 else f"{first} to {last} ({len(outcome.strengths)})"
         passes = f"{sum(table.passes(attack)):.0f}"
-        found.append((marked(attack, attack in table.void), size(outcome.median_size), span, passes))
+        found.append((marked(attack, attack in table.void), size(outcome.median_size, of=attack), span, passes))
     return found
 
 
@@ -57,7 +57,9 @@ def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
         lines.append(f"  and {counted(len(listed) - _MOST_LINES, 'more attack')}")
     for row, held in table.certified_sizes.items():
         middle = np.sort(held.sizes)[(len(held.sizes) - 1) // 2]
-        lines.append(f"  {row}: median certified size {size(float(middle))}, by {', '.join(held.methods)}")
+        lines.append(
+            f"  {row}: median certified size {size(float(middle), of=held.attack)}, by {', '.join(held.methods)}"
+        )
     return "\n".join([heading(table, warnings, verdict), *lines])
 
 

@@ -97,8 +97,8 @@ class Outcome:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
             each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
-        typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was drawn;
-            None: the attack is searched alone.
+        typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was
+            drawn; None: the worst case alone was searched.
         frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
@@ -107,6 +107,8 @@ class Outcome:
             are normalised cross-entropies.
         saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
             None: nothing was certified before.
+        as_file: ``[N]``, 1 where the smallest example still is one as an 8-bit file holds it, -1 where it is not, 0:
+            there is none, or nobody looked; None: of no sample.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -144,6 +146,7 @@ class Outcome:
     without_gradient: float | None = None
     saved: Integers | None = None
     errors: str = "accepted"
+    as_file: Integers | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -230,6 +233,12 @@ class Outcome:
         """Robust accuracy in percent at each strength, ``[S]``."""
         return percent((~self.broken()).sum(axis=0), self.samples)
 
+    def surviving_files(self) -> tuple[int, int] | None:
+        """How many of how many examples still are examples as an 8-bit file holds them; None where nobody looked."""
+        if self.as_file is None or not (self.as_file != 0).any():
+            return None
+        return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())
+
     def typical_accuracies(self) -> Floats:
         """Mean share of the draws that are classified correctly, in percent, ``[S]``; NaN where not all samples were
         drawn.
@@ -244,7 +253,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
@@ -293,7 +302,9 @@ class Outcome:
         grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
-            raise UserError(f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)])}.")
+            raise UserError(
+                f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)], of=self.attack)}."
+            )
         kept = np.asarray(found, np.int64)
         return replace(
             self,

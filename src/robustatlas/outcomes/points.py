@@ -62,6 +62,6 @@ def different_points(
             extra.append(attack)
         else:
             mine, wanted = list(ours[attack]), list(theirs[attack])
-            missing += [f"{attack}@{strength(s)}" for s in wanted if position_of(s, mine) is None]
-            extra += [f"{attack}@{strength(s)}" for s in mine if position_of(s, wanted) is None]
+            missing += [f"{attack}@{strength(s, of=attack)}" for s in wanted if position_of(s, mine) is None]
+            extra += [f"{attack}@{strength(s, of=attack)}" for s in mine if position_of(s, wanted) is None]
     return missing, extra

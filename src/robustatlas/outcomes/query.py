@@ -89,9 +89,10 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
         found, where that is certified), found_class, forward, backward, mistakes,
         drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
-        model that could only be asked, until the first example, and NULL of others; the last five are lists with one
-        entry per strength).
-        ``accuracies``: run, attack, strength, accuracy (robust, in percent).
+        model that could only be asked, until the first example, and NULL of others), typical (share of the draws that
+        stay right, NULL where nothing was drawn); the last six are lists with one entry per strength.
+        ``accuracies``: run, attack, strength, typed (the strength as people type it: the quality of a JPEG, not how far
+        it is below 100), accuracy (robust, in percent), typical (mean over draws, in percent, NULL without draws).
         ``certified``: run, attack, of (what is certified where that is not the model itself), unit, index,
         certified_size, method (that certified most; empty where nothing is certain). Attacks that were certified and
         not run stand here alone.

@@ -34,6 +34,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
+    kept = any(outcome.as_file is not None for outcome in outcomes)
     drawn = any(outcome.drawn is not None for outcome in outcomes)
     return replace(
         outcomes[0],
@@ -61,6 +62,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         ),
         without_gradient=_without_gradient(outcomes, covered),
         saved=_saved(outcomes, covered),
+        as_file=of_best([outcome.as_file for outcome in outcomes], 0) if kept else None,
     )
 
 

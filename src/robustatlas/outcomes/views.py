@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.tabular import objects
+from robustatlas.common.wording import typed
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
@@ -25,7 +26,7 @@ NOTHING: Mapping[str, str] = {
     "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
     "broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[], strengths DOUBLE[]",
-    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, typed DOUBLE, accuracy DOUBLE, typical DOUBLE",
     "certified": "run VARCHAR, attack VARCHAR, of VARCHAR, unit VARCHAR, index BIGINT, certified_size DOUBLE, "
     "method VARCHAR",
 }
@@ -62,7 +63,12 @@ def fill(
             typical = (
                 np.full(len(outcome.strengths), np.nan) if outcome.typical is None else outcome.typical_accuracies()
             )
-            at_each = {"strength": outcome.strengths, "accuracy": outcome.accuracies(), "typical": typical}
+            at_each = {
+                "strength": outcome.strengths,
+                "typed": np.array([typed(attack, strength) for strength in outcome.strengths.tolist()]),
+                "accuracy": outcome.accuracies(),
+                "typical": typical,
+            }
             views["accuracies"].append(select(begin, at_each))
         for held in table.certified_sizes.values():
             views["certified"].append(select(_certified(name, held), _certified_columns(table, held)))

@@ -165,8 +165,8 @@ def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     """Such as ``linf \\cite{dai2023} (20 strengths, 0.005 to 0.1) was searched ...``."""
     first = records[0]
     names = [
-        f"{in_latex(one.name)} ({counted(len(one.strengths), 'strength')}, {strength(one.strengths[0])} to "
-        f"{strength(one.strengths[-1])})"
+        f"{in_latex(one.name)} ({counted(len(one.strengths), 'strength')}, {strength(one.strengths[0], of=one.name)} to "
+        f"{strength(one.strengths[-1], of=one.name)})"
         for one in records
     ]
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"

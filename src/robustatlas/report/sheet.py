@@ -18,7 +18,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import shortened, strength, wording
+from robustatlas.common.wording import FALLING, shortened, strength, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
@@ -163,7 +163,7 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
-    sizes = [f"≤ {strength(cell.strength)}," for cell in found]
+    sizes = [f"{'≥' if attack.name in FALLING else '≤'} {strength(cell.strength, of=attack.name)}," for cell in found]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
     axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)

@@ -77,7 +77,9 @@ def _attacks_and_strengths(facts: RunFacts) -> str:
 def _at_once(union_at: Mapping[str, float]) -> str:
     """The attacks of the union: "all 9 at once, each at the strength named below"."""
     if len(union_at) == 1:
-        return " ".join(f"{wording(attack).label} at {strength(most, 3)}" for attack, most in union_at.items())
+        return " ".join(
+            f"{wording(attack).label} at {strength(most, 3, of=attack)}" for attack, most in union_at.items()
+        )
     return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each at the strength named below"
 
 
@@ -90,7 +92,7 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
     held, why = run.certified_under(item.attack), masked(run, [item.attack])
     said = [
         f"{percent(accuracy[k], why)}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
-        f"at {strength(item.strengths[k])}"
+        f"at {strength(item.strengths[k], of=item.attack)}"
         for k in dict.fromkeys((middle, len(item.strengths) - 1))
     ]
     return f"{f'{run.name}: ' if named else ''}{percent(run.clean)} without attack, {', '.join(said)}."
@@ -113,7 +115,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
         found.append(_place(facts.reference))
     first = facts.headline.at if facts.headline else {}
     if facts.union is not None and dict(facts.union_at) != dict(first):
-        limits = [f"{wording(attack).label} {strength(most, 3)}" for attack, most in facts.union_at.items()]
+        limits = [f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in facts.union_at.items()]
         several = (
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )
@@ -131,7 +133,7 @@ def breaking(point: BreakingPoint) -> str:
     ('L∞ 0.0235 = 6/255', 'L2 0.25')
     """
     in_levels = f" = {255 * point.half:.2g}/255" if point.attack == "linf" else ""
-    return f"{wording(point.attack).label} {size(point.half)}{in_levels}"
+    return f"{wording(point.attack).label} {size(point.half, of=point.attack)}{in_levels}"
 
 
 def half_words(attack: str, half: float, why: Mapping[str, float] | None = None) -> str:
@@ -180,7 +182,7 @@ def _best_known(attack: AttackFacts) -> str:
     if known.searched[most] == known.known[most]:
         return f"{known.sentence(label)} No accuracy changes."
     return (
-        f"{known.sentence(label)} At {size(attack.strengths[most])} they lower the accuracy from "
+        f"{known.sentence(label)} At {size(attack.strengths[most], of=attack.attack)} they lower the accuracy from "
         f"{known.searched[most]:.1f} % to {known.known[most]:.1f} %."
     )
 
@@ -325,7 +327,7 @@ def _where(facts: RunFacts) -> str:
         {a.attack: f" ({MASKED})" if masked(facts, [a.attack]) else "" for a in facts.attacks},
     )
     broken = [
-        f"{wording(a.attack).label} {size(a.quartiles[1])}{words[a.attack]}"
+        f"{wording(a.attack).label} {size(a.quartiles[1], of=a.attack)}{words[a.attack]}"
         for a in attacks
         if math.isfinite(a.quartiles[1])
     ]

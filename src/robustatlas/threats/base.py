@@ -13,6 +13,7 @@ from torch import Tensor
 from robustatlas.common.bundle import Tree, over, per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
+from robustatlas.common.wording import FALLING, typed
 
 if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
@@ -40,6 +41,8 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
 give 8/255.'
     """
     most = threat.most(x)
+    if name in FALLING:
+        return f"{name}={typed(name, size):g} is no strength; give at least {typed(name, most):g}."
     of_255 = threat.in_pixels and 2 * most <= size < 255 * most
     remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
     at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"

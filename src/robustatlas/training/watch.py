@@ -37,7 +37,7 @@ def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int,
     """
     found = []
     last = history[-1]
-    against = ",".join(f"{o.name}={strength(o.epsilon)}" for o in recipe.against)
+    against = ",".join(f"{o.name}={strength(o.epsilon, of=o.name)}" for o in recipe.against)
     lost = learned_nothing(last["training_accuracy"], classes)
     late = len(history) >= max(3, math.ceil(_PATIENCE * epochs))
     ramped = recipe.warmup == 0 or len(history) > recipe.warmup * epochs

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.plan import attack_as_recorded
 from robustatlas.evaluation.request import Request
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.results.result import Result
@@ -35,7 +36,7 @@ def failed_gate(known: KnownSubject, result: Result, diagnosis: Diagnosis) -> st
         return "gradient"
     for name in result.attacks:
         if name in catalogue() and result.records:
-            attack = attack_named(name)
+            attack = replace(attack_as_recorded(name, result.records.values()), typical=0)
             for gate, steps, most in (("single step", 1, _SINGLE), ("iterate", 20, _ITERATED)):
                 if _left(known, _stepping(attack, steps, float(result.strengths(name)[-1])), index) > most:
                     return gate

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.remedies import (
@@ -32,7 +32,7 @@ from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.common.wording import strength
 from robustatlas.evaluation.auditing import shortened
 from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Data, Work, samples_of
+from robustatlas.evaluation.plan import Data, Work, attack_as_recorded, samples_of
 from robustatlas.evaluation.reading import question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
@@ -120,7 +120,9 @@ class Repair(Tabular):
         title = [self.sentence]
         for attack in self.before:
             told = zip(self.strengths[attack].tolist(), self.before[attack], self.after[attack], strict=True)
-            title.append(f"{attack}: " + ", ".join(f"{strength(s, 3)} {b:.1f} -> {a:.1f} %" for s, b, a in told))
+            title.append(
+                f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} {b:.1f} -> {a:.1f} %" for s, b, a in told)
+            )
         return Grid("\n".join(title), ("remedy", "attack", "samples", "lowered", "passes"), rows, (2, 3, 4))
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:
@@ -212,7 +214,9 @@ def _accuracies(result: Result, attack: str) -> NDArray[np.float64]:
 
 def _looked_at(known: KnownSubject, result: Result) -> Diagnosis:
     """The diagnosis of all samples of the run that are classified correctly."""
-    attacks = [attack_named(name).bound_to(known.model) for name in result.attacks if name in catalogue()]
+    records = result.records.values()
+    known_here = [name for name in result.attacks if name in catalogue()]
+    attacks = [attack_as_recorded(name, records).bound_to(known.model) for name in known_here]
     plans = [attack.plans[attack.searches[0]] for attack in attacks]
     question = question_of(known.work, attacks, plans, 0, _BATCH, count=len(known.work.index))
     return Diagnosis.of(looked_at(known, question))
@@ -220,7 +224,8 @@ def _looked_at(known: KnownSubject, result: Result) -> Diagnosis:
 
 def _tried(known: KnownSubject, result: Result, diagnosis: Diagnosis, remedies: Sequence[str]) -> Iterator[Remedy]:
     for name in (name for name in result.attacks if name in catalogue()):
-        attack = replace(attack_named(name), strengths=tuple(result.strengths(name).tolist()))
+        recorded = attack_as_recorded(name, result.records.values())
+        attack = replace(recorded, strengths=tuple(result.strengths(name).tolist()), typical=0)
         for remedy in remedies:
             concerned = _concerned(diagnosis, REMEDIES[remedy])
             for told, model, tries in _ways(remedy, attack, known, concerned) if len(concerned) else ():

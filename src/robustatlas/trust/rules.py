@@ -50,7 +50,9 @@ class ByRules(Tabular):
                     yield rule, result.clean_accuracy, attack, at, 100 * share
 
     def _grid(self) -> Grid:
-        rows = [(rule, f"{c:.1f}", attack, strength(s), f"{r:.1f}") for rule, c, attack, s, r in self._rows()]
+        rows = [
+            (rule, f"{c:.1f}", attack, strength(s, of=attack), f"{r:.1f}") for rule, c, attack, s, r in self._rows()
+        ]
         return Grid("accuracies in %", ("rule", "clean", "attack", "strength", "robust"), rows, (1, 3, 4))
 
     def _columns(self) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.suites import attacks_of
@@ -18,7 +19,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
-from robustatlas.evaluation.plan import Work, samples_of
+from robustatlas.evaluation.plan import PIXELS, Work, attack_as_recorded, samples_of
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, Run
@@ -136,8 +137,11 @@ def wanted_of(
         records = searched.get(attack.name)
         if not records:
             raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
+        if attack is catalogue().get(attack.name):
+            attack = attack_as_recorded(attack.name, records)
         threat = attack.threat.for_data(first).bound_to(model)
-        if plain(threat) != records[0].threat and _as_recorded(threat) != records[0].threat:
+        held = {key: value for key, value in records[0].threat.items() if key != PIXELS}
+        if plain(threat) != held and _as_recorded(threat) != held:
             raise UserError(
                 f"The run searched {attack.name!r} in other sets than those of that name now; give the very attack as "
                 "an object."

@@ -20,12 +20,12 @@ from robustatlas.evaluation.verification.asked import Case, seen_from_images
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.levels import as_file
 
 _OUTSIDE = 1e-6
 """Pixels outside of [0, 1] by less than this are rounding, and are moved to the border before anything is judged."""
 _SAME_THETA = 1e-4
 """A parameter is a point of a set where drawing it into the set moves it, relative to its largest entry, less."""
-_LEVELS = 255
 
 REFUSALS = (
     "the label is not that of the data",
@@ -125,7 +125,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     refused["outside of [0, 1]"] = outside
     images = images.clamp(0, 1)
     if case.eight_bit:
-        images = (images * _LEVELS).round() / _LEVELS
+        images = as_file(images)
     noise = Noise.of(0, _positions(case, rows, x), "verify").child(part.to(x.device))
     verdict = case.model.judged(images, labels, noise)
     refused["classified correctly"] = ~verdict.wrong

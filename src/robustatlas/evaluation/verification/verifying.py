@@ -16,6 +16,7 @@ from robustatlas.common.files import named
 from robustatlas.data import Dataset
 from robustatlas.evaluation.examples import examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.plan import PIXELS
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
 from robustatlas.evaluation.verification.confirmed import Verification, accuracies_of, verification_of
 from robustatlas.evaluation.verification.entering import enter
@@ -99,7 +100,8 @@ def verify(
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
             check_answers(classifier, store, work)
             wanted = wanted_of(store, classifier, given, attacks, work.first.images)
-            case = Case(store, classifier, work, rows, given, wanted, finder.strip(), eight_bit)
+            held = eight_bit or any(PIXELS in record.threat for record, _ in wanted.values())
+            case = Case(store, classifier, work, rows, given, wanted, finder.strip(), held)
             judged = judge(case, batch)
     before = accuracies_of(case)
     with store.kept():

@@ -55,7 +55,7 @@ def plot_accuracy_matrix(
             edges = np.concatenate([[0.0], strengths]) / strengths[-1]
             values = _strip(accuracies, relative_to, attack)
             axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
-            end = wording.strength(strengths[-1])
+            end = wording.strength(strengths[-1], of=attack)
             axes.annotate(
                 end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustatlas.report.exports import evidence, mlflow, model_card, wandb
+from robustatlas.report.exports import evidence, mlflow, model_card, pictures, wandb
 from robustatlas.results.result import Result
 
 
@@ -39,6 +39,9 @@ _ALL = (
     Exporter("parquet", "the same as a Parquet table", ".parquet", evidence.write_table),
     Exporter("mlflow", "a run of MLflow, with metrics, settings, figure and evidence", "", mlflow.write),
     Exporter("wandb", "a run of Weights & Biases, likewise", "", wandb.write),
+    Exporter(
+        "png", "the examples that the run kept, a picture each, for `verify`", "-examples", pictures.write_pictures
+    ),
     Exporter("huggingface-card", "the model-index and a table in a model card", ".md", model_card.write),
 )
 EXPORTERS: Mapping[str, Exporter] = {exporter.name: exporter for exporter in _ALL}

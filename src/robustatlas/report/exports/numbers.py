@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import MASKED, beside_masked
+from robustatlas.common.wording import MASKED, beside_masked, strength, typed
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.exports.evidence import write_json
@@ -51,10 +51,15 @@ def numbers_of(facts: RunFacts) -> Iterator[Number]:
     for attack in facts.attacks:
         name = _named(f"robust_accuracy/{attack.attack}", facts, [attack.attack])
         for step, cell in enumerate(attack.accuracy or ()):
-            yield Number(name, cell, step, float(attack.strengths[step]))
+            yield Number(name, cell, step, typed(attack.attack, float(attack.strengths[step])))
     for certified in (each for each in facts.certified if not each.held.of):
         for step, cell in enumerate(certified.accuracy):
-            yield Number(f"certified_accuracy/{certified.row}", cell, step, float(certified.strengths[step]))
+            yield Number(
+                f"certified_accuracy/{certified.row}",
+                cell,
+                step,
+                typed(certified.held.attack, certified.strengths[step]),
+            )
 
 
 def _named(name: str, facts: RunFacts, attacks: Iterable[str] | None = None) -> str:
@@ -65,8 +70,8 @@ def settings_of(result: Result) -> dict[str, Any]:
     """How the numbers were made, as flat names and texts."""
     identity = result.identity
     made = {
-        f"attack.{record.name}": f"{record.origin}; {len(record.strengths)} strengths from {record.strengths[0]:g} to "
-        f"{record.strengths[-1]:g}"
+        f"attack.{record.name}": f"{record.origin}; {len(record.strengths)} strengths from "
+        f"{strength(record.strengths[0], of=record.name)} to {strength(record.strengths[-1], of=record.name)}"
         for record in result.records.values()
     }
     about = {"model": result.name, "samples": result.samples, "robustatlas": __version__}

@@ -51,7 +51,7 @@ class CertifiedFacts:
         at = self.strengths[middle]
         if self.both is None:
             least = self.accuracy[middle].value
-            said = f"{beginning} at least {least:.1f} % robust at {strength(at)}."
+            said = f"{beginning} at least {least:.1f} % robust at {strength(at, of=self.held.attack)}."
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(at)}; {meet}."

@@ -48,7 +48,7 @@ class Elsewhere:
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
-        where = strength(self.strength)
+        where = strength(self.strength, of=self.attack)
         return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %", self.masked)
 
 

@@ -42,7 +42,8 @@ class Headline:
     def words(self) -> str:
         """What it is called: "L∞ at 8/255"."""
         if len(self.at) == 1:
-            return " and ".join(f"{wording(attack).label} at {strength(most)}" for attack, most in self.at.items())
+            ((attack, most),) = self.at.items()
+            return f"{wording(attack).label} at {strength(most, of=attack)}"
         return f"{'both' if len(self.at) == 2 else f'all {len(self.at)}'} attacks at once"
 
 
@@ -78,7 +79,7 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
     middle = numbers.union_strengths(table)
     if len(middle) == 1:
         return middle, "the middle of its strengths"
-    points = listed([f"{wording(attack).label} {strength(most, 3)}" for attack, most in middle.items()])
+    points = listed([f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in middle.items()])
     return middle, f"each at the middle of its strengths: {points}"
 
 
@@ -87,6 +88,7 @@ def _check(table: OutcomeTable, attack: str, most: float) -> None:
         raise UserError(f"--headline names {attack!r}, which is not evaluated; give one of {some(table.attacks)}.")
     last = float(table.strengths(attack)[-1])
     if most > last * (1 + 1e-6):
-        meant = in_levels(most, last) or f"the largest is {strength(last)}"
-        raise UserError(f"--headline {attack}@{strength(most)} is beyond every strength that was evaluated; {meant}.")
+        meant = in_levels(most, last) or f"the largest is {strength(last, of=attack)}"
+        given = f"{attack}@{strength(most, of=attack)}"
+        raise UserError(f"--headline {given} is beyond every strength that was evaluated; {meant}.")
     table.outcome(attack).check_judged_at(most)

@@ -122,8 +122,8 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
         below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
         if not below:
             raise UserError(
-                f"--union {attack}={written(strength)} is below the smallest strength of {attack} that was evaluated, "
-                f"{written(grids[attack][0])}."
+                f"--union {attack}={written(strength, of=attack)} is below the smallest strength of {attack} that was "
+                f"evaluated, {written(grids[attack][0], of=attack)}."
             )
         chosen[attack] = below[-1]
     return chosen

@@ -80,6 +80,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "unit": facts.unit,
         "strengths": facts.strengths.tolist(),
         "accuracy": None if facts.accuracy is None else [plain(cell) for cell in facts.accuracy],
+        "typical accuracy": None if facts.typical is None else [plain(cell) for cell in facts.typical],
         "average accuracy": plain(facts.average),
         "median size": finite([facts.quartiles[1]])[0],
         "quartiles": finite(facts.quartiles),

@@ -22,6 +22,7 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import of_attack
 from robustatlas.metrics.stability import StabilityConstant
+from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.table import OutcomeTable
@@ -55,7 +56,8 @@ class AttackFacts:
         unit: of its strengths.
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
-        average: their mean; None likewise.
+        typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
+        average: mean of the accuracies; None likewise.
         curve: robustness curve; None likewise.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
@@ -80,6 +82,7 @@ class AttackFacts:
     unit: str
     strengths: NDArray[np.float64]
     accuracy: tuple[Interval, ...] | None
+    typical: tuple[Interval, ...] | None
     average: Interval | None
     curve: RobustnessCurve | None
     sizes: NDArray[np.float64]
@@ -310,6 +313,7 @@ def _attack(result: Result, attack: str, average: Interval | None, held: Held | 
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
         accuracy=_accuracies(outcome),
+        typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,
         sizes=outcome.minimal_size,

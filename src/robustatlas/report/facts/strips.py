@@ -90,10 +90,14 @@ class Strip:
     @property
     def words(self) -> str:
         """The strip in words."""
-        up_to = f"up to {size(self.proved)}" if math.isfinite(self.proved) else "at every size"
+        up_to = f"up to {size(self.proved, of=self.attack)}" if math.isfinite(self.proved) else "at every size"
         if not self.searched:
             return f"{self.label}: half proved {up_to}, not attacked"
-        said = f"halved from {size(self.halved)}" if math.isfinite(self.halved) else "more than half withstands it"
+        said = (
+            f"halved from {size(self.halved, of=self.attack)}"
+            if math.isfinite(self.halved)
+            else "more than half withstands it"
+        )
         at_most, share = "at most " if self.beyond else "", self.share
         against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
         proved = f", half proved {up_to}" if self.certified is not None else ""

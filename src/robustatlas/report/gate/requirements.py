@@ -10,10 +10,11 @@ from typing import Literal
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, strength
+from robustatlas.common.wording import instead, strength, typed
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, same_strength
+from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, same_strength
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.results.result import Result
@@ -28,7 +29,8 @@ _OVERALL: dict[str, Callable[[RunFacts], Interval | None]] = {
     "average": lambda facts: facts.average,
     "union": lambda facts: facts.union,
 }
-_OTHERS = ("ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
+_OTHERS = ("ATTACK@STRENGTH", "typical-ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
+_TYPICAL = "typical-"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
     what = requirement.what
     _check_bound(requirement, result)
     if "@" in what:
-        return _accuracy_at(requirement, result)
+        return (_typical_at if what.startswith(_TYPICAL) else _accuracy_at)(requirement, result)
     if what in _OVERALL:
         return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
     own = {written(name): number for name, number in facts.own.items()}
@@ -143,7 +145,7 @@ def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
     what = requirement.what
     if what == "clean":
         return ()
-    one = what.partition("@")[0] if "@" in what else what.partition("-")[2]
+    one = what.removeprefix(_TYPICAL).partition("@")[0] if "@" in what else what.partition("-")[2]
     return (one,) if one in result.attacks else tuple(result.attacks)
 
 
@@ -151,9 +153,9 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     """The attacks and strengths of ``result`` that the number of a requirement is computed from; for one at a strength
     between two that were evaluated both."""
     grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
-    attack, _, asked = requirement.what.partition("@")
+    attack, _, asked = requirement.what.removeprefix(_TYPICAL).partition("@")
     if asked and attack in grids:
-        grid, at = grids[attack], fraction(asked)
+        grid, at = grids[attack], typed(attack, fraction(asked))
         last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
         first = last if same_strength(grid[last], at) else max(0, last - 1)
         grids = {attack: grid[first : last + 1]}
@@ -162,7 +164,7 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
 
 def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.partition("@")
-    asked = fraction(given)
+    asked = typed(attack, fraction(given))
     if not asked > 0:
         raise UserError(f"--require {requirement.text!r}: {given!r} is no strength; {FORMS}.")
     outcome = result.outcome(attack)
@@ -170,11 +172,25 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     if outcome.monotone and asked > largest * (1 + 1e-9):
         remedy = f"evaluate it at {given} as well (--strengths {attack}={given}), the same command goes on"
         raise UserError(
-            f"--require {requirement.text!r}: {attack} was evaluated up to {strength(largest)}; "
+            f"--require {requirement.text!r}: {attack} was evaluated up to {strength(largest, of=attack)}; "
             f"{in_levels(asked, largest) or remedy}."
         )
     standing = int((~outcome.broken([asked])).sum())
     return proportion_interval(standing, result.samples, CONFIDENCE)
+
+
+def _typical_at(requirement: Requirement, result: Result) -> Interval:
+    attack, _, given = requirement.what.removeprefix(_TYPICAL).partition("@")
+    outcome = result.outcome(attack)
+    place = position_of(typed(attack, fraction(given)), outcome.strengths.tolist())
+    numbers = typical_accuracies(outcome, CONFIDENCE)
+    if place is None or numbers is None:
+        lacking = f"{attack} was not evaluated at {given}" if place is None else f"nothing was drawn of {attack}"
+        raise UserError(
+            f"--require {requirement.text!r}: {lacking}; typical accuracies are there of everyday changes, at the "
+            "strengths that were evaluated."
+        )
+    return numbers[place]
 
 
 def _median(result: Result, attack: str) -> Interval:

@@ -102,7 +102,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         first += len(strengths)
         worst = here[np.lexsort((drops[here], too_far[here]))[-1]]
         count = int(too_far[here].sum())
-        at = f" at {strength(strengths[worst - here[0]])}" if name != "clean" else ""
+        at = f" at {strength(strengths[worst - here[0]], of=name)}" if name != "clean" else ""
         said = (
             f"{name} {_moved(drops[worst])}{at} on {shared.samples} images (right only now {test.only_first[worst]}, "
             f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import ClassVar, Literal, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -96,15 +96,9 @@ def with_border(threat: T, border: str) -> T:
     """
     if border not in get_args(Border):
         raise UserError(f"border={border!r} is not known; expected one of {', '.join(map(repr, get_args(Border)))}.")
-    if not has_border(threat):
+    if not isinstance(threat, Bordered):
         raise UserError(f"{type(threat).__name__} never shows what lies beyond the edges of an image.")
-    changed: Any = threat
-    return replace(changed, border=border)
-
-
-def has_border(threat: object) -> bool:
-    """Whether a threat model shows what lies beyond the edges of an image."""
-    return isinstance(threat, Bordered)
+    return cast(T, replace(threat, border=cast(Border, border)))
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _coarsening(small: Tensor, side: int) -> Tensor:
 def _resizing(before: Tensor, after: Tensor, side: int) -> Tensor:
     """``[B, side, side]``: bilinear resizing of so many pixels to so many, of ``side`` at most; a triangle as wide as
     the larger of both pixels."""
-    before, after = torch.broadcast_tensors(before, after)
+    before, after = before + torch.zeros_like(after), after + torch.zeros_like(before)
     place = torch.arange(side, dtype=before.dtype, device=before.device)
     ratio = (before / after)[:, None, None]
     width, centre = ratio.clamp_min(1), (place[:, None] + 0.5) * ratio

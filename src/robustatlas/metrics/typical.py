@@ -1,0 +1,44 @@
+"""Accuracy where nobody looks for the worst: the mean over draws, beside the worst case."""
+
+from __future__ import annotations
+
+from robustatlas.metrics.intervals import Interval, proportion_bounds
+from robustatlas.outcomes.outcome import Outcome
+
+
+def typical_accuracies(outcome: Outcome, confidence: float = 0.95) -> tuple[Interval, ...] | None:
+    """Mean share of the draws that a model gets right, at each strength, in percent.
+
+    The interval is of the mean over all images from which the samples come. Each sample counts as one trial, however
+    often it was drawn: its share varies no more than a single draw would, so the exact interval of so many single draws
+    is wide enough.
+
+    Args:
+        outcome: of an attack.
+        confidence: of the intervals, in (0, 1).
+
+    Returns:
+        [S]; None where not every sample was drawn at every strength.
+
+    Raises:
+        UserError: a confidence outside of (0, 1).
+
+    Source: Clopper and Pearson 1934, Biometrika 26(4), at the mean share.
+
+    Example:
+        >>> import numpy as np, robustatlas as ra
+        >>> from dataclasses import replace
+        >>> sizes, grids = {"rotation": [np.inf, 0.0]}, {"rotation": [10.0]}
+        >>> found = ra.Result.from_arrays([0, 1], [0, 0], sizes, grids).outcome("rotation")
+        >>> print(typical_accuracies(replace(found, typical=np.array([[1.0], [0.5]])))[0])
+        75.00 [6.08, 99.98]
+    """
+    if outcome.typical is None:
+        return None
+    means = outcome.typical_accuracies()
+    if not (means >= 0).all():
+        return None
+    low, high = proportion_bounds(means / 100 * outcome.samples, outcome.samples, confidence)
+    return tuple(
+        Interval(*numbers, confidence) for numbers in zip(means.tolist(), low.tolist(), high.tolist(), strict=True)
+    )

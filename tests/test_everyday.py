@@ -1,0 +1,324 @@
+"""Everyday changes through the whole: worst and typical cases of one run, typed strengths, pixels of 8 bits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+import robustatlas as ra
+from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.attacks.everyday import CHANGES, everyday_suite
+from robustatlas.cli import app
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
+from robustatlas.common.wording import FALLEN, FALLING, typed
+from robustatlas.engine.numerics import TYPICAL
+from robustatlas.metrics import typical_accuracies
+from robustatlas.optimizers.sweep import Sweep
+from robustatlas.outcomes import query
+from robustatlas.threats.everyday.change import Change
+from robustatlas.threats.levels import as_file, shown
+from robustatlas.threats.lp import L1, L2, Linf
+from threat_properties import images, noise_for
+
+QUIET = {"diagnose": False, "audit": 0, "progress": False}
+
+
+def a_model(side: int = 12, classes: int = 3) -> ra.Classifier:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * (side - 2) ** 2, classes))
+    return ra.Classifier(net)
+
+
+def some_data(model: ra.Classifier, count: int = 10, side: int = 12) -> tuple[Tensor, Tensor]:
+    """Images of whole levels; what the model says of most of them is the label."""
+    x = images(count=count, side=side)
+    labels = model.logits(x).argmax(1)
+    labels[0] = (labels[0] + 1) % 3
+    return x, labels
+
+
+def outcome_of(name: str, model: ra.Classifier, data: tuple[Tensor, Tensor], **asked: object) -> ra.Outcome:
+    return ra.evaluate(model, data, name, **QUIET | asked).outcome(name)  # type: ignore[arg-type]
+
+
+# ---- worst and typical --------------------------------------------------------------------------------------------
+
+
+def points_of(threat: Change, steps: list[float], step: float, noise: Noise) -> Tensor:
+    """All points of a sweep of one size, for the one sample of ``noise``."""
+    values = {
+        "angle": lambda k, count: [j / count for j in range(count)],
+        "place": lambda k, count: [j / (count - 1) for j in range(count)],
+        "draw": lambda k, count: noise.child(k).uniform(count)[0].tolist(),
+    }
+    free = [values[kind](k, count) for k, (kind, count) in enumerate(threat.free)]
+    signs = (-1, 1) if threat.signed else (1,)
+    inner = [0.0, *(sign * size for size in steps if size <= step for sign in signs)]
+    bounded = [each for each in itertools.product(inner, repeat=threat.bounded) if max(map(abs, each)) == step]
+    return torch.tensor([[*each, *rest] for each in bounded for rest in itertools.product(*free)])
+
+
+@pytest.mark.parametrize("name", [change.name for change in CHANGES])
+def test_the_worst_case_is_that_of_a_loop(name: str) -> None:
+    """Every point of the grid, one by one, by the threat model and the model alone."""
+    model = a_model()
+    x, labels = some_data(model, count=4)
+    attack = attack_named(name).on_images((12, 12))
+    found = outcome_of(name, model, (x, labels))
+    threat, sweep, last = attack.threat, attack.plans["descent"].legs[0].stage.optimizer, attack.strengths[-1]
+    assert isinstance(threat, Change)
+    assert isinstance(sweep, Sweep)
+    steps = [last * k / sweep.sizes for k in range(1, sweep.sizes + 1)]
+    for row in range(len(x)):
+        first_run = Noise.of(0, torch.tensor([row]), name).child(len(attack.strengths) - 1)
+
+        def fooled(theta: Tensor, row: int = row) -> bool:
+            shown = threat.apply(x[row : row + 1].expand(len(theta), -1, -1, -1), theta)
+            return bool((model.logits(shown).argmax(1) != labels[row]).any())
+
+        clean = fooled(threat.neutral(x[:1]))
+        broken = (step for step in steps if fooled(points_of(threat, steps, step, first_run)))
+        assert found.minimal_size[row] == pytest.approx(0.0 if clean else next(broken, np.inf), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["rotation", "translation", "occlusion", "noise", "jpeg-quality"])
+def test_results_do_not_depend_on_the_batch(name: str) -> None:
+    """Several points of a sweep stand in one batch where samples are few; passes are those of one by one."""
+    model = a_model()
+    data = some_data(model)
+    found = [outcome_of(name, model, data, batch_size=size) for size in (1, 3, 10, 1000)]
+    for other in found[1:]:
+        for column in ("minimal_size", "forward", "found_class", "typical", "fooled"):
+            np.testing.assert_array_equal(getattr(other, column), getattr(found[0], column))
+        np.testing.assert_allclose(other.margins, found[0].margins, atol=1e-5)
+
+
+def test_a_sweep_is_counted() -> None:
+    """A sample that nothing breaks takes the clean pass, every point, and its draws."""
+    model = ra.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(3 * 12 * 12, 2)))
+    with torch.no_grad():
+        model.net[1].weight.zero_()
+        model.net[1].bias.copy_(torch.tensor([1.0, 0.0]))
+    x = images(count=3, side=12)
+    outcome = outcome_of("translation", model, (x, torch.zeros(3, dtype=torch.long)))
+    assert outcome.forward.tolist() == [1 + (9 * 9 - 1) + 4 * 3] * 3
+    assert np.isinf(outcome.minimal_size).all()
+    assert (typical_accuracies(outcome) or ())[0].value == 100
+
+
+def test_what_is_typical_is_that_of_a_loop() -> None:
+    model = a_model()
+    x, labels = some_data(model)
+    attack = attack_named("motion-blur").on_images((12, 12))
+    outcome = outcome_of("motion-blur", model, (x, labels))
+    noise = Noise.of(0, torch.arange(len(x)), "motion-blur").child(TYPICAL)
+    for level, strength in enumerate(attack.strengths):
+        bits = int(torch.tensor(strength, dtype=torch.float32).view(torch.int32))
+        right = np.zeros(len(x))
+        for draw in range(attack.typical):
+            theta = attack.threat.typical(x, torch.full((len(x),), strength), noise.child(bits).child(draw))
+            right += (model.logits(attack.threat.apply(x, theta)).argmax(1) == labels).numpy()
+        np.testing.assert_allclose(outcome.typical[:, level], right / attack.typical)
+    known = typical_accuracies(outcome) or ()
+    assert [number.value for number in known] == pytest.approx(100 * outcome.typical.mean(0))
+    assert all(number.low <= number.value <= number.high for number in known)
+
+
+def test_runs_grow_and_join(tmp_path: Path) -> None:
+    """More strengths, and more seeds, of one run: draws of a strength do not depend on the others."""
+    model = a_model()
+    data = some_data(model)
+    whole = outcome_of("rotation", model, data, strengths={"rotation": [10, 20, 30]})
+    folder = str(tmp_path / "run")
+    outcome_of("rotation", model, data, strengths={"rotation": [10, 30]}, run=folder)
+    grown = ra.evaluate(model, data, "rotation", strengths={"rotation": [10, 20, 30]}, run=folder, **QUIET).outcome(
+        "rotation"
+    )
+    np.testing.assert_array_equal(grown.typical, whole.typical)
+    outcome_of("rotation", model, data, strengths={"rotation": [10, 20, 30]}, run=folder, seed=1)
+    both = ra.load_result(folder).outcome("rotation")
+    second = outcome_of("rotation", model, data, strengths={"rotation": [10, 20, 30]}, seed=1)
+    np.testing.assert_allclose(both.typical[:, 1], (whole.typical[:, 1] + second.typical[:, 1]) / 2)
+
+
+def test_the_suite_in_three_sizes() -> None:
+    names = [attack.name for attack in everyday_suite("default")]
+    assert len(names) == len(set(names)) == len(CHANGES) - 1
+    for attack in everyday_suite("default"):
+        for sides in ((32, 32), (224, 224)):
+            fitting = attack.on_images(sides)
+            assert len(fitting.strengths) == 3
+            assert fitting.about.source
+            sweep = fitting.plans["descent"].legs[0].stage.optimizer
+            shares = np.array(fitting.strengths) * sweep.sizes / fitting.strengths[-1]
+            np.testing.assert_allclose(shares, shares.round(), atol=1e-6)  # each is a size of the sweep
+
+
+# ---- typed strengths ----------------------------------------------------------------------------------------------
+
+
+def test_units_of_what_falls_say_so() -> None:
+    falling = {name for name, attack in catalogue().items() if attack.about.unit.startswith(FALLEN)}
+    assert falling == set(FALLING)
+
+
+def test_strengths_that_fall_are_typed_as_people_type_them(tmp_path: Path) -> None:
+    """In every view: the lists of the API stand in the order of harm, everything else as it was typed."""
+    model, folder = a_model(side=16), str(tmp_path / "run")
+    data = some_data(model, side=16)
+    result = ra.evaluate(model, data, "jpeg-quality", strengths={"jpeg-quality": [90, 40, 10]}, run=folder, **QUIET)
+    outcome = result.outcome("jpeg-quality")
+    assert outcome.strengths.tolist() == [10, 60, 90]
+    assert (np.diff(outcome.accuracies()) <= 0).all()
+    assert "90 to 10 (3)" in repr(result)
+    rows = query("SELECT strength, typed, accuracy FROM accuracies ORDER BY strength", folder).rows
+    assert [row[:2] for row in rows] == [(10, 90), (60, 40), (90, 10)]
+    assert [row[2] for row in rows] == pytest.approx(outcome.accuracies().tolist())
+
+    def said(*words: str) -> str:
+        told = CliRunner().invoke(app, list(words), env={"COLUMNS": "100"})
+        assert told.exit_code == 0, told.output
+        return told.output
+
+    csv = [line.split(",")[:2] for line in said("show", folder, "--csv").splitlines() if "jpeg" in line]
+    assert csv == [["jpeg-quality", "90.0"], ["jpeg-quality", "40.0"], ["jpeg-quality", "10.0"]]
+    table = next(line for line in said("show", folder, "--all").splitlines() if line.split()[-3:] == ["90", "40", "10"])
+    assert "jpeg-quality" in table
+    plain = json.loads(said("show", folder, "--json"))["attacks"]["jpeg-quality"]
+    assert plain["strengths"] == [10, 60, 90]
+    assert plain["unit"] == "100 - quality"
+    lowest = outcome.accuracies()[-1]
+    said("check", folder, "--value", "--require", f"jpeg-quality@10>={lowest}")
+    said("check", folder, "--value", "--require", f"typical-jpeg-quality@10>={100 * outcome.typical[:, 2].mean()}")
+    page = tmp_path / "page.html"
+    said("report", folder, "-o", str(page))
+    assert "strength 40:" in page.read_text(encoding="utf-8")
+    grown = ra.evaluate(model, data, "jpeg-quality", strengths={"jpeg-quality": [90, 60, 40, 10]}, run=folder, **QUIET)
+    assert grown.outcome("jpeg-quality").strengths.tolist() == [10, 40, 60, 90]
+
+
+def test_strengths_that_do_not_fall() -> None:
+    model = a_model()
+    for wrong in ([10, 90], [100, 50], [50, 50], [-1]):
+        with pytest.raises(UserError, match=r"falling numbers below 100|at least"):
+            outcome_of("jpeg-quality", model, some_data(model), strengths={"jpeg-quality": wrong})
+
+
+def test_typed_there_and_back() -> None:
+    for value in (5.0, 12.5, 95.0):
+        assert typed("resolution", typed("resolution", value)) == value
+        assert typed("rotation", value) == value
+        assert typed("jpeg-quality.wrong", value) == 100 - value
+
+
+# ---- borders ------------------------------------------------------------------------------------------------------
+
+
+def test_the_border_is_chosen_said_and_kept_apart(tmp_path: Path) -> None:
+    model, folder = a_model(), str(tmp_path / "run")
+    data = some_data(model)
+    black = ra.evaluate(model, data, ["rotation", "linf"], border="black", run=folder, **QUIET)
+    record = next(each for each in black.records.values() if each.name == "rotation")
+    assert record.threat["border"] == "black"
+    assert "all is black" in record.note
+    with pytest.raises(UserError, match="border: black in the run, reflect given"):
+        ra.evaluate(model, data, "rotation", run=folder, **QUIET)
+    with pytest.raises(UserError, match="none among linf"):
+        ra.evaluate(model, data, "linf", border="grey", **QUIET)
+
+
+# ---- pixels of 8 bits ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threat", [Linf(), L2(), L1()], ids=["linf", "l2", "l1"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_stays_inside_of_the_ball(threat: Linf | L2 | L1, dtype: torch.dtype) -> None:
+    x = images(count=5, side=8, dtype=dtype)
+    epsilon = torch.full((5,), 8 / 255 if isinstance(threat, Linf) else 1.0, dtype=dtype)
+    theta = threat.project(x, threat.start(x, epsilon, noise_for(x)) * 3, epsilon)
+    rounded = shown(threat, x, theta, eight_bit=True)
+    assert (threat.size(x, rounded - x) <= threat.size(x, theta) * (1 + 1e-5)).all()
+    files = (rounded * 255).round().to(torch.uint8)
+    assert torch.equal(files.to(dtype) / 255, rounded)
+    whole = torch.full_like(x, 8 / 255) * noise_for(x).sign(*x.shape[1:], dtype=dtype)
+    kept = shown(Linf(), x, (x + whole).clamp(0, 1) - x, eight_bit=True)
+    torch.testing.assert_close(kept, (x + whole).clamp(0, 1), rtol=0, atol=1e-6)  # whole levels stay
+
+
+@pytest.mark.parametrize("names", [["linf", "l2", "l1", "l0"], ["rotation", "elastic", "patch", "fog-density"]])
+def test_every_example_survives_as_a_file(names: list[str], tmp_path: Path) -> None:
+    model = a_model()
+    x, labels = some_data(model)
+    folder = tmp_path / "run"
+    result = ra.evaluate(model, (x, labels), names, pixels="8bit", keep_adversarial=True, run=folder, **QUIET)
+    for name in names:
+        index, found = result.adversarial(name)
+        outcome = result.outcome(name)
+        assert outcome.surviving_files() == ((len(index), len(index)) if len(index) else None)
+        again = torch.from_numpy((found * 255).round().astype(np.uint8)).float() / 255
+        assert torch.equal(again, torch.from_numpy(found))
+        if len(index):
+            assert (model.logits(again).argmax(1) != labels[index]).all()
+    with pytest.raises(UserError, match="pixels"):
+        ra.evaluate(model, (x, labels), names[0], run=folder, **QUIET)
+
+
+def test_examples_that_do_not_survive_are_counted() -> None:
+    """Without ``pixels`` the run says how many of the kept examples a file of 8 bits still holds."""
+    model = a_model()
+    x, labels = some_data(model)
+    result = ra.evaluate(model, (x, labels), "l2", keep_adversarial=True, **QUIET)
+    index, found = result.adversarial("l2")
+    held = model.logits(as_file(torch.from_numpy(found))).argmax(1) != labels[index]
+    assert result.outcome("l2").surviving_files() == (int(held.sum()), len(index))
+    assert "as" not in repr(ra.evaluate(model, (x, labels), "l2", **QUIET).outcome("l2").surviving_files())
+
+
+def test_examples_as_pictures_are_read_back(tmp_path: Path) -> None:
+    model, folder = a_model(), tmp_path / "run"
+    x, labels = some_data(model)
+    result = ra.evaluate(model, (x, labels), "linf", pixels="8bit", keep_adversarial=True, run=folder, **QUIET)
+    told = CliRunner().invoke(app, ["export", str(folder), "--to", "png", "-o", str(tmp_path / "png")])
+    assert told.exit_code == 0, told.output
+    index, _ = result.adversarial("linf")
+    assert len(list((tmp_path / "png" / "linf").glob("*.png"))) == len(index)
+    checked = ra.verify(folder, tmp_path / "png" / "linf", by="me", model=model, data=(x, labels))
+    assert sum(checked.refused.values()) == 0
+
+
+def test_images_that_no_file_holds() -> None:
+    model = a_model()
+    x, labels = some_data(model)
+    with pytest.raises(UserError, match=r"of 255.*Give images as they are in their files"):
+        ra.evaluate(model, (x * 0.99, labels), "linf", pixels="8bit", **QUIET)
+
+
+def test_an_audit_searches_the_sets_of_the_run(tmp_path: Path) -> None:
+    """Of its pixels, and with its border."""
+    model = a_model()
+    x, labels = some_data(model)
+    asked = {**QUIET, "audit": 5, "run": str(tmp_path / "run"), "border": "black", "pixels": "8bit"}
+    result = ra.evaluate(model, (x, labels), ["rotation"], **asked)  # type: ignore[arg-type]
+    assert result.run is not None
+    audit = next(iter((tmp_path / "run").glob("audit*/attacks/*.json")), None)
+    assert audit is not None
+    held = json.loads(audit.read_text(encoding="utf-8"))["threat"]
+    assert (held["border"], held["pixels"]) == ("black", "8bit")
+
+
+def test_an_attack_of_ones_own_can_be_typical() -> None:
+    """By default what is typical is a random point of the set."""
+    model = a_model()
+    attack = replace(attack_named("hue"), typical=4)
+    outcome = ra.evaluate(model, some_data(model), attack, **QUIET).outcome("hue")
+    assert outcome.typical is not None
+    assert set(np.unique(outcome.typical * 4)) <= {0, 1, 2, 3, 4}
