@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
-
-MOST_STRENGTHS = 10_000
-"""More strengths of one attack than this are a slip of the fingers."""
+from robustatlas.outcomes.strengths import strengths_in
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
@@ -29,24 +27,12 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
     for item in given:
         name, _, values = (part.strip() for part in item.partition("="))
-        strengths = _steps(item, values) if ":" in values else tuple(fraction(value) for value in values.split(","))
-        if not name or not strengths or not all(0 < strength < math.inf for strength in strengths):
+        if not name or not values:
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
             raise UserError(f"--strengths is given twice for {name}; give all its strengths at once.")
-        found[name] = strengths
+        found[name] = strengths_in(values, f"--strengths {item!r}")
     return found
-
-
-def _steps(item: str, values: str) -> tuple[float, ...]:
-    from robustatlas.attacks.definition import grid  # torch comes with it, and help need not wait for that
-
-    last, _, count = values.partition(":")
-    if not count.strip().isdecimal():
-        return ()
-    if not 1 <= int(count) <= MOST_STRENGTHS:
-        raise UserError(f"--strengths {item!r} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
-    return grid(fraction(last), int(count)) if math.isfinite(fraction(last)) else ()
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
