@@ -37,7 +37,7 @@ def computed(case: dict[str, Any], key: str) -> Any:
         return {a: unforeseen_attack_robustness(accuracies, reference, a) for a in reference.attacks}
     if key == "mean_uar":
         return mean_uar(accuracies, reference)
-    return competitiveness_ratio(accuracies, reference, kind=key)
+    return competitiveness_ratio(accuracies, reference, kind=key, weights=case.get("weights"))
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
@@ -69,7 +69,7 @@ def test_bounds_of_stability_constants(case: dict[str, Any]) -> None:
     reference = AccuracyTable.from_dict(case["reference"])
     low, high = (match_cells(AccuracyTable.from_dict(case[end]), reference) for end in ("low", "high"))
     seen = seen_mask(low, case["trained_on"], reference.attacks)
-    pairs = Pairs.of(low, seen, case["alpha"], case["floor"])
+    pairs = Pairs.of(-low.reference, seen, case["alpha"], case["floor"])
     assert pairs.between(low.accuracy, high.accuracy) == pytest.approx(case["expected"], abs=1e-9)
 
 

@@ -33,6 +33,7 @@ from robustatlas.metrics import (
     interclass_distances,
     percent_seen,
     stability_constant,
+    uar_matrix,
 )
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.report.facts import fitting_reference
@@ -269,10 +270,34 @@ def test_attacks_agree_over_three_models(runs, tmp_path, capsys):
     compare(three, reference="none", explain=True)
     text = capsys.readouterr().out
     averages = [[average_accuracy(load_result(run).accuracies(), [attack]) for attack in GRIDS] for run in three]
-    assert "Correlation over 3 models" in text and f" {np.corrcoef(np.transpose(averages))[0, 1]:.2f} " in text
+    assert (
+        "Correlation of average accuracies of all 3 models" in text
+        and f" {np.corrcoef(np.transpose(averages))[0, 1]:.2f} " in text
+    )
     assert "agreement" in text
     compare(runs, reference="none")
     assert "Correlation" not in capsys.readouterr().out
+
+
+def test_uar_of_each_defense_and_attack_and_their_correlation(tmp_path, capsys):
+    """As figures 6a and 6b: undefended models are in the matrix alone, a pair is over those trained against neither."""
+    trained = {"none": {}, "a": {"linf": 0.03}, "b": {"l1": 5}, "c": {"l1": 9}, "d": {"stadv": 0.1}}
+    scales = {"none": 0.3, "a": 1.0, "b": 0.7, "c": 0.5, "d": 1.3}
+    runs = [write_run(tmp_path / name, name, scale, seed=k) for k, (name, scale) in enumerate(scales.items())]
+    told = {name: {"trained_on": strengths} for name, strengths in trained.items()}
+    (tmp_path / "about.json").write_text(json.dumps(told))
+    cells = {attack: dict.fromkeys(grid, 60.0) for attack, grid in GRIDS.items()}
+    Reference("small", "made up", AccuracyTable(95.0, cells), tuple(GRIDS)).to_json(tmp_path / "r.json")
+    compare(runs, reference=str(tmp_path / "r.json"), about=tmp_path / "about.json")
+    text = capsys.readouterr().out
+    reference = load_reference(tmp_path / "r.json")
+    matrix = uar_matrix([load_result(run).accuracies() for run in runs], reference)
+    rows = {line.split()[0]: line.split()[1:] for line in text.split("UAR, %")[1].splitlines() if line.strip()}
+    for name, scores in zip(scales, matrix, strict=True):
+        assert rows[name] == [f"{score:.0f}" for score in scores]
+    expected = np.corrcoef(matrix[2:].T)[0, 1]  # b, c, d: trained on other attacks than linf and l2
+    assert f"{expected:.2f}" in text.split("Do the attacks agree?")[1]
+    assert "UAR of 4 adversarially trained models" in text
 
 
 def test_references_fit_the_very_data_set(runs):
@@ -439,3 +464,33 @@ def test_a_reference_is_written_whole_or_not_at_all(runs, tmp_path, monkeypatch)
 
 def full_disk(path: Path) -> None:
     raise OSError(28, "No space left on device")
+
+
+def said(arguments: list[str], capsys: Any) -> str:
+    """What a command prints."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    return "".join(capsys.readouterr())
+
+
+def test_weights_and_difficulties_from_files(tmp_path, capsys):
+    run = write_run(tmp_path / "a", "a", 0.9)
+    reference = Reference(
+        "small", "made up", AccuracyTable(95.0, {a: dict.fromkeys(GRIDS[a], 60.0) for a in GRIDS}), tuple(GRIDS)
+    )
+    reference.to_json(tmp_path / "r.json")
+    (tmp_path / "w.json").write_text('{"clean": 1, "linf": {"0.03": 2}}')
+    result = load_result(run)
+    ours = result.accuracies().restrict(["linf"], {"linf": [0.03]})
+    theirs = reference.accuracies.restrict(["linf"], {"linf": [0.03]})
+    args = ["show", str(run), "--reference", str(tmp_path / "r.json"), "--trained-on", "linf=0.03", "--json"]
+    told = json.loads(said([*args, "--weights", str(tmp_path / "w.json")], capsys))["reference"]
+    expected = competitiveness_ratio(ours, theirs, weights={"clean": 1, "linf": 2})
+    assert told["numbers"]["CR ind-avg"]["value"] == pytest.approx(expected, abs=1e-4)
+    told = json.loads(said([*args, "--difficulty", "epsilon", "--alpha", "0.006"], capsys))["reference"]
+    whole = result.accuracies().restrict(["linf"])
+    constant = stability_constant(
+        whole, reference.accuracies.restrict(["linf"]), {"linf": 0.03}, 0.006, difficulty="epsilon"
+    )
+    assert told["SC"] == {"floor 0": pytest.approx(constant.value)}
+    assert "give the largest difference with --alpha" in said([*args, "--difficulty", "epsilon"], capsys)

@@ -292,3 +292,27 @@ def test_swaps_agree_with_the_binomial_test_where_many_are_drawn() -> None:
     exact = float(metrics.mcnemar(*right).p_values[0])
     drawn = metrics.chance_of_difference(*(metrics.mean_statistic(1.0 * found) for found in right))
     assert drawn == pytest.approx(exact, abs=0.01)
+
+
+FIGURE_6A = [
+    [88, 42, 15, 14, 49, 20, 55, 37],
+    [80, 88, 79, 67, 48, 18, 53, 38],
+    [62, 71, 89, 56, 43, 18, 47, 31],
+    [65, 70, 54, 92, 40, 19, 52, 31],
+    [23, 25, 11, 1, 91, 25, 41, 40],
+    [1, 3, 8, 0, 28, 91, 54, 43],
+    [11, 18, 12, 0, 39, 31, 89, 47],
+    [13, 15, 9, 1, 39, 37, 60, 93],
+]
+"""Kang et al. 2019: UAR on ImageNet-100 of defenses trained against Linf, L2, L1, JPEG, Elastic, Fog, Gabor, Snow."""
+
+
+def test_correlations_of_figure_6b_from_the_cells_of_figure_6a():
+    """'Highly correlated' are the Lp attacks, unexpectedly also JPEG and L1, Fog and Gabor."""
+    scores, seen = np.array(FIGURE_6A, float), np.eye(8, dtype=bool)
+    found = metrics.attack_correlation(scores, seen=seen)
+    for one, other in ((0, 1), (0, 2), (1, 2), (3, 2)):
+        assert found[one, other] > 0.89
+    assert found[5, 6] > max(found[6, [0, 1, 2, 3, 4, 7]])
+    kept = [row for row in range(8) if row not in (2, 4)]  # six defenses for each pair
+    assert found[2, 4] == pytest.approx(np.corrcoef(scores[kept][:, [2, 4]].T)[0, 1])

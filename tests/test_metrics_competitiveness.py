@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -356,3 +357,83 @@ def test_both_missing_and_extra_points_are_named():
     many = AccuracyTable(81, {"p": dict.fromkeys(range(1, 11), 50)})
     with pytest.raises(UserError, match=r"missing: p@2, p@3, p@4, p@5, p@6, p@7 and 3 more"):
         metrics.competitiveness_ratio(AccuracyTable(81, {"p": {1: 60}}), many)
+
+
+@pytest.mark.parametrize("kind", ["ind-avg", "ind-worst", "exp", "max"])
+def test_a_choice_of_attacks_is_a_choice_of_weights_0_and_1(kind):
+    entry = REFERENCE.defense("Rebuffi2021Fixing_L2").accuracies
+    chosen = ["linf", "elastic", "fog"]
+    weights = {"clean": 1.0} | {attack: float(attack in chosen) for attack in REFERENCE.accuracies.attacks}
+    expected = metrics.competitiveness_ratio(entry, REFERENCE, kind, attacks=chosen)
+    assert metrics.competitiveness_ratio(entry, REFERENCE, kind, weights=weights) == expected
+    assert metrics.competitiveness_ratio(entry, REFERENCE.weighted(weights), kind) == expected
+
+
+def test_all_ranked_alike_are_the_published_ratio():
+    entry = REFERENCE.defense("Madaan2021Learning_MNG-AC-RST").accuracies
+    weights = {"clean": 2.0} | dict.fromkeys(REFERENCE.ranked, 2.0)
+    assert round(metrics.competitiveness_ratio(entry, REFERENCE, weights=weights), 2) == 67.76
+
+
+def test_an_attacker_of_one_attack_alone_gives_uar():
+    """Appendix E: CR exp of one attack without the clean input is UAR."""
+    entry = REFERENCE.defense("Rebuffi2021Fixing_L2").accuracies
+    found = metrics.competitiveness_ratio(entry, REFERENCE, "exp", weights={"elastic": 1.0})
+    assert found == pytest.approx(metrics.unforeseen_attack_robustness(entry, REFERENCE, "elastic"), abs=1e-12)
+
+
+def test_ratios_in_and_out_by_weights():
+    split = metrics.competitiveness_in_out(TOY, TOY_REFERENCE, {"p": 1.5}, weights={"clean": 1, "p": {1: 3}, "q": 1})
+    assert split.inside == pytest.approx(100 * (0.9 + 3 * 0.75) / 4)
+    assert split.outside == pytest.approx(50 * (77 / 88 + 28 / 79))
+    assert math.isnan(metrics.competitiveness_in_out(TOY, TOY_REFERENCE, {"p": 3}, weights={"q": 1}).inside)
+
+
+def test_statistics_by_weights_are_the_ratio():
+    table = metrics.OutcomeTable.from_sizes("a", [1] * 4, {"p": [0.5, 1.5, 3, 3]}, {"p": [1, 2]})
+    weights = {"clean": 1.0, "p": {2.0: 3.0}}
+    found = metrics.AccuracyStatistics(table, weights).competitiveness(TOY_REFERENCE.restrict(["p"]))
+    expected = metrics.competitiveness_ratio(table.accuracies(), TOY_REFERENCE.restrict(["p"]), weights=weights)
+    assert found.value == pytest.approx(expected) == pytest.approx(100 * (100 / 90 + 3 * 50 / 60) / 4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"r": 1}, "weights name r, which is not there; there are p, q."),
+        ({"p": -1}, "The weights of p are -1; a finite number from 0 on is expected."),
+        ({"p": {3: 1}}, "weights name p@3, which is not there; p is at 1, 2."),
+        ({"p": {1: float("nan")}}, "The weights of p@1 are nan"),
+        ({"clean": 0, "p": 0}, "The set of attacks is empty"),
+        ({}, "weights are expected as {attack: number}"),
+    ],
+)
+def test_weights_that_cannot_be_meant(weights, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        metrics.competitiveness_ratio(TOY, TOY_REFERENCE, weights=weights)
+
+
+def test_stability_by_the_strength_itself():
+    """Definition 3.6: with a single attack the strength function may be epsilon."""
+    entry, grid = REFERENCE.defense("Madry2017Towards_Linf"), REFERENCE.accuracies.strengths("linf")
+    found = metrics.stability_constant(
+        entry.accuracies, REFERENCE, {"linf": 8 / 255}, alpha=0.0051, attacks=["linf"], difficulty="epsilon"
+    )
+    accuracy = np.append(entry.accuracies.clean, entry.accuracies.values("linf"))
+    slopes = np.abs(np.diff(accuracy)) / np.diff(np.append(0.0, grid))
+    assert found.value == pytest.approx(slopes[: (grid < 8 / 255).sum() + 1].max())
+
+
+def test_stability_by_a_difficulty_of_ones_own_is_the_published_one_where_that_is():
+    entry = REFERENCE.defense("Rebuffi2021Fixing_L2")
+    own = {"clean": 100 - REFERENCE.clean}
+    own |= {a: {s: 100 - v for s, v in REFERENCE.accuracies.cells[a].items()} for a in REFERENCE.ranked}
+    found = metrics.stability_constant(entry.accuracies, REFERENCE, entry.trained_on, difficulty=own)
+    assert round(found.value, 2) == 457.71
+
+
+def test_strengths_of_several_attacks_are_no_difficulty():
+    with pytest.raises(UserError, match="Strengths of p, q have different units"):
+        metrics.stability_constant(TOY, TOY_REFERENCE, {"p": 1.5}, difficulty="epsilon")
+    with pytest.raises(UserError, match=re.escape("No difficulty is given of p@2, q@1, q@2")):
+        metrics.stability_constant(TOY, TOY_REFERENCE, {"p": 1.5}, difficulty={"clean": 0, "p": {1: 1}})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robustatlas.cli._help import ATTACKS, MODEL, OUTPUT, REFERENCE
+from robustatlas.common.documents import read_json
+from robustatlas.common.errors import UserError
+
+if TYPE_CHECKING:
+    from robustatlas.report.facts.steadiness import Steadiness
 
 Reference = Annotated[
     str | None,
@@ -15,6 +21,16 @@ Reference = Annotated[
         metavar="NAME",
         help="Accuracies of models trained against each attack, which CR and UAR divide by: a name, a JSON file, or "
         "`none`. By default the shipped reference that fits the run, if there is one.",
+        rich_help_panel=REFERENCE,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='JSON file of how often an attacker chooses each point: `{"clean": 1, "linf": 2, "l2": {"0.5": 3}}`, an '
+        "attack's number for each of its strengths. Competitiveness ratios are expectations over that; what is not "
+        "named takes no part. By default all ranked points alike.",
         rich_help_panel=REFERENCE,
     ),
 ]
@@ -27,6 +43,23 @@ TrainedOn = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Alpha = Annotated[
+    float | None,
+    typer.Option(
+        metavar="A",
+        help="Stability constant: largest difference of difficulty of two points. By default 3, in percentage points.",
+        rich_help_panel=REFERENCE,
+    ),
+]
+Difficulty = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Stability constant: how difficult a point is. `reference`: 100 - acc*; `epsilon`: the strength, of the "
+        "one attack of the training; or a JSON file like that of `--weights`. Others than `reference` need `--alpha`.",
+        rich_help_panel=REFERENCE,
+    ),
+]
 Union = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +69,33 @@ Union = Annotated[
         rich_help_panel=ATTACKS,
     ),
 ]
+About = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, notes).",
+        rich_help_panel=MODEL,
+    ),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say below what each number means.", rich_help_panel=OUTPUT)]
 Joined = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Run directories, all of the same model and data set.")
 ]
+
+
+def steadiness(alpha: float | None, difficulty: str | None) -> Steadiness | None:
+    """Which stability constants the options ask for; None: the usual ones.
+
+    Raises:
+        UserError: a difficulty of another unit without an alpha, or an alpha that is not positive.
+    """
+    from robustatlas.report.facts.steadiness import ALPHA, Steadiness
+
+    if alpha is None and difficulty in (None, "reference"):
+        return None
+    if alpha is None:
+        raise UserError(f"--difficulty {difficulty} has a unit of its own; give the largest difference with --alpha.")
+    if not 0 < alpha < inf:
+        raise UserError(f"--alpha is {alpha:g}; a positive number is expected, such as {ALPHA:g}.")
+    named = difficulty or "reference"
+    return Steadiness(alpha, named if named in ("reference", "epsilon") else read_json(named))  # type: ignore[arg-type]

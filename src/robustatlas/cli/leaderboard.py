@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from robustatlas.cli import _runs
-from robustatlas.cli._help import MODEL, OUTPUT, Command, Group
+from robustatlas.cli._help import OUTPUT, Command, Group
 from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import in_shell
-from robustatlas.metrics.references import load_reference
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.many import Results
 
@@ -49,15 +48,9 @@ def build(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory of the site.", rich_help_panel=OUTPUT)
     ] = Path("leaderboard"),
     reference: _runs.Reference = None,
-    about: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, "
-            "notes).",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
+    weights: _runs.Weights = None,
+    alpha: _runs.Alpha = None,
+    about: _runs.About = None,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title of the site.", rich_help_panel=OUTPUT)
     ] = None,
@@ -69,8 +62,10 @@ def build(
     from robustatlas.report.leaderboard import build_leaderboard
 
     results = Results(runs or ())
-    chosen = chosen_reference(reference, results) if results else load_reference(reference or PUBLISHED)
-    page = build_leaderboard(results, output, chosen, about=about, title=title)
+    chosen = chosen_reference(reference if results else reference or PUBLISHED, results, weights)
+    steadiness = _runs.steadiness(alpha, None)
+    most = {} if steadiness is None else {"alpha": steadiness.alpha}
+    page = build_leaderboard(results, output, chosen, about=about, title=title, **most)
     if chosen is None:
         why = "" if reference else "No shipped reference fits the runs. "
         typer.echo(f"{why}Ranked by mean accuracy; CR and SC need a reference ('robustatlas reference' makes one).")

@@ -30,6 +30,7 @@ from robustatlas.outcomes.strengths import in_levels
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
+from robustatlas.report.facts.steadiness import Steadiness
 from robustatlas.report.words import findings, headline, judged_of
 from robustatlas.results.result import Result, load_result
 
@@ -38,7 +39,10 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     explain: _runs.Explain = False,
     reference: _runs.Reference = None,
+    weights: _runs.Weights = None,
     trained_on: _runs.TrainedOn = None,
+    alpha: _runs.Alpha = None,
+    difficulty: _runs.Difficulty = None,
     union: _runs.Union = None,
     every: Annotated[
         bool,
@@ -71,14 +75,14 @@ def show(
     training = parse_strength_of(trained_on, "--trained-on")
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
-    facts = chosen_facts(result, reference, training, attacks)
+    chosen = chosen_reference(reference, [result], weights)
+    facts = chosen_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty))
     if as_json:
         sys.stdout.write(json.dumps(facts.to_dict(), indent=1, allow_nan=False) + "\n")
     elif as_csv:
         _write_csv(facts)
     else:
         console = Console(highlight=False)
-        chosen = chosen_reference(reference, [result])
         print_summary(facts, card_of(result, facts, chosen), console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
@@ -100,6 +104,7 @@ def chosen_facts(
     reference: str | Reference | None = None,
     trained_on: Mapping[str, float] | None = None,
     union: Mapping[str, float] | None = None,
+    steadiness: Steadiness | None = None,
 ) -> RunFacts:
     """The facts of a run, held against the reference that is asked for (by default the one that fits).
 
@@ -111,7 +116,7 @@ def chosen_facts(
         _check_trained_on(trained_on, chosen)
     if chosen:
         hold_against(result, chosen).require()
-    return facts_of(result, reference=chosen, trained_on=trained_on, union=union)
+    return facts_of(result, reference=chosen, trained_on=trained_on, union=union, steadiness=steadiness)
 
 
 def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:

@@ -48,8 +48,9 @@ from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
+from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
 from robustatlas.metrics.ua2 import ua2
-from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
+from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Interval",
     "McNemar",
     "OutcomeTable",
+    "OverTrainings",
     "RankTest",
     "RobustnessCurve",
     "SampleStatistic",
@@ -92,10 +94,12 @@ __all__ = [
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
+    "mean_over",
     "mean_sequence",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
+    "over_trainings",
     "paired_differences",
     "percent_seen",
     "percentile_interval",
@@ -109,6 +113,7 @@ __all__ = [
     "stability_constant",
     "success_over_queries",
     "ua2",
+    "uar_matrix",
     "unforeseen_attack_robustness",
     "union_accuracy",
 ]

@@ -17,9 +17,18 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.matching import CLEAN, chosen_attacks, known_attacks, match_cells, seen_mask
+from robustatlas.metrics.references.matching import (
+    CLEAN,
+    chosen_attacks,
+    known_attacks,
+    match_cells,
+    seen_mask,
+    table_of,
+    weights_at,
+)
+from robustatlas.metrics.references.points import Points
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.metrics.stability import Pairs
+from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -234,6 +243,7 @@ class AccuracyStatistics:
 
     Args:
         outcomes: of the model.
+        weights: how often an attacker chooses each point, as of `competitiveness_ratio`; None: all alike.
 
     Example:
         >>> outcomes = OutcomeTable.from_sizes("a", [1, 1], {"p": [0.2, 0.0]}, {"p": [0.1, 0.2]})
@@ -241,8 +251,8 @@ class AccuracyStatistics:
         25.0
     """
 
-    def __init__(self, outcomes: OutcomeTable) -> None:
-        self.outcomes = outcomes
+    def __init__(self, outcomes: OutcomeTable, weights: Points | None = None) -> None:
+        self.outcomes, self.weights = outcomes, weights
         self.table = outcomes.accuracies().sound()
         correct = [outcomes.correct(attack) for attack in outcomes.attacks]
         self.columns = np.float32(100) * np.column_stack([outcomes.clean, *correct])
@@ -289,11 +299,13 @@ class AccuracyStatistics:
         Raises:
             UserError: as of `competitiveness_ratio`.
         """
-        cells = match_cells(self.table, reference, attacks)
+        matched = match_cells(self.table, reference, attacks)
+        weight = weights_at(matched, self.weights if attacks is None else None)
+        cells, kept = matched.select(weight > 0), weight[weight > 0]
         check_ratio(cells, kind)
-        columns = self._columns(list(dict.fromkeys(cells.attacks)))
+        columns = self._columns(list(dict.fromkeys(matched.attacks)))[weight > 0]
         return SampleStatistic(
-            self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind), largest=100.0
+            self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind, kept), largest=100.0
         )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
@@ -320,14 +332,17 @@ class AccuracyStatistics:
         trained_on: Mapping[str, float],
         alpha: float = 3.0,
         floor: float = 0.0,
+        attacks: Sequence[str] | None = None,
+        difficulty: Difficulty = "reference",
     ) -> SampleStatistic:
         """`stability_constant`, where there is a pair of points that gives one.
 
         Raises:
             UserError: as of `stability_constant`.
         """
-        cells = match_cells(self.table, reference)
-        pairs = Pairs.of(cells, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
+        cells = match_cells(self.table, reference, attacks)
+        hard = difficulty_of(cells, difficulty, table_of(reference))
+        pairs = Pairs.of(hard, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
         columns = self._columns(list(dict.fromkeys(cells.attacks)))
         return SampleStatistic(
             self.columns,

@@ -138,10 +138,12 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
 def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     """Wilcoxon's rank-sum test of two independent sets of values [N], [M], corrected for ties.
 
-    The adversarial hypervolume paper compares models so. On shared samples `signed_rank_test` sees more.
+    Table II of the adversarial hypervolume paper is this test over trainings: robust accuracy and mean hypervolume of
+    ten seeds of each model, a value for each training. Over images, a value for each image of one training, it is not
+    the paper's, and says nothing of a new seed; on shared images `signed_rank_test` sees more.
 
     Args:
-        first: [N] finite values of one model.
+        first: [N] finite values of one model, such as one for each training.
         second: [M] finite values of the other.
 
     Returns:
@@ -149,6 +151,9 @@ def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
 
     Raises:
         UserError: a set of values is empty or not finite.
+
+    Source: Wilcoxon 1945, Biometrics Bulletin 1(6); exact up to 8 values in the smaller set without ties, by the normal
+    distribution otherwise.
 
     Example:
         >>> test = rank_sum_test([0.5, 0.6, 0.7], [0.1, 0.2, 0.3])
@@ -224,10 +229,11 @@ def attack_correlation(
     """How attacks agree on models: correlation matrix [A, A] of scores [M, A] of M models under A attacks.
 
     Args:
-        scores: such as the UAR, or the single-attack competitiveness ratio, of each model under each attack.
+        scores: such as the UAR (:func:`uar_matrix`) of each model under each attack.
         method: `pearson` for the scores, `spearman` for their ranks.
         seen: [M, A], whether a model was trained against an attack; a pair of attacks is correlated over the models
-            that were trained against neither, as in the paper. None: over all models.
+            that were trained against neither. The paper does so, over UAR of adversarially trained defenses alone: the
+            network without a defense is no row. None: over all models.
 
     Returns:
         correlations in [-1, 1]; NaN with an attack under which all models have the same score, and for a pair that

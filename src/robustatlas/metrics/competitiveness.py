@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -10,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
+from robustatlas.metrics.references.matching import (
+    MatchedCells,
+    known_attacks,
+    match_cells,
+    seen_mask,
+    table_of,
+    weights_at,
+)
+from robustatlas.metrics.references.points import Points, attacks_that_count, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -22,8 +31,8 @@ class InOut:
     """Competitiveness ratio over what a defense was trained on, and over everything else, in percent.
 
     Attributes:
-        inside: over the clean point and the attacks of the training up to their strengths.
-        outside: over all other points; NaN where the training covered every point.
+        inside: over the clean point and the attacks of the training up to their strengths; NaN where none has a weight.
+        outside: over all other points; NaN where the training covered every point that has one.
 
     Example:
         >>> InOut(inside=82.5, outside=50.0).outside
@@ -39,39 +48,49 @@ def competitiveness_ratio(
     reference: Reference | AccuracyTable,
     kind: RatioKind = "ind-avg",
     attacks: Iterable[str] | None = None,
+    weights: Points | None = None,
 ) -> float:
     """Competitiveness ratio (CR) of a model, in percent of the reference; may exceed 100.
 
     K is the set of evaluated points P: every (attack, strength), and the clean input once. Ratios are not clipped.
 
-    - `ind-avg`: mean over K of acc(P) / acc*(P), the average-case leaderboard.
+    - `ind-avg`: expectation over K of acc(P) / acc*(P), the average-case leaderboard.
     - `ind-worst`: smallest acc(P) / acc*(P), the worst-case leaderboard.
-    - `exp`: sum of acc over sum of acc*.
+    - `exp`: expectation of acc over expectation of acc*.
     - `max`: smallest acc over smallest acc*, wherever each is.
 
-    With a single attack in `attacks` this is the single-attack CR of that attack.
+    The attacker chooses P with a probability in proportion to its weight; the paper's leaderboard takes all alike. A
+    point without a weight is not in K, so that a choice of attacks is a choice of weights 0 and 1. With a single attack
+    in `attacks` this is the single-attack CR of that attack.
 
     Args:
         accuracies: of the model, in percent.
         reference: acc*, the accuracies of models trained against the very attack.
         kind: see above.
-        attacks: the attacks to go over; when None those that the reference ranks.
+        attacks: the attacks to go over; when None those that have a weight, or else those that the reference ranks.
+        weights: attack -> the weight of each of its points, or strength -> weight; `"clean"` is that of the clean
+            input, and what is not named has weight 0. None: those of the reference, or all alike.
 
     Returns:
         percent of the reference, at least 0.
 
     Raises:
-        UserError: where a point is missing or extra, or where a ratio would be taken to a reference of 0.
+        UserError: where a point is missing or extra, where a ratio would be taken to a reference of 0, or for weights
+            that are negative, of no known point, or all 0.
 
-    Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", section 4.
+    Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", definitions 3.4 and
+    3.5, and appendix E for `exp` and `max`.
 
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
         >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
         >>> round(competitiveness_ratio(model, reference), 6)
         67.588608
+        >>> competitiveness_ratio(model, reference, weights={"clean": 1, "p": {1: 3}})
+        78.75
     """
-    return _ratio(match_cells(accuracies, reference, attacks), kind)
+    cells, weight = _weighed(accuracies, reference, attacks, weights)
+    return _ratio(cells, kind, weight)
 
 
 def competitiveness_in_out(
@@ -80,6 +99,7 @@ def competitiveness_in_out(
     trained_on: Mapping[str, float],
     kind: RatioKind = "ind-avg",
     attacks: Iterable[str] | None = None,
+    weights: Points | None = None,
 ) -> InOut:
     """Competitiveness ratio over the points seen in training and over the others.
 
@@ -87,8 +107,7 @@ def competitiveness_in_out(
         accuracies: of the model, in percent.
         reference: acc*.
         trained_on: attack -> largest strength that the model was trained against; {} for none.
-        kind: as for `competitiveness_ratio`.
-        attacks: the attacks to go over; when None those that the reference ranks.
+        kind, attacks, weights: as for `competitiveness_ratio`.
 
     Returns:
         both ratios, in percent.
@@ -102,9 +121,12 @@ def competitiveness_in_out(
         >>> competitiveness_in_out(model, reference, trained_on={"p": 1.5}).inside
         82.5
     """
-    cells = match_cells(accuracies, reference, attacks)
+    cells, weight = _weighed(accuracies, reference, attacks, weights)
     seen = seen_mask(cells, trained_on, known_attacks(reference))
-    return InOut(_ratio(cells.select(seen), kind), float("nan") if seen.all() else _ratio(cells.select(~seen), kind))
+    inside, outside = (
+        _ratio(cells.select(part), kind, weight[part]) if part.any() else math.nan for part in (seen, ~seen)
+    )
+    return InOut(inside, outside)
 
 
 def percent_seen(
@@ -147,21 +169,46 @@ def check_ratio(cells: MatchedCells, kind: RatioKind) -> None:
         )
 
 
-def ratio_of(accuracy: NDArray[np.float64], reference: NDArray[np.float64], kind: RatioKind) -> NDArray[np.float64]:
-    """Competitiveness ratios [...] in percent of accuracies [..., K] to reference accuracies [K]."""
-    return 100.0 * _FORMULAS[kind](accuracy, reference)
+def ratio_of(
+    accuracy: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    kind: RatioKind,
+    weight: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Competitiveness ratios [...] in percent of accuracies [..., K] to reference accuracies [K], whose points have
+    positive weights [K]; None: all alike."""
+    return 100.0 * _FORMULAS[kind](accuracy, reference, np.ones_like(reference) if weight is None else weight)
 
 
-def _ratio(cells: MatchedCells, kind: RatioKind) -> float:
+def _weighed(
+    accuracies: AccuracyTable,
+    reference: Reference | AccuracyTable,
+    attacks: Iterable[str] | None,
+    weights: Points | None,
+) -> tuple[MatchedCells, NDArray[np.float64]]:
+    """The points that count, and their weights."""
+    known = table_of(reference)
+    if weights is not None:
+        weights = points_of(weights, "weights", known)
+        attacks = attacks_that_count(weights, known) if attacks is None else attacks
+    elif isinstance(reference, Reference):
+        weights = reference.weights
+    cells = match_cells(accuracies, reference, attacks)
+    weight = weights_at(cells, weights)
+    return cells.select(weight > 0), weight[weight > 0]
+
+
+def _ratio(cells: MatchedCells, kind: RatioKind, weight: NDArray[np.float64]) -> float:
     check_ratio(cells, kind)
-    return float(ratio_of(cells.accuracy, cells.reference, kind))
+    return float(ratio_of(cells.accuracy, cells.reference, kind, weight))
 
 
-Formula = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Formula = Callable[[Floats, Floats, Floats], Floats]
 
 _FORMULAS: dict[str, Formula] = {
-    "ind-avg": lambda accuracy, reference: (accuracy / reference).mean(axis=-1),
-    "ind-worst": lambda accuracy, reference: (accuracy / reference).min(axis=-1),
-    "exp": lambda accuracy, reference: accuracy.sum(axis=-1) / reference.sum(),
-    "max": lambda accuracy, reference: accuracy.min(axis=-1) / reference.min(),
+    "ind-avg": lambda accuracy, reference, weight: np.average(accuracy / reference, axis=-1, weights=weight),
+    "ind-worst": lambda accuracy, reference, weight: (accuracy / reference).min(axis=-1),
+    "exp": lambda accuracy, reference, weight: (accuracy * weight).sum(axis=-1) / (reference * weight).sum(),
+    "max": lambda accuracy, reference, weight: accuracy.min(axis=-1) / reference.min(),
 }

@@ -49,7 +49,7 @@ class Metric:
 
 _MRB = "Dai et al. 2023 (MultiRobustBench)"
 _KANG = "Kang et al. 2019"
-_K = "over the clean input and every (attack, strength)"
+_K = "over the clean input and every (attack, strength), by their weights (--weights; all alike otherwise)"
 
 _ALL = (
     Metric("clean accuracy", "Share of samples classified correctly without any perturbation."),
@@ -95,7 +95,7 @@ _ALL = (
     ),
     Metric(
         "CR ind-avg",
-        f"Mean of acc / acc* {_K}, in percent.",
+        f"Expectation of acc / acc* {_K}, in percent.",
         _MRB,
         heading="CR ind-avg, %",
         needs_clean=True,
@@ -103,7 +103,7 @@ _ALL = (
     ),
     Metric(
         "CR ind-worst",
-        f"Smallest acc / acc* {_K}, in percent.",
+        "Smallest acc / acc* over the clean input and every (attack, strength), in percent.",
         _MRB,
         heading="CR ind-worst, %",
         needs_clean=True,
@@ -111,7 +111,7 @@ _ALL = (
     ),
     Metric(
         "CR exp",
-        f"Sum of acc over sum of acc* {_K}, in percent.",
+        f"Expectation of acc over that of acc* {_K}, in percent.",
         _MRB,
         heading="CR exp, %",
         needs_clean=True,
@@ -119,7 +119,7 @@ _ALL = (
     ),
     Metric(
         "CR max",
-        f"Smallest acc over smallest acc* {_K}, wherever each is, in percent.",
+        "Smallest acc over smallest acc*, wherever each is, in percent.",
         _MRB,
         heading="CR max, %",
         needs_clean=True,
@@ -150,10 +150,10 @@ _ALL = (
     ),
     Metric(
         "SC",
-        "Stability constant: largest change of accuracy per change of difficulty (100 - acc*), from a point seen in "
-        "training to any other at most 3 points easier or harder; lower is steadier. Divides by differences of a few "
-        "images, so it is shown with the pair of points that decides it, and with a floor: only pairs at least so many "
-        "points apart.",
+        "Stability constant: largest change of accuracy per change of difficulty (100 - acc*, or --difficulty), from a "
+        "point seen in training to any other at most 3 points (--alpha) easier or harder; lower is steadier. Divides "
+        "by differences of a few images, so it is shown with the pair of points that decides it, and with a floor: "
+        "only pairs at least so many points apart.",
         _MRB,
     ),
     Metric(
@@ -180,14 +180,23 @@ _ALL = (
     ),
     Metric(
         "Wilcoxon",
-        "Signed-rank test of the hypervolumes of the same samples; rank-sum, as Guo et al. 2024 do, as if the samples "
-        "were different ones. Corrected (Holm) over the attacks.",
+        "Signed-rank test of the hypervolumes of two models on the same samples; rank-sum: as if the samples were "
+        "different ones. Corrected (Holm) over the attacks. Both are over the samples of one training; the test over "
+        "seeds of Guo et al. 2024 (table II) is that of --group.",
+    ),
+    Metric(
+        "trainings",
+        "Of groups of runs (--group), one for each training: mean and standard deviation over the trainings, Student's "
+        "95 % interval over the choice of trainings, and the bootstrap interval over the choice of samples. "
+        "Wilcoxon's rank-sum test has a value for each training: do the seeds of one model reach more than those of "
+        "another?",
     ),
     Metric(
         "agreement",
-        "Pearson correlation over the models of their average accuracies under two attacks: near 1 they rank and space "
-        "the models alike. With few models it is rough.",
-        f"{_KANG} (Figure 6b)",
+        "Pearson correlation over models of their scores under two attacks: near 1 they rank and space models alike. "
+        "With a reference it is of UAR, over adversarially trained models, of each pair over those that were trained "
+        "against neither attack, as Figure 6b of Kang et al. 2019; without one of average accuracies over all models, "
+        "which is not in that paper. With few models it is rough.",
     ),
 )
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.metrics.references.matching import MatchedCells, known_attacks, match_cells, seen_mask
+from robustatlas.common.wording import some
+from robustatlas.metrics.references.matching import (
+    MatchedCells,
+    known_attacks,
+    match_cells,
+    seen_mask,
+    table_of,
+    values_at,
+)
+from robustatlas.metrics.references.points import CLEAN, Points, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 TIE_TOLERANCE = 1e-6
-"""Two points whose reference accuracies differ by no more percentage points than this are equally difficult."""
+"""Two points whose difficulties differ by no more than this are equally difficult."""
+
+Difficulty = Literal["reference", "epsilon"] | Points
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class StabilityConstant:
         pair: names of the seen point and of the other one, such as `("linf@0.01", "jpeg-linf@0.15")`; None where no
             pair is admissible.
         accuracy_change: |acc(P1) - acc(P2)| of the pair in percentage points.
-        difficulty_change: |acc*(P1) - acc*(P2)| of the pair in percentage points.
+        difficulty_change: |s(P1) - s(P2)| of the pair; in percentage points where s is 100 - acc*.
 
     Example:
         >>> StabilityConstant(32.0, ("p@1", "q@2"), accuracy_change=32.0, difficulty_change=1.0).pair
@@ -47,11 +59,15 @@ def stability_constant(
     alpha: float = 3.0,
     floor: float = 0.0,
     attacks: Iterable[str] | None = None,
+    difficulty: Difficulty = "reference",
 ) -> StabilityConstant:
     """Stability constant (SC) of a model: the smaller, the less its accuracy jumps off what it was trained on.
 
-    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)| over P1 seen in training, P2 any point, with s = 100 - acc* the
-    difficulty of a point and 0 < |s(P1) - s(P2)| <= alpha. Equally difficult pairs (up to `TIE_TOLERANCE`) are skipped.
+    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)| over P1 seen in training, P2 any point, with s the difficulty of a
+    point and 0 < |s(P1) - s(P2)| <= alpha. Equally difficult pairs (up to `TIE_TOLERANCE`) are skipped.
+
+    The difficulty is the paper's attack strength function (definition 3.6): `reference` is that of its leaderboard,
+    100 - acc*; `epsilon` the strength itself, of a single attack; or a number of one's own for each point.
 
     The plain constant divides by differences of acc* of a few images and is then mostly noise; `floor` (0.5 or 1 say)
     skips the pairs whose difficulties differ by less.
@@ -61,17 +77,21 @@ def stability_constant(
         reference: acc*.
         trained_on: attack -> largest strength that the model was trained against; {} for a model trained on clean
             inputs only.
-        alpha: largest difference of difficulty in percentage points.
-        floor: smallest difference of difficulty in percentage points.
+        alpha: largest difference of difficulty, in its unit; that of `reference` is a percentage point.
+        floor: smallest difference of difficulty, in its unit.
         attacks: the attacks to go over; when None those that the reference ranks.
+        difficulty: see above; a mapping is attack -> the difficulty of each of its points, or strength -> difficulty,
+            and `"clean"` that of the clean input.
 
     Returns:
-        the constant (in points of accuracy per point of difficulty, at least 0) and its pair of points.
+        the constant (in points of accuracy per unit of difficulty, at least 0) and its pair of points.
 
     Raises:
-        UserError: where a point is missing or extra, or not 0 <= floor < alpha.
+        UserError: where a point is missing or extra, or has no difficulty, not 0 <= floor < alpha, or `epsilon` of
+            several attacks.
 
-    Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", section 4.
+    Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", definitions 3.6 and
+    3.7; section 4.1 for `reference` and alpha.
 
     Example:
         >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
@@ -79,13 +99,16 @@ def stability_constant(
         >>> constant = stability_constant(model, reference, trained_on={"p": 1.5})
         >>> constant.value, constant.pair
         (32.0, ('p@1', 'q@2'))
+        >>> stability_constant(model, reference, {"p": 1.5}, alpha=1, attacks=["p"], difficulty="epsilon").value
+        30.0
     """
     if not 0 <= real(floor) < real(alpha):
         raise UserError(
-            f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in percentage points: 0 <= floor < alpha."
+            f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in units of difficulty: 0 <= floor < alpha."
         )
     cells = match_cells(accuracies, reference, attacks)
-    pairs = Pairs.of(cells, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
+    hard = difficulty_of(cells, difficulty, table_of(reference))
+    pairs = Pairs.of(hard, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
     if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
     slopes = pairs.slopes(cells.accuracy)
@@ -99,6 +122,29 @@ def stability_constant(
     )
 
 
+def difficulty_of(cells: MatchedCells, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
+    """The difficulty [K] of the points of ``cells``, see :func:`stability_constant`; ``known``: points that there are.
+
+    Raises:
+        UserError: a point without a difficulty, or the strengths of several attacks.
+    """
+    if isinstance(given, str):
+        if given == "reference":
+            return -cells.reference  # 100 - acc*, of which only differences count
+        if given != "epsilon":
+            raise UserError(f"There is no difficulty {given!r}; give reference, epsilon, or a number for each point.")
+        if len(several := set(cells.attacks) - {CLEAN}) > 1:
+            raise UserError(
+                f"Strengths of {some(sorted(several))} have different units, so they are no difficulty; take one "
+                "attack, or give a number for each point."
+            )
+        return cells.strengths
+    found = values_at(cells, points_of(given, "difficulties", known))
+    if lacking := [cells.name(int(k)) for k in np.flatnonzero(np.isnan(found))]:
+        raise UserError(f"No difficulty is given of {some(lacking)}; give one for each point.")
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """The P pairs of points that a stability constant is the steepest of.
@@ -106,7 +152,7 @@ class Pairs:
     Attributes:
         first: [P] positions of the points seen in training.
         second: [P] of the other ones.
-        apart: [P] their differences of difficulty in percentage points.
+        apart: [P] their differences of difficulty.
     """
 
     first: NDArray[np.int64]
@@ -114,12 +160,12 @@ class Pairs:
     apart: NDArray[np.float64]
 
     @classmethod
-    def of(cls, cells: MatchedCells, seen: NDArray[np.bool_], alpha: float, floor: float) -> Pairs:
-        """The pairs of a ``seen`` point [K] with any other, ``floor`` to ``alpha`` points apart."""
-        difficulty = np.abs(cells.reference[:, None] - cells.reference[None, :])
-        admissible = (difficulty > TIE_TOLERANCE) & (difficulty >= floor) & (difficulty <= alpha) & seen[:, None]
+    def of(cls, difficulty: NDArray[np.float64], seen: NDArray[np.bool_], alpha: float, floor: float) -> Pairs:
+        """The pairs of a ``seen`` point [K] with any other, whose difficulties [K] are ``floor`` to ``alpha`` apart."""
+        apart = np.abs(difficulty[:, None] - difficulty[None, :])
+        admissible = (apart > TIE_TOLERANCE) & (apart >= floor) & (apart <= alpha) & seen[:, None]
         first, second = np.nonzero(admissible)
-        return cls(first, second, difficulty[first, second])
+        return cls(first, second, apart[first, second])
 
     def slopes(self, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
         """[..., P] of accuracies [..., K]."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.competitiveness import check_ratio, ratio_of
 from robustatlas.metrics.references.matching import chosen_attacks, match_cells
 from robustatlas.metrics.references.reference import Reference
@@ -65,3 +67,34 @@ def mean_uar(
     """
     chosen = chosen_attacks(accuracies, reference, attacks)
     return float(np.mean([unforeseen_attack_robustness(accuracies, reference, attack) for attack in chosen]))
+
+
+def uar_matrix(
+    models: Sequence[AccuracyTable], reference: Reference | AccuracyTable, attacks: Iterable[str] | None = None
+) -> NDArray[np.float64]:
+    """UAR [M, A] in percent of each of M models under each of A attacks.
+
+    Args:
+        models: of each its accuracies in percent, at the strengths that the reference is calibrated at.
+        reference: ATA, the best accuracy of adversarially trained models under the same attack and strength.
+        attacks: the columns; when None those that the reference ranks.
+
+    Returns:
+        percent, at least 0, in the order of the models and attacks.
+
+    Raises:
+        UserError: no model, or where a strength is missing or extra.
+
+    Source: Kang et al. 2019, figures 6a, 7, 12 and 15; `attack_correlation` of it is figure 6b.
+
+    Example:
+        >>> reference = AccuracyTable(90, {"p": {1: 80, 2: 60}, "q": {1: 88, 2: 79}})
+        >>> model = AccuracyTable(81, {"p": {1: 60, 2: 30}, "q": {1: 77, 2: 28}})
+        >>> uar_matrix([model, reference], reference).round(1)
+        array([[ 64.3,  62.9],
+               [100. , 100. ]])
+    """
+    if not models:
+        raise UserError("No model is given; a matrix of UAR has a row for each model.")
+    chosen = chosen_attacks(models[0], reference, attacks)
+    return np.array([[unforeseen_attack_robustness(m, reference, attack) for attack in chosen] for m in models])

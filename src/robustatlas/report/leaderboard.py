@@ -17,6 +17,7 @@ from robustatlas.common.files import named, one_sentence
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, listed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
+from robustatlas.metrics.references.points import CLEAN, value_at
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report import field, pages, words
@@ -36,6 +37,7 @@ from robustatlas.report.facts.rows import (
     run_row,
 )
 from robustatlas.report.facts.standard import NEAR, STANDARD
+from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.names import parts
@@ -47,9 +49,6 @@ MOST_BESIDE = 5
 
 LONG = 100
 """A board of more rows is a long one: its data are compressed in the page, and only rows near the screen are drawn."""
-
-ALPHA = 3.0
-"""Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
 
 SCRIPTS = (
     "page.js",
@@ -69,7 +68,12 @@ STYLES = ("base.css", "leaderboard.css")
 
 
 def board_data(
-    reference: Reference, rows: Sequence[Row], title: str, compared: bool = True, images: int | None = None
+    reference: Reference,
+    rows: Sequence[Row],
+    title: str,
+    compared: bool = True,
+    images: int | None = None,
+    alpha: float = ALPHA,
 ) -> dict[str, Any]:
     """What the page's script reads: attacks with the reference, and every row's accuracies on the same strengths.
 
@@ -88,8 +92,8 @@ def board_data(
         "compared": compared,
         "long": len(rows) > LONG,
         "hypervolume": wording(HYPERVOLUME_ATTACK).label,
-        "official": reference.name in {*available_references()} - {*available_fields()},
-        "alpha": ALPHA,
+        "official": reference.weights is None and reference.name in {*available_references()} - {*available_fields()},
+        "alpha": alpha,
         "reference": _reference(reference, rows),
         "images": images,
         "attacks": [
@@ -101,6 +105,7 @@ def board_data(
                 "ranked": attack in reference.ranked,
                 "strengths": reference.accuracies.strengths(attack).tolist(),
                 "reference": reference.accuracies.values(attack).tolist(),
+                "weights": _weights(reference, attack),
                 "standard": _standard(attack, reference.accuracies.strengths(attack)),
             }
             for attack in attacks
@@ -119,9 +124,18 @@ def _reference(reference: Reference, rows: Sequence[Row]) -> dict[str, Any]:
         "name": reference.name,
         "source": reference.source,
         "clean": _number(reference.clean),
+        "weight": 1 if reference.weights is None else reference.weights.get(CLEAN, 0),
         "what": against_what(reference, [row.name for row in rows]),
         "trained": not reference.models,
     }
+
+
+def _weights(reference: Reference, attack: str) -> list[float] | None:
+    """Of each strength of a ranked attack; None: 1 wherever a reader chooses it."""
+    if reference.weights is None or attack not in reference.ranked:
+        return None
+    found = [value_at(reference.weights, attack, s) for s in reference.accuracies.strengths(attack).tolist()]
+    return np.nan_to_num(found).tolist()
 
 
 def build_leaderboard(
@@ -130,6 +144,7 @@ def build_leaderboard(
     reference: Reference | None,
     about: str | Path | Mapping[str, Mapping[str, Any]] | None = None,
     title: str | None = None,
+    alpha: float = ALPHA,
 ) -> Path:
     """Write the leaderboard site; it works from the folder, without a server and without a network.
 
@@ -143,6 +158,7 @@ def build_leaderboard(
         about: model name -> what is to be said of it (see `robustatlas.report.facts.rows.About`), or the path of a JSON
             file of that; for models that are not named, what their runs keep.
         title: of the site.
+        alpha: of the stability constants, in percentage points.
 
     Returns:
         the path of the page to open.
@@ -163,7 +179,7 @@ def build_leaderboard(
         )
     rows = [*published_rows(against), *own]
     images = None if ground is None or ground.index is None else len(ground.index)
-    board = board_data(against, rows, title or _title(reference), reference is not None, images)
+    board = board_data(against, rows, title or _title(reference), reference is not None, images, alpha)
     folder = named(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")

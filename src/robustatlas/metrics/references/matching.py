@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.wording import some
+from robustatlas.metrics.references.points import CLEAN, Points, value_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
-
-CLEAN = "clean"
-"""Name of the unperturbed input among the attacks; its strength is 0."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def chosen_attacks(
     """
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
-        unknown = [attack for attack in accuracies.attacks if attack not in _table(reference).cells]
+        unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).cells]
         if unknown:
             raise UserError(
                 f"The reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]."
@@ -103,7 +101,7 @@ def match_cells(
                 "load_reference('multirobustbench-cifar10')."
             )
     chosen = chosen_attacks(accuracies, reference, attacks)
-    table = _table(reference)
+    table = table_of(reference)
     accuracies.require_percent()
     accuracies.warn_of_void(chosen)
     table.require_percent()
@@ -157,12 +155,32 @@ def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Itera
     return cells.strengths <= limits * (1 + STRENGTH_TOLERANCE)
 
 
+def values_at(cells: MatchedCells, points: Points) -> NDArray[np.float64]:
+    """The numbers [K] at the points of ``cells``; NaN where there is none."""
+    return np.array([value_at(points, a, float(s)) for a, s in zip(cells.attacks, cells.strengths, strict=True)])
+
+
+def weights_at(cells: MatchedCells, weights: Points | None) -> NDArray[np.float64]:
+    """The weights [K] of the points of ``cells``: 0 of those that are not named; None: all alike.
+
+    Raises:
+        UserError: all are 0.
+    """
+    if weights is None:
+        return np.ones_like(cells.reference)
+    found = np.nan_to_num(values_at(cells, weights))
+    if not found.any():
+        raise UserError("All weights are 0, so that no attack counts; give one at least a positive weight.")
+    return found
+
+
 def known_attacks(reference: Reference | AccuracyTable) -> tuple[str, ...]:
     """All attacks of the reference, ranked or not."""
-    return _table(reference).attacks
+    return table_of(reference).attacks
 
 
-def _table(reference: Reference | AccuracyTable) -> AccuracyTable:
+def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
+    """The accuracies of a reference."""
     return reference if isinstance(reference, AccuracyTable) else reference.accuracies
 
 

@@ -19,6 +19,7 @@ from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import MASKED, some, why_masked
+from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.masked import masked
@@ -97,6 +98,7 @@ class Reference:
         warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.
         models: names of the models whose best accuracies these are; empty of models that were trained against the very
             attack.
+        weights: how often an attacker chooses each point, see :meth:`weighted`; None: all that are ranked alike.
 
     Example:
         >>> from robustatlas.metrics.references import load_reference
@@ -119,11 +121,39 @@ class Reference:
     data: DataRecord | None = None
     warnings: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    weights: Annotated[Mapping[str, Any] | None, Field(exclude=True)] = None
 
     @property
     def clean(self) -> float:
         """Clean accuracy in percent, NaN where the source gives none."""
         return self.accuracies.clean
+
+    def weighted(self, weights: Points | str | Path) -> Reference:
+        """Itself with a choice of the attacker, which competitiveness ratios are expectations over.
+
+        What has a weight is ranked, and nothing else; UAR and the stability constant go over these attacks.
+
+        Args:
+            weights: attack -> the weight of each of its points, or strength -> weight; ``"clean"`` is that of the clean
+                input, and what is not named has weight 0. Or a JSON file of that.
+
+        Raises:
+            UserError: as of :func:`robustatlas.metrics.competitiveness_ratio`; no attack has a weight.
+
+        Example:
+            >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}, "l2": {0.5: 80}})
+            >>> Reference("small", "made up", accuracies, ("linf", "l2")).weighted({"clean": 1, "l2": 2}).ranked
+            ('l2',)
+        """
+        found = points_of(weights, "weights", self.accuracies)
+        ranked = attacks_that_count(found, self.accuracies)
+        if not ranked:
+            raise UserError("The weights leave no attack; give one at least a positive weight.")
+        return replace(self, ranked=ranked, weights=found)
+
+    def counts(self, attack: str, strength: float) -> bool:
+        """Whether an attacker may choose a point of a ranked attack."""
+        return self.weights is None or value_at(self.weights, attack, strength) > 0
 
     def above_zero(self) -> Reference:
         """Itself without the points at which it is 0, to which there is no ratio; a mark names them.

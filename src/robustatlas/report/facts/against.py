@@ -6,9 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted, listed, some, unmarked
+from robustatlas.metrics.references.points import Points, shared_by
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -53,8 +55,15 @@ class Held:
 
     @property
     def ranked(self) -> dict[str, list[float]]:
-        """The shared strengths of the attacks that the reference ranks."""
-        return {attack: self.shared[attack] for attack in self.reference.ranked if attack in self.shared}
+        """The shared strengths of the attacks that the reference ranks, those that have a weight."""
+        ranked = {attack: self.shared[attack] for attack in self.reference.ranked if attack in self.shared}
+        counted = {attack: [s for s in grid if self.reference.counts(attack, s)] for attack, grid in ranked.items()}
+        return {attack: grid for attack, grid in counted.items() if grid}
+
+    @property
+    def weights(self) -> Points | None:
+        """How often an attacker chooses each of the shared points; None: all alike."""
+        return None if self.reference.weights is None else shared_by(self.reference.weights, self.table(self.ranked))
 
     @property
     def approximate(self) -> bool:
@@ -74,7 +83,8 @@ class Held:
     @property
     def ranked_points(self) -> int:
         """Number of (attack, strength) that the reference ranks."""
-        return sum(len(self.reference.accuracies.cells[attack]) for attack in self.reference.ranked)
+        cells = self.reference.accuracies.cells
+        return sum(self.reference.counts(attack, s) for attack in self.reference.ranked for s in cells[attack])
 
     def table(self, points: Mapping[str, Sequence[float]]) -> AccuracyTable:
         """The reference's accuracies at some of the shared points."""
@@ -94,9 +104,10 @@ class Held:
         """What is compared, and by name what is not, or not quite."""
         numbers = "UAR" if math.isnan(self.reference.clean) else "CR and UAR"
         what = f" ({against_what(self.reference, [self.name])})" if self.reference.models else ""
+        weighed = "" if self.reference.weights is None else ", CR by the given weights"
         lines = [
             f"{numbers} against {self.reference.name}{what}, on {self.points} of its {self.ranked_points} ranked "
-            "(attack, strength)."
+            f"(attack, strength){weighed}."
         ]
         for what, points in (
             ("Missing in the run", self.missing),
@@ -161,8 +172,9 @@ def hold_against(
     positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
     shared = {attack: grid for attack, grid in positive.items() if grid}
     attacks = [*reference.ranked, *(attack for attack in ours if attack not in reference.ranked)]
-    ranked = {attack: known.cells[attack] for attack in reference.ranked}
-    missing, extra = different_points(ours, {**known.cells, **ranked}, attacks)
+    ranked = {attack: [s for s in known.cells[attack] if reference.counts(attack, s)] for attack in reference.ranked}
+    missing, _ = different_points(ours, {**known.cells, **ranked}, attacks)
+    extra = different_points(ours, known.cells, attacks)[1]
     published = _published(records)
     return Held(
         name=unmarked(table.name),
@@ -207,11 +219,21 @@ def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
     return loaded(best) if best is not None and shared[best] else None
 
 
-def chosen_reference(given: str | None, tables: Sequence[OutcomeTable]) -> Reference | None:
-    """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``."""
-    if given is None:
-        return fitting_reference(tables)
-    return None if given == "none" else load_reference(given)
+def chosen_reference(
+    given: str | None, tables: Sequence[OutcomeTable], weights: Points | str | Path | None = None
+) -> Reference | None:
+    """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``; by the
+    ``weights`` of its points, where they are given.
+
+    Raises:
+        UserError: weights without a reference, or as of :meth:`Reference.weighted`.
+    """
+    found = fitting_reference(tables) if given is None else None if given == "none" else load_reference(given)
+    if weights is None:
+        return found
+    if found is None:
+        raise UserError("--weights are of the points of a reference, and there is none; give one with --reference.")
+    return found.weighted(weights)
 
 
 def _published(records: Iterable[AttackRecord]) -> Collection[str]:

@@ -21,7 +21,6 @@ from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import CLEAN
 from robustatlas.metrics.registry import against_reference, of_model
-from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.outcomes.strengths import in_levels, position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
@@ -87,7 +86,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     """Every metric that the ranked points of a reference give, by the registry's names."""
     if not held.ranked:
         return {}
-    ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
+    ours, reference = AccuracyStatistics(table.restrict(held.ranked), held.weights), held.table(held.ranked)
     return {
         metric.name: metric.against(ours, reference)
         for metric in against_reference()
@@ -105,32 +104,6 @@ def within_possible(ratios: Mapping[str, Interval], held: Held) -> dict[str, Int
     of models of which this is one."""
     most = 100.0 if held.relative else math.inf
     return {name: replace(one, high=max(one.value, min(one.high, most))) for name, one in ratios.items()}
-
-
-FLOORS = (0.0, 0.5, 1.0)
-"""Smallest differences of difficulty, in percentage points, of the stability constants that are given: the first as
-published, the last by pairs of points that no few images decide."""
-
-
-def stability(
-    table: OutcomeTable, held: Held, trained_on: Mapping[str, float]
-) -> tuple[dict[float, StabilityConstant], dict[float, Interval]]:
-    """Floor -> the stability constant of a model by its training, and its interval where some pair of points gives it;
-    empty where the reference has no clean accuracy.
-
-    Resampling mostly raises the steepest of many slopes: where it does so always, the interval begins at the constant.
-    """
-    if math.isnan(held.reference.clean) or not held.ranked:
-        return {}, {}
-    ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
-    seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
-    found = {floor: stability_constant(ours.table, reference, seen, floor=floor) for floor in FLOORS}
-    known = {floor: ours.stability(reference, seen, floor=floor) for floor, one in found.items() if one.pair}
-    ends = intervals({str(floor): one for floor, one in known.items()}) if known else {}
-    around = {floor: ends[str(floor)] for floor in known}
-    return found, {
-        floor: replace(one, low=min(one.low, one.value), high=max(one.high, one.value)) for floor, one in around.items()
-    }
 
 
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.common.wording import ordinal
 from robustatlas.metrics.competitiveness import ratio_of
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import match_cells
+from robustatlas.metrics.references.matching import MatchedCells, match_cells, weights_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -78,10 +79,11 @@ class Place:
 
 
 def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
-    """The accuracies of a row and of the reference at all points that this ranks and is above 0 at; None where the row
-    lacks one."""
+    """The accuracies of a row and of the reference at all points that this ranks, that have a weight and at which it is
+    above 0; None where the row lacks one."""
     reference = reference.above_zero()
-    points = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    grids = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    points = {attack: [s for s in grid if reference.counts(attack, s)] for attack, grid in grids.items()}
     missing, _ = different_points(row.accuracies.cells, points, points)
     if missing:
         return None
@@ -105,7 +107,13 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
     constant = None
     if row.about.tells_training and not math.isnan(reference.clean):
         constant = stability_constant(*cells, row.about.trained_on).value
-    return float(ratio_of(matched.accuracy, matched.reference, "ind-avg")), constant
+    return float(_mean_ratio(matched.accuracy, matched, reference)), constant
+
+
+def _mean_ratio(accuracy: NDArray[np.float64], cells: MatchedCells, reference: Reference) -> NDArray[np.float64]:
+    """Of accuracies [K] at ``cells``, by the weights of the reference."""
+    weight = weights_at(cells, reference.weights)
+    return ratio_of(accuracy[weight > 0], cells.reference[weight > 0], "ind-avg", weight[weight > 0])
 
 
 def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
@@ -119,7 +127,7 @@ def place_among_published(ratio: Interval, constant: float | None, reference: Re
             continue
         matched = match_cells(*cells)
         bounds = row.bounds(matched.accuracy.tolist())
-        ends = [float(ratio_of(np.array(end), matched.reference, "ind-avg")) for end in bounds] if bounds else []
+        ends = [float(_mean_ratio(np.array(end), matched, reference)) for end in bounds] if bounds else []
         ratios.append(score[0])
         constants.append(score[1])
         spans.append((ends[0], ends[1]) if ends else (score[0], score[0]))

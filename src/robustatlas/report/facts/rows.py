@@ -29,9 +29,9 @@ from robustatlas.report.facts.numbers import (
     hypervolume_of,
     intervals_against,
     own,
-    stability,
     union_strengths,
 )
+from robustatlas.report.facts.steadiness import stability
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result

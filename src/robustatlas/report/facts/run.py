@@ -38,6 +38,7 @@ from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
+from robustatlas.report.facts.steadiness import Steadiness, stability
 from robustatlas.report.facts.stopped import Stopped, stopped
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import calibrations_of, unit_of
@@ -227,6 +228,7 @@ def facts_of(
     reference: Reference | None = None,
     trained_on: Mapping[str, float] | None = None,
     union: Mapping[str, float] | None = None,
+    steadiness: Steadiness | None = None,
 ) -> RunFacts:
     """The facts of a run.
 
@@ -236,6 +238,7 @@ def facts_of(
         reference: acc* to compare with; None for no comparison.
         trained_on: attack -> largest strength of the model's training; None for what the run keeps.
         union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
+        steadiness: which stability constants; None for those of the paper.
     """
     if trained_on is None and (kept := about_of(result, {})).tells_training:
         trained_on = kept.trained_on
@@ -254,7 +257,7 @@ def facts_of(
         union_at=union_at,
         breaking=breaking_point(result, held.own_sets if held else ()),
         attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
-        reference=_against(judged, held, trained_on) if held and held.ranked else None,
+        reference=_against(judged, held, trained_on, steadiness) if held and held.ranked else None,
         warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
         missing=result.missing,
         provenance=_provenance(result),
@@ -364,19 +367,21 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
     return numbers.within_possible(intervals(found), held)
 
 
-def _against(judged: Result, held: Held, trained_on: Mapping[str, float] | None) -> ReferenceFacts:
+def _against(
+    judged: Result, held: Held, trained_on: Mapping[str, float] | None, steadiness: Steadiness | None
+) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
         ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
         training = TrainingFacts(
             percent_seen(ours, reference, seen),
-            competitiveness_in_out(ours, reference, seen),
-            *numbers.stability(judged, held, seen),
+            competitiveness_in_out(ours, reference, seen, weights=held.weights),
+            *stability(judged, held, seen, steadiness),
         )
     found = numbers.intervals_against(judged, held)
     place, why = None, masked(judged, held.ranked)
     if "CR ind-avg" in found and held.points == held.ranked_points and not why:
-        constant = training.stability[0.0].value if training else None
+        constant = training.stability[0.0].value if training and steadiness is None else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
     return ReferenceFacts(held, found, training, place, why)

@@ -7,7 +7,7 @@
  *
  * @typedef {"ind-avg" | "ind-worst" | "exp" | "max"} Kind
  * @typedef {{name: string, label: string, axis: string, group: string, ranked: boolean,
- *   strengths: number[], reference: number[], standard: {level: number, strength: string, exact: boolean} | null}} Attack
+ *   strengths: number[], reference: number[], weights?: number[] | null, standard: {level: number, strength: string, exact: boolean} | null}} Attack
  *
  * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
  * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked cells, as every page shows them.
@@ -28,13 +28,13 @@
  * @typedef {{samples: number, of: number[], low: number[], high: number[]}} Bounds
  *
  * `compared` is false where the reference is only 100% everywhere: ratios to it are the accuracies themselves.
- * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null, what: string, trained: boolean}, alpha: number,
+ * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null, weight?: number, what: string, trained: boolean}, alpha: number,
  *   long: boolean, attacks: Attack[], defenses: Defense[], bounds: Bounds[], looks: Look[]}} Board
  *
  * The cells that count, as parallel lists; the clean accuracy comes first, as attack -1,
- * where the reference has one.
+ * where the reference has one. A choice of cells is one of weights 0 and 1; a board of other weights multiplies them.
  * `byReference` lists the cells in increasing order of their reference accuracy.
- * @typedef {{attack: number[], strength: number[], level: number[], reference: number[], byReference: number[]}} Cells
+ * @typedef {{attack: number[], strength: number[], level: number[], reference: number[], weight: number[], byReference: number[]}} Cells
  *
  * Level indices of each attack, by the attack's name; an attack that is absent does not count.
  * @typedef {Record<string, number[]>} Choice
@@ -78,19 +78,22 @@ const Metrics = (() => {
    */
   function cellsOf(board, selection) {
     /** @type {Cells} */
-    const cells = { attack: [], strength: [], level: [], reference: [], byReference: [] };
+    const cells = { attack: [], strength: [], level: [], reference: [], weight: [], byReference: [] };
     if (board.reference.clean !== null) {
       cells.attack.push(-1);
       cells.strength.push(0);
       cells.level.push(0);
       cells.reference.push(board.reference.clean);
+      cells.weight.push(board.reference.weight ?? 1);
     }
     board.attacks.forEach((attack, index) => {
       for (const level of selection[attack.name] ?? []) {
+        if (attack.weights?.[level] === 0) continue;
         cells.attack.push(index);
         cells.strength.push(attack.strengths[level]);
         cells.level.push(level);
         cells.reference.push(attack.reference[level]);
+        cells.weight.push(attack.weights?.[level] ?? 1);
       }
     });
     cells.byReference = cells.reference.map((_, i) => i).sort((a, b) => cells.reference[a] - cells.reference[b]);
@@ -130,16 +133,19 @@ const Metrics = (() => {
   }
 
   /**
-   * Competitiveness ratio (MultiRobustBench, section 4).
+   * Competitiveness ratio (MultiRobustBench, definitions 3.4 and 3.5, appendix E).
    * @param {number[]} accuracies
    * @param {number[]} reference
    * @param {Kind} kind
+   * @param {number[] | null} weight what has none takes no part; null: all alike
    */
-  function competitivenessRatio(accuracies, reference, kind) {
-    if (kind === "exp") return (100 * sum(accuracies)) / sum(reference);
-    if (kind === "max") return (100 * least(accuracies)) / least(reference);
+  function competitivenessRatio(accuracies, reference, kind, weight = null) {
+    const weighed = (/** @type {number[]} */ values) => (weight ? values.map((value, i) => value * weight[i]) : values);
+    const counted = (/** @type {number[]} */ values) => (weight ? values.filter((_, i) => weight[i] > 0) : values);
+    if (kind === "exp") return (100 * sum(weighed(accuracies))) / sum(weighed(reference));
+    if (kind === "max") return (100 * least(counted(accuracies))) / least(counted(reference));
     const ratios = accuracies.map((accuracy, i) => (100 * accuracy) / reference[i]);
-    return kind === "ind-worst" ? least(ratios) : sum(ratios) / ratios.length;
+    return kind === "ind-worst" ? least(counted(ratios)) : sum(weighed(ratios)) / (weight ? sum(weight) : ratios.length);
   }
 
   /**
@@ -153,7 +159,7 @@ const Metrics = (() => {
    */
   function spanOf(low, high, cells, kind) {
     if (!low || !high) return null;
-    return [competitivenessRatio(low, cells.reference, kind), competitivenessRatio(high, cells.reference, kind)];
+    return [competitivenessRatio(low, cells.reference, kind, cells.weight), competitivenessRatio(high, cells.reference, kind, cells.weight)];
   }
 
   /**
@@ -226,7 +232,8 @@ const Metrics = (() => {
    */
   function ratioOn(accuracies, cells, kind, indices) {
     if (indices.length === 0 || indices.some((i) => Number.isNaN(accuracies[i]))) return null;
-    return competitivenessRatio(indices.map((i) => accuracies[i]), indices.map((i) => cells.reference[i]), kind);
+    const [chosen, reference, weight] = [accuracies, cells.reference, cells.weight].map((values) => indices.map((i) => values[i]));
+    return competitivenessRatio(chosen, reference, kind, weight);
   }
 
   /** @type {WeakMap<Cells, Map<Defense, Profile>>} what was found for cells before */
@@ -281,7 +288,7 @@ const Metrics = (() => {
     const { accuracies, low, high, ...profile } = profileOf(board, defense, cells);
     if (profile.missing > 0) return { ...profile, cr: null, span: null };
     const known = official ? defense.ratios[kind] : undefined;
-    const cr = competitivenessRatio(accuracies, cells.reference, kind);
+    const cr = competitivenessRatio(accuracies, cells.reference, kind, cells.weight);
     const span = known ? [known[0], known[1]] : spanOf(low, high, cells, kind);
     return {
       ...profile, cr, span: span && [span[0], Math.max(cr, Math.min(span[1], defense.most ?? Infinity))],

@@ -1,0 +1,128 @@
+"""Several trainings of one model, with other seeds, as one: mean, deviation and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # which imports its parts where they are used: stats takes long
+from numpy.typing import ArrayLike, NDArray
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import reals
+from robustatlas.metrics.bootstrap import FEW, SampleStatistic, bootstrap_replicates
+from robustatlas.metrics.intervals import Interval, check_confidence, percentile_interval
+
+
+@dataclass(frozen=True, eq=False)
+class OverTrainings:
+    """A number of several trainings.
+
+    Attributes:
+        values: [R] of each training.
+        trainings: their mean, with its interval over the choice of trainings (Student's t; of one, all numbers).
+        images: their mean, with its interval over the choice of test images, for these very trainings.
+
+    Example:
+        >>> found = OverTrainings(np.array([50.0, 54.0]), mean_over([50.0, 54.0]), Interval(52.0, 50.0, 54.0, 0.95))
+        >>> found.mean, round(found.std, 2)
+        (52.0, 2.83)
+    """
+
+    values: NDArray[np.float64]
+    trainings: Interval
+    images: Interval
+
+    @property
+    def mean(self) -> float:
+        """Over the trainings."""
+        return self.trainings.value
+
+    @property
+    def std(self) -> float:
+        """Of the trainings, divided by R - 1; NaN of one."""
+        return float(self.values.std(ddof=1)) if self.values.size > 1 else math.nan
+
+
+def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """The mean of a number over trainings [R], with Student's interval over the choice of trainings.
+
+    Args:
+        values: [R] of each training, finite.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        the mean, in the units of the values; of a single training the interval is all numbers.
+
+    Raises:
+        UserError: no value, or one that is not finite.
+
+    Source: Student 1908, Biometrika 6(1); trainings are taken as independent and their numbers as about normal.
+
+    Example:
+        >>> print(mean_over([54.0, 55.0, 56.0]))
+        55.00 [52.52, 57.48]
+    """
+    check_confidence(confidence)
+    found = reals(values, "values")
+    if found.ndim != 1 or not found.size or not np.isfinite(found).all():
+        raise UserError("One finite number for each training is expected, of one training at least.")
+    mean = float(found.mean())
+    if found.size == 1:
+        return Interval(mean, -math.inf, math.inf, confidence)
+    error = found.std(ddof=1) / math.sqrt(found.size)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, found.size - 1) * error)
+    return Interval(mean, mean - half, mean + half, confidence)
+
+
+def over_trainings(
+    trainings: Sequence[Mapping[str, SampleStatistic]], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
+) -> dict[str, OverTrainings]:
+    """The numbers of several trainings as one.
+
+    Args:
+        trainings: of each the same statistics, on the same N samples.
+        confidence: of the intervals, in (0, 1).
+        replicates: number of resamples of the images, the same for all trainings.
+        seed: of these.
+
+    Returns:
+        name -> the number; without those that not every training has.
+
+    Raises:
+        UserError: no training, or other samples.
+
+    Example:
+        >>> from robustatlas.metrics import share_statistic
+        >>> seeds = [{"accuracy": share_statistic(np.arange(100) < right)} for right in (80, 84)]
+        >>> found = over_trainings(seeds)["accuracy"]
+        >>> found.mean, found.values
+        (82.0, array([80., 84.]))
+    """
+    if not trainings:
+        raise UserError("No training is given; at least one is expected.")
+    names = [name for name in trainings[0] if all(name in each for each in trainings)]
+    if not names:
+        return {}
+    flat = [each[name] for name in names for each in trainings]
+    resampled = bootstrap_replicates(flat, replicates, seed).reshape(len(names), len(trainings), -1).mean(axis=1)
+    found = {}
+    for name, means in zip(names, resampled, strict=True):
+        statistics = [each[name] for each in trainings]
+        values = np.array([statistic.value for statistic in statistics])
+        images = percentile_interval(float(values.mean()), means, confidence)
+        if len(statistics[0].columns) < FEW or images.low == images.high:
+            images = _bound(statistics, confidence)
+        found[name] = OverTrainings(values, mean_over(values, confidence), images)
+    return found
+
+
+def _bound(statistics: Sequence[SampleStatistic], confidence: float) -> Interval:
+    """The mean number where all images err to the same side in all trainings; nothing less holds for few images."""
+    mean = float(np.mean([statistic.value for statistic in statistics]))
+    if any(statistic.largest is None for statistic in statistics):
+        return Interval(mean, mean, mean, confidence)
+    ends = [statistic.bound(confidence) for statistic in statistics]
+    return Interval(mean, float(np.mean([e.low for e in ends])), float(np.mean([e.high for e in ends])), confidence)

@@ -1,0 +1,144 @@
+"""Groups of runs, each the trainings of one model with several seeds, against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, combinations
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength as written
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
+from robustatlas.metrics.comparison import RankTest, rank_sum_test
+from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.comparison import Compared, Shared, what_is_shared
+from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, union_strengths
+from robustatlas.results.many import Results
+from robustatlas.results.result import Result
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Several groups of runs, on the images, attacks and strengths that all runs have.
+
+    Attributes:
+        shared: what they share.
+        numbers: group -> number -> of its trainings; only numbers that every run has.
+        masked: group -> numbers that may not compete, as they are upper bounds of some training.
+        held: what they share with the reference; None without one.
+        union: attack -> strength up to which it counts for the union accuracy.
+    """
+
+    shared: Shared
+    numbers: Mapping[str, Mapping[str, OverTrainings]]
+    masked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    held: Held | None = None
+    union: Mapping[str, float] = field(default_factory=dict)
+
+    def trainings(self, group: str) -> int:
+        """Number of runs of a group."""
+        return next(iter(self.numbers[group].values())).values.size
+
+    def tests(self) -> dict[tuple[str, str], dict[str, RankTest]]:
+        """Pairs of groups of two trainings or more -> number -> Wilcoxon's rank-sum test over the trainings.
+
+        Table II of Guo et al. 2024 has it over ten seeds of each model; not corrected for the number of tests.
+        """
+        several = [name for name in self.numbers if self.trainings(name) > 1]
+        return {
+            (one, other): {
+                number: rank_sum_test(self.numbers[one][number].values, self.numbers[other][number].values)
+                for number in self.numbers[one]
+                if number not in self.masked[one] | self.masked[other]
+            }
+            for one, other in combinations(several, 2)
+        }
+
+
+def groups_of(
+    groups: Mapping[str, Sequence[Result]],
+    reference: Reference | None = None,
+    union: Mapping[str, float] | None = None,
+) -> Groups:
+    """Compare groups of runs.
+
+    Args:
+        groups: name -> its runs, each of another training.
+        reference: acc*, or ATA, to compare with; None for none.
+        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
+
+    Raises:
+        UserError: no group, an empty one, or as of `what_is_shared`.
+
+    Example:
+        >>> size = [[0.05, 0.2], [0.05, 0.3], [0.2, 0.3]]
+        >>> runs = [Result.from_arrays([0, 1], [0, 1], {"linf": one}, {"linf": [0.1]}) for one in size]
+        >>> found = groups_of({"a": runs[:2], "b": runs[2:]}).numbers
+        >>> found["a"]["average accuracy"].mean, found["b"]["average accuracy"].mean
+        (50.0, 100.0)
+    """
+    if not groups or not all(map(len, groups.values())):
+        raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
+    results = in_a_row(groups)
+    names = [f"{name} ({place})" for name, runs in groups.items() for place in range(1, len(runs) + 1)]
+    shared = what_is_shared(results, names)
+    first = shared.on(0)
+    at = union_strengths(first.table, union)
+    leading = results[0]
+    held = hold_against(first.table, reference, leading.records.values(), leading.identity) if reference else None
+    held = held if held and held.ranked else None
+    seen = [_Training.of(shared.on(place), held, at) for place in range(len(results))]
+    ends = list(accumulate(len(runs) for runs in groups.values()))
+    parts = {name: seen[end - len(groups[name]) : end] for name, end in zip(groups, ends, strict=True)}
+    kept = [name for name in seen[0].statistics if all(name in each.statistics for each in seen)]
+    numbers = {
+        group: over_trainings([{name: each.statistics[name] for name in kept} for each in part], CONFIDENCE, REPLICATES)
+        for group, part in parts.items()
+    }
+    void = {group: frozenset().union(*(each.masked for each in part)) for group, part in parts.items()}
+    return Groups(shared, numbers, void, held, at)
+
+
+def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
+    """The runs of all groups; those on disk are read one by one."""
+    parts = [runs for runs in groups.values() if isinstance(runs, Results)]
+    if len(parts) == len(groups):
+        return Results([path for part in parts for path in part.paths], kept=max(part.kept for part in parts))
+    return [run for runs in groups.values() for run in runs]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What is kept of one run."""
+
+    statistics: Mapping[str, SampleStatistic]
+    masked: frozenset[str]
+
+    @classmethod
+    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Training:
+        largest = _at_the_largest(run)
+        found = run.statistics(held, union) | _uars(run, held)
+        void = {name for name in largest if masked(run.table, [name.rpartition("@")[0]])}
+        void |= {f"UAR {attack}" for attack in run.table.attacks if masked(run.table, [attack])}
+        return cls(found | largest, frozenset(void.union(run.masked(found, held, union))))
+
+
+def _uars(run: Compared, held: Held | None) -> dict[str, SampleStatistic]:
+    """UAR under each attack of a reference: a row of the matrix."""
+    if held is None:
+        return {}
+    ours, reference = AccuracyStatistics(run.table.restrict(held.ranked)), held.table(held.ranked)
+    return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
+
+
+def _at_the_largest(run: Compared) -> dict[str, SampleStatistic]:
+    """Robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
+    table = run.table
+    accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
+    return {
+        f"{attack}@{written(float(grid[-1]))}": accuracies.accuracy(attack, len(grid) - 1)
+        for attack, grid in grids.items()
+    }
