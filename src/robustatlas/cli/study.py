@@ -139,13 +139,14 @@ def _print_forecast(forecast: StudyForecast, differs: Sequence[str]) -> None:
         told = [f"{each.passes:.2g}", duration(each.seconds), volume(each.bytes)]
         shown.add_row(safe(each.name), f"{each.steps:,}", *(["not known"] * 3 if each.why else told))
     console.print(shown)
-    for each in forecast.entries:
-        if each.why:
-            console.print(f"{safe(each.name)}: {safe(each.why)}", soft_wrap=True)
+    for why in dict.fromkeys(each.why for each in forecast.entries if each.why):
+        names = [each.name for each in forecast.entries if each.why == why]
+        console.print(f"Not known of {safe(some(names, at_most=3))}: {safe(why)}", soft_wrap=True)
     for sentence in differs:
         console.print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
     console.print(
-        f"In all about {forecast.hours:,.1f} hours on one device like this one, at most {forecast.passes:.2g} passes, "
+        f"In all, of what is known, at most {forecast.hours:,.1f} hours on one device like this one and "
+        f"{forecast.passes:.2g} passes, "
         f"{volume(forecast.bytes)} on disk.",
         soft_wrap=True,
     )

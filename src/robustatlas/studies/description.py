@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
@@ -94,7 +95,8 @@ class TrainingEntry(StudyEntry):
 
 
 class ModelEntry(TrainingEntry):
-    """A model: a ``source`` as of :func:`robustatlas.load_model`, or a training."""
+    """A model: a ``source`` as of :func:`robustatlas.load_model` (its ``seeds`` are those of its evaluations, and its
+    ``architecture`` is tried by ``--dry-run`` in its place), another one behind a ``defense``, or a training."""
 
     label: str | None = None
     data: str | None = None
@@ -111,7 +113,7 @@ class ModelEntry(TrainingEntry):
         if not kinds:
             raise ValueError("expected a source, or the architecture of a training")
         if self.of is not None and len(kinds) > 1:
-            raise ValueError(f"it is of another model, so it has no {kinds[-1] if kinds[-1] != 'of' else kinds[0]}")
+            raise ValueError(f"it is of another model, and has {' and '.join(kinds)}; give one of them")
         if (self.of is None) != (self.defense is None):
             raise ValueError("`of` (a model) and `defense` (what stands before it) belong together")
         return self
@@ -208,8 +210,16 @@ class Study(StudyEntry):
         entry = self.models[model]
         if entry.of is not None:
             return self.seeds_of(entry.of)
-        return entry.seeds if entry.trained else (None,)
+        return entry.seeds if entry.trained or "seeds" in entry.model_fields_set else (None,)
 
     def label(self, model: str) -> str:
-        """What tables call a model."""
-        return self.models[model].label or model
+        """What tables call a model: as it says, or what it is trained against, where no other is too."""
+        entry = self.models[model]
+        if entry.label is not None or not entry.against or not entry.trained:
+            return entry.label or model
+        own, others = _said(entry.against), [_said(each.against or {}) for each in self.models.values()]
+        return own if others.count(own) == 1 else f"{model} ({own})"
+
+
+def _said(against: Mapping[str, float]) -> str:
+    return " and ".join(f"{attack} {written(strength)}" for attack, strength in against.items())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import time
-from collections.abc import Iterator
+import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,13 +24,13 @@ from robustatlas.models.card import CARD
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
-from robustatlas.studies.description import DataEntry, ReferenceEntry, Study
+from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
 from robustatlas.studies.models import defenses, model_of
 from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.training.recipes import Recipe, recipe_named
-from robustatlas.training.references import missing
+from robustatlas.training.references import ReferencePlan, missing
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
 
@@ -57,6 +59,19 @@ class StepForecast:
     seconds: float = 0.0
     bytes: float = 0.0
     why: str = ""
+
+    def times(self, number: float) -> StepForecast:
+        """So many of it."""
+        return replace(self, passes=self.passes * number, seconds=self.seconds * number, bytes=self.bytes * number)
+
+    def plus(self, other: StepForecast) -> StepForecast:
+        """It and another one."""
+        return replace(
+            self,
+            passes=self.passes + other.passes,
+            seconds=self.seconds + other.seconds,
+            bytes=self.bytes + other.bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,27 +116,15 @@ def forecast_study(study: Study, out: str | Path, budget: float = 1.0, device: s
     Returns:
         steps, passes, seconds and bytes of each entry of the file.
     """
-    done = Finished.of(study, named(out))
-    todo: dict[tuple[str, str], list[Step]] = {}
-    for step in done.steps:
-        if step.kind != "outputs" and not done.done(step):
-            todo.setdefault((f"{step.kind}.{step.entry}", step.model), []).append(step)
-    return StudyForecast(tuple(_told(done, name, steps, budget, device) for (name, _), steps in todo.items()))
-
-
-def _told(done: Finished, name: str, steps: list[Step], budget: float, device: str | None) -> StepForecast:
-    first = steps[0]
-    called = f"{name}.{first.model}" if first.kind == "evaluations" else name
-    try:
-        if first.kind == "models":
-            return _trainings(done, called, steps, device)
-        if first.kind == "evaluations":
-            return _evaluations(done, called, steps, budget, device)
-        return _reference(done, called, first, budget, device)
-    except UserError as error:
-        return StepForecast(called, len(steps), why=str(error))
-    except Exception as error:  # of whatever a network does
-        return StepForecast(called, len(steps), why=f"{first_line(error)}.")
+    trials = _Trials(Finished.of(study, named(out)), budget, device)
+    todo: dict[str, list[Step]] = {}
+    for step in trials.done.steps:
+        if step.kind != "outputs" and not trials.done.done(step):
+            name = ".".join(filter(None, (step.kind, step.entry, step.model)))
+            todo.setdefault(name, []).append(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return StudyForecast(tuple(trials.told(name, steps) for name, steps in todo.items()))
 
 
 @lru_cache(8)
@@ -148,38 +151,110 @@ def _few(entry: DataEntry, split: str) -> tuple[Dataset, int]:
     return trial_images(entry, split, 8 if math.prod(shape) > _BIG else _TRIED)
 
 
-def _trainings(done: Finished, name: str, steps: list[Step], device: str | None) -> StepForecast:
-    entry = done.study.models[steps[0].entry]
-    recipe, settings, _ = request_of(entry).plan(0)
-    data = done.study.data[done.study.data_of(entry)]
-    found = _training(entry.architecture or "", data, recipe, settings, device)
-    kept = 1 + (0 if entry.keep is None else settings.epochs // entry.keep)
-    return replace(
-        found,
-        name=name,
-        steps=len(steps),
-        passes=found.passes * len(steps),
-        seconds=found.seconds * len(steps),
-        bytes=found.bytes * len(steps) * (kept + 2),
-    )
+class _Trials:
+    """Tries steps of a study, those that are alike once."""
 
+    def __init__(self, done: Finished, budget: float, device: str | None) -> None:
+        self.done, self.study, self.budget, self.device = done, done.study, budget, device
+        self.tried: dict[str, StepForecast] = {}
 
-def _training(
-    architecture: str, data: DataEntry, recipe: Recipe, settings: Settings, device: str | None
-) -> StepForecast:
-    """Of one training: an update, counted and timed."""
-    images, number = _few(data, "train")
-    net = network_for(architecture, images, 0)
-    counted = _Passes(net)
-    trial = replace(settings, epochs=1, batch_size=len(images), held_out=0, selection="last", swa_from=None,
-                    schedule="one-cycle", warmup_epochs=0.0)  # fmt: skip
-    begun = time.perf_counter()
-    with counted:
-        train(net, images, recipe, settings=trial, device=device, progress=False)
-    seconds = time.perf_counter() - begun
-    times = settings.epochs * number / len(images)
-    weights = sum(p.numel() * p.element_size() for p in net.parameters())
-    return StepForecast("", 1, counted.passes * times, seconds * times, float(weights))
+    def told(self, name: str, steps: list[Step]) -> StepForecast:
+        """What these steps will take, or why that cannot be told."""
+        kinds = {"models": self._training_of, "evaluations": self._evaluation_of, "references": self._reference_of}
+        try:
+            return replace(kinds[steps[0].kind](steps), name=name, steps=len(steps))
+        except UserError as error:
+            why = str(error)
+        except Exception as error:  # of whatever a network does
+            why = f"{first_line(error)}."
+        return StepForecast(name, len(steps), why=why)
+
+    def _training_of(self, steps: list[Step]) -> StepForecast:
+        entry = self.study.models[steps[0].entry]
+        recipe, settings, _ = request_of(entry).plan(0)
+        one = self._trained(entry.architecture or "", self.study.data_of(entry), recipe, settings)
+        kept = 3 + (0 if entry.keep is None else settings.epochs // entry.keep)
+        return replace(one.times(len(steps)), bytes=one.bytes * len(steps) * kept)
+
+    def _trained(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> StepForecast:
+        """One training: an epoch of one update, counted and timed."""
+        images, number = _few(self.study.data[data], "train")
+        net = network_for(architecture, images, 0)
+        counted = _Passes(net)
+        trial = replace(
+            settings, epochs=1, batch_size=len(images), held_out=0, selection="last", swa_from=None,
+            schedule="one-cycle", warmup_epochs=0.0,
+        )  # fmt: skip
+        begun = time.perf_counter()
+        with counted:
+            train(net, images, recipe, settings=trial, device=self.device, progress=False)
+        one = StepForecast("", 1, float(counted.passes), time.perf_counter() - begun)
+        weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
+        return replace(one.times(settings.epochs * number / len(images)), bytes=weights)
+
+    def _evaluation_of(self, steps: list[Step]) -> StepForecast:
+        first = steps[0]
+        entry, data = self.study.evaluations[first.entry], self.study.data_of(self.study.evaluations[first.entry])
+        wanted = min(trial_images(self.study.data[data], "test", 2)[1], entry.samples or sys.maxsize)
+        request = replace(evaluation_request(entry), samples=None)
+        if self._at_hand(first):
+            images, _ = trial_images(self.study.data[data], "test")
+            model = model_of(self.done, first.model, first.seed, device=self.device)
+            return self._evaluated(model, images, request, self.budget).times(len(steps) * wanted / len(images))
+        key = json.dumps([first.entry, self._network(first.model), self.study.models[first.model].defense])
+        if key not in self.tried:
+            self.tried[key] = self._untrained(self._network(first.model), data, request, first.model)
+        return self.tried[key].times(len(steps) * wanted)
+
+    def _network(self, model: str) -> str:
+        entry = self.study.models[model]
+        return self.study.models[entry.of or model].architecture or ""
+
+    def _untrained(self, architecture: str, data: str, request: Request, model: str = "") -> StepForecast:
+        """One image under attacks, of a network with its first weights: at most, as no sample is settled early."""
+        images, _ = trial_images(self.study.data[data], "test", 8)
+        net = network_for(architecture, images, 0).eval()
+        if model and (entry := self.study.models[model]).of:
+            net = Defended(net, *defenses(entry)).eval()
+        found = Classifier(net, device=self.device, name="trial")
+        with torch.no_grad():
+            labels = found.logits(images.images.to(found.device)).argmax(1).cpu()
+        return self._evaluated(found, replace(images, labels=labels), request, 0.05).times(1 / len(images))
+
+    def _evaluated(self, model: Classifier, images: Dataset, request: Request, budget: float) -> StepForecast:
+        found = forecasted(model, images, replace(request, progress=False, diagnose=False, audit=0), budget)
+        return StepForecast("", 1, found.passes, found.seconds, found.bytes)
+
+    def _at_hand(self, step: Step) -> bool:
+        """Whether the very model can be tried."""
+        entry = self.study.models[step.model]
+        if entry.source is not None:
+            return entry.architecture is None
+        folder = self.done.folder / Step("models", entry.of or step.model, seed=step.seed).place
+        return (folder / CARD).is_file() and step.epoch is None
+
+    def _reference_of(self, steps: list[Step]) -> StepForecast:
+        entry = self.study.references[steps[0].entry]
+        data, plan = self.study.data_of(entry), plan_of(entry)
+        lacking = len(missing(plan, self.done.folder / steps[0].place))
+        trainings = [attack for attack, _, _ in plan.trainings()]
+        each = {attack: self._specialist(plan, attack, data) for attack in dict.fromkeys(trainings)}
+        parts = [each[attack] for attack in trainings]
+        whole = StepForecast("", 1, *(sum(getattr(p, what) for p in parts) for what in ("passes", "seconds", "bytes")))
+        return whole.times(lacking / len(parts))
+
+    def _specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> StepForecast:
+        """One training of a reference with its evaluation."""
+        if attack is None:
+            return self._trained(plan.architecture, data, recipe_named("standard"), plan.settings)
+        grid = list((plan.trained or {}).get(attack, plan.strengths[attack]))
+        trained = self._trained(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
+        strengths = {attack: grid[-1:] if plan.rule == "acc" else list(plan.strengths[attack])}
+        request = Request(
+            attacks=[plan.evaluated(attack)], search=plan.searched, procedure=plan.procedure, strengths=strengths
+        )
+        number = min(trial_images(self.study.data[data], "test", 2)[1], plan.samples or sys.maxsize)
+        return trained.plus(self._untrained(plan.architecture, data, request).times(number))
 
 
 class _Passes:
@@ -196,86 +271,3 @@ class _Passes:
 
     def _count(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.passes += len(inputs[0]) * (1 + torch.is_grad_enabled())
-
-
-def _evaluations(done: Finished, name: str, steps: list[Step], budget: float, device: str | None) -> StepForecast:
-    study, first = done.study, steps[0]
-    entry = study.evaluations[first.entry]
-    data = study.data[study.data_of(entry)]
-    ready = _model_at_hand(done, first)
-    model = model_of(done, first.model, first.seed, device=device) if ready else _untrained(done, first, data, device)
-    request = replace(evaluation_request(entry), progress=False, diagnose=False, audit=0, samples=None)
-    most = entry.samples
-    images, number = trial_images(data, "test", None if ready else 8)
-    wanted = min(number, most or number)
-    if not ready:
-        images = _agreed(model, images)
-    found = forecasted(model, images, request, budget if ready else 0.05)
-    scale = len(steps) * wanted / max(1, len(images))
-    return StepForecast(name, len(steps), found.passes * scale, found.seconds * scale, found.bytes * scale)
-
-
-def _model_at_hand(done: Finished, step: Step) -> bool:
-    entry = done.study.models[step.model]
-    if entry.source is not None:
-        return entry.architecture is None
-    folder = done.folder / Step("models", entry.of or step.model, seed=step.seed).place
-    return (folder / CARD).is_file() and step.epoch is None
-
-
-def _untrained(done: Finished, step: Step, data: DataEntry, device: str | None) -> Classifier:
-    entry = done.study.models[step.model]
-    trained = done.study.models[entry.of] if entry.of else entry
-    net = network_for(trained.architecture or "", trial_images(data, "test", 2)[0], 0).eval()
-    net = Defended(net, *defenses(entry)) if entry.of else net
-    return Classifier(net, device=device, name=step.model)
-
-
-def _agreed(model: Classifier, images: Dataset) -> Dataset:
-    """The images with the classes that the model gives them, so that all of them would be attacked."""
-    with torch.no_grad():
-        labels = model.logits(images.images.to(model.device)).argmax(1).cpu()
-    return replace(images, labels=labels)
-
-
-def _reference(done: Finished, name: str, step: Step, budget: float, device: str | None) -> StepForecast:
-    study, entry = done.study, done.study.references[step.entry]
-    data, plan = study.data[study.data_of(entry)], plan_of(entry)
-    names = missing(plan, done.folder / step.place)
-    parts = list(_of_attacks(entry, data, budget, device))
-    count = {attack: sum(one[0] == attack for one in plan.trainings()) for attack in (None, *plan.strengths)}
-    whole = sum(count.values())
-    total = [
-        sum(getattr(part, what) * count[attack] for attack, part in parts) for what in ("passes", "seconds", "bytes")
-    ]
-    share = len(names) / max(1, whole)
-    return StepForecast(name, len(names), *(value * share for value in total))
-
-
-def _of_attacks(
-    entry: ReferenceEntry, data: DataEntry, budget: float, device: str | None
-) -> Iterator[tuple[str | None, StepForecast]]:
-    """Attack -> one training against it with its evaluation; None -> a standard training."""
-    plan = plan_of(entry)
-    yield None, _training(entry.architecture, data, recipe_named("standard"), plan.settings, device)
-    for attack, grid in plan.strengths.items():
-        strength = float((plan.trained or {}).get(attack, grid)[-1])
-        trained = _training(entry.architecture, data, plan.recipe_against(attack, strength), plan.settings, device)
-        images, number = trial_images(data, "test", 8)
-        net = network_for(entry.architecture, images, 0).eval()
-        model = Classifier(net, device=device, name="trial")
-        request = Request(
-            attacks=[plan.evaluated(attack)], search=plan.searched, procedure=plan.procedure, progress=False,
-            diagnose=False, audit=0, strengths={attack: [strength] if plan.rule == "acc" else list(grid)},
-        )  # fmt: skip
-        found = forecasted(model, _agreed(model, images), request, 0.05)
-        scale = min(number, plan.samples or number) / len(images)
-        yield (
-            attack,
-            replace(
-                trained,
-                passes=trained.passes + found.passes * scale,
-                seconds=trained.seconds + found.seconds * scale,
-                bytes=3 * trained.bytes + found.bytes * scale,
-            ),
-        )

@@ -37,9 +37,7 @@ def model_of(
         inner = model_of(finished, entry.of, seed, epoch, device)
         return Classifier(Defended(inner.net, *defenses(entry)), inner.mean, inner.std, device=device, name=called)
     if entry.source is not None:
-        return load_model(
-            entry.source, entry.weights, device=device, name=finished.label(name), arguments=entry.arguments
-        )
+        return load_model(entry.source, entry.weights, device=device, name=called, arguments=entry.arguments)
     folder = finished.folder / Step("models", name, seed=seed).place
     place = folder if epoch is None else folder / EPOCHS / f"{epoch:04d}"
     if not (place / CARD).is_file():

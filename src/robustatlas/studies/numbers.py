@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
-from scipy import stats
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
@@ -16,6 +14,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, m
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts import numbers
@@ -24,48 +23,42 @@ from robustatlas.results.result import Result
 
 KINDS = "clean, average, average ATTACK, ATTACK@STRENGTH, AH ATTACK, CR ind-avg, CR ind-worst, CR exp, CR max, mUAR, "
 KINDS += "UAR ATTACK, CR ATTACK, CR ind-worst ATTACK, SC, SC floor 1"
-_CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
-    """A number of a model, over its trainings.
+    """A number of a model as a cell of a table.
 
     Attributes:
-        values: of each training.
-        images: the mean over the trainings, with its interval over the choice of images; None where there is none.
+        over: of its trainings.
         digits: after the point.
         masked: whether it is an upper bound only.
 
     Example:
-        >>> number = Measured((50.0, 52.0, 54.0), Interval(52.0, 49.0, 55.0, 0.95))
-        >>> number.mean, number.std, str(number.trainings), number.text
-        (52.0, 2.0, '52.00 [47.03, 56.97]', '52.0 ± 2.0')
+        >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
+        >>> number_of("linf@0.1", [result, result], None, {}).text
+        '50.0 ± 0.0'
     """
 
-    values: tuple[float, ...]
-    images: Interval | None = None
+    over: OverTrainings
     digits: int = 1
     masked: bool = False
 
     @property
     def mean(self) -> float:
         """Over the trainings."""
-        return float(np.mean(self.values))
+        return self.over.mean
 
     @property
     def std(self) -> float | None:
-        """Over the trainings, where there are several (divided by their number less one)."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+        """Of the trainings, where there are several."""
+        return None if math.isnan(self.over.std) else self.over.std
 
     @property
-    def trainings(self) -> Interval | None:
-        """The mean with its interval over the trainings (Student's t), where there are several."""
-        if self.std is None:
-            return None
-        count = len(self.values)
-        half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, count - 1)) * self.std / count**0.5
-        return Interval(self.mean, self.mean - half, self.mean + half, _CONFIDENCE)
+    def intervals(self) -> dict[str, Interval]:
+        """Those over trainings, where there are several, and over images."""
+        several = {} if self.std is None else {"trainings": self.over.trainings}
+        return several | {"images": self.over.images}
 
     @property
     def text(self) -> str:
@@ -90,17 +83,14 @@ def number_of(
 
     Raises:
         UserError: there is no such number, or the runs or the reference lack what it needs.
-
-    Example:
-        >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
-        >>> number_of("linf@0.1", [result, result], None, {}).text
-        '50.0 ± 0.0'
     """
     found = [statistic_of(name, result, reference, trained_on) for result in results]
-    images = numbers.intervals({name: _mean_of(found)})[name]
+    over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
+    if len(found) == 1:
+        over = replace(over, images=numbers.intervals({name: found[0]})[name])
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
     void = name != "clean" and any(masked(result, attacks) for result in results)
-    return Measured(tuple(each.value for each in found), images, digits_of(name), void)
+    return Measured(over, digits_of(name), void)
 
 
 def digits_of(name: str) -> int:
@@ -181,24 +171,3 @@ def _against(
 
 def _attacks_in(name: str) -> tuple[str, ...]:
     return (name.partition("@")[0], name.rpartition(" ")[2])
-
-
-def _mean_of(found: Sequence[SampleStatistic]) -> SampleStatistic:
-    """The mean over trainings as one number of the images that all of them are measured on."""
-    if len(found) == 1:
-        return found[0]
-    if len({len(each.columns) for each in found}) > 1:
-        raise UserError("The trainings of a model were measured on different numbers of images; evaluate them alike.")
-    ends = np.cumsum([each.columns.shape[1] for each in found])[:-1]
-    columns = np.concatenate([each.columns for each in found], axis=1)
-    ranges = {each.largest for each in found}
-    return replace(
-        found[0],
-        columns=columns,
-        combine=lambda means: np.mean(
-            [each.combine(part) for each, part in zip(found, np.split(means, ends, axis=-1), strict=True)], axis=0
-        ),
-        proportion=None,
-        largest=ranges.pop() if len(ranges) == 1 else None,
-        between=None,
-    )

@@ -203,7 +203,7 @@ def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, 
         evaluation, model = study.evaluations[step.entry], study.models[step.model]
         own = {key: value for key, value in evaluation.described().items() if key != "models"}
         data = study.data[study.data_of(evaluation)].described() | {"stand_in": None}
-        of = {"source": model.source, "weights": model.weights, "defense": model.defense}
+        of = {"source": model.source, "weights": model.weights, "defense": model.defense, "seed": step.seed}
         return {"evaluation": own, "data": data, "of": of, "needs": [others[name] for name in step.needs]}
     reference = study.references[step.entry]
     data = study.data[study.data_of(reference)].described() | {"stand_in": None}

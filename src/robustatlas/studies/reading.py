@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -104,11 +105,12 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
         if key not in (*_SECTIONS, "training"):
             raise UserError(f"size.{chosen}.{key} of {where} is not known; a misspelt entry?")
         given[key] = {**given.get(key, {}), **value} if key == "training" else _merged(given.get(key, {}), value)
-    for entry in without:
-        section, _, name = str(entry).partition(".")
-        if name not in given.get(section, {}):
-            raise UserError(f"size.{chosen}.without of {where} names {entry!r}, which is not there.")
-        given[section] = {other: value for other, value in given[section].items() if other != name}
+    for pattern in without:
+        section, _, name = str(pattern).partition(".")
+        kept = {other: entry for other, entry in given.get(section, {}).items() if not fnmatchcase(other, name)}
+        if len(kept) == len(given.get(section, {})):
+            raise UserError(f"size.{chosen}.without of {where} names {pattern!r}, which is not there.")
+        given[section] = kept
     return _with_trainings(given, where) | {"size": chosen, "differs": differs}
 
 

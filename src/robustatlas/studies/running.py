@@ -182,6 +182,8 @@ def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, d
     data = study.data[study.data_of(entry)]
     model = model_of(finished, step.model, step.seed, step.epoch, device)
     request = replace(evaluation_request(entry), run=place, progress=OfEvaluation(display))
+    if study.models[step.model].source is not None and step.seed is not None:
+        request = replace(request, seed=step.seed)
     result = evaluated_and_audited(model, _images(data, "test"), request)
     result.describe({"trained_on": dict(finished.trained_on(step.model))})
 

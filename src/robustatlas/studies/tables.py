@@ -12,7 +12,8 @@ from robustatlas.studies.numbers import Measured
 
 Cell = str | int | float | Measured
 
-OVER = "T: 95 % interval over trainings; I: over images."
+IMAGES = "I: 95 % interval over the choice of images."
+TRAININGS = "±: standard deviation over trainings; T: 95 % interval over trainings."
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ class Sheet:
     def _lines(self, cell: Cell) -> list[str]:
         if isinstance(cell, Measured):
             found = [cell.text + (" *" if cell.masked else "")]
-            for name, interval in (("T", cell.trainings), ("I", cell.images)):
-                if interval is not None:
-                    found.append(f"{name} [{interval.low:.{cell.digits}f}, {interval.high:.{cell.digits}f}]")
-            return found
+            ends = {name: (each.low, each.high) for name, each in cell.intervals.items()}
+            return found + [
+                f"{name[0].upper()} [{low:.{cell.digits}f}, {high:.{cell.digits}f}]"
+                for name, (low, high) in ends.items()
+            ]
         if isinstance(cell, float):
             return ["none" if math.isnan(cell) else f"{cell:.{self.digits}f}"]
         return [str(cell)]
@@ -59,8 +61,8 @@ class Sheet:
     def legend(self) -> tuple[str, ...]:
         """What the marks in the cells mean."""
         cells = [cell for row in self.rows for cell in row if isinstance(cell, Measured)]
-        found = [OVER] if any(cell.images is not None for cell in cells) else []
-        found += ["±: standard deviation over trainings."] if any(cell.std is not None for cell in cells) else []
+        several = any(cell.std is not None for cell in cells)
+        found = [IMAGES, TRAININGS][: 1 + several] if cells else []
         found += ["*: gradients mislead, upper bound only."] if any(cell.masked for cell in cells) else []
         return (*found, *self.notes)
 
@@ -94,8 +96,9 @@ def _heads(head: str, whole: bool) -> list[str]:
 def _values(cell: Cell, whole: bool) -> list[str]:
     if not isinstance(cell, Measured):
         return [_plain(cell), *[""] * (len(_PARTS) * whole)]
-    ends = [end for one in (cell.trainings, cell.images) for end in ((one.low, one.high) if one else (None, None))]
-    numbers = [cell.mean, cell.std, *ends, len(cell.values)]
+    ends = [cell.intervals.get(name) for name in ("trainings", "images")]
+    numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]
+    numbers.append(cell.over.values.size)
     return ["" if number is None else _plain(number) for number in numbers]
 
 

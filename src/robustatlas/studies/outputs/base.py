@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed
+from robustatlas.common.wording import instead, listed, wording
 from robustatlas.studies.description import Study, StudyEntry
 from robustatlas.studies.numbers import Measured, number_of
 from robustatlas.studies.tables import Sheet
@@ -96,6 +96,19 @@ class Output(StudyEntry):
         """A number of a model over its trainings."""
         runs = done.runs(evaluation or self.evaluations(done.study)[0], model)
         return number_of(name, runs, self.against(done), done.trained_on(model))
+
+    def beside(
+        self, done: Finished, printed: Mapping[str, Mapping[str, float]], name: str, attacks: Sequence[str]
+    ) -> Sheet:
+        """What the paper prints of models beside ours; ``printed``: model -> attack -> its value, ``name``: of the
+        number, before that of the attack. Models and ``attacks`` that this size leaves out are left out."""
+        rows = [
+            (done.label(model), wording(attack).label, float(value), self.number(done, f"{name} {attack}", model))
+            for model, row in printed.items()
+            for attack, value in row.items()
+            if model in done.study.models and attack in attacks
+        ]
+        return Sheet(f"{self.title}: printed and ours", ("model", "attack", "printed", "ours"), rows)
 
     def against(self, done: Finished) -> Reference | None:
         """The reference that its ratios are to."""

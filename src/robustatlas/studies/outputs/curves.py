@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,11 @@ from pydantic import Field
 
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
-from robustatlas.metrics import RobustnessCurve, interclass_distances
+from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.slopes import change_of_slope
+from robustatlas.metrics.trainings import over_trainings
+from robustatlas.outcomes.outcome import broken_within
 from robustatlas.studies.description import Strength, Study
 from robustatlas.studies.numbers import Measured
 from robustatlas.studies.outputs.base import Made, Output, Wanted
@@ -25,10 +28,11 @@ if TYPE_CHECKING:
 
 class Curves(Output):
     """Robustness curves of the models under an attack, of their first trainings; ``at``: sizes at which the
-    robust error is given in numbers."""
+    robust error is given in numbers, beside what the paper has ``printed`` of models there, as shares."""
 
     attack: str
     at: tuple[Strength, ...] = Field((), strict=False)
+    printed: dict[str, list[float]] = Field(default_factory=dict)
     up_to: Strength | None = None
 
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
@@ -47,11 +51,22 @@ class Curves(Output):
         if not self.at:
             return Made({}, {"": figure})
         rows: list[tuple[Cell, ...]] = [
-            (written(size), *(Measured(tuple(float(c.at(size)) for c in each)) for each in found.values()))
-            for size in self.at
+            (written(size), *(self._error(size, each) for each in found.values())) for size in self.at
         ]
         title = f"{self.title}: robust error in % under {wording(self.attack).label}"
-        return Made({"": Sheet(title, ("size", *found), rows)}, {"": figure})
+        printed = [
+            [f"{100 * value:.0f}" for value in values]
+            for model, values in self.printed.items()
+            if model in done.study.models
+        ]
+        labels = [f"{done.label(model)}, printed" for model in self.printed if model in done.study.models]
+        rows = [(*row, *(values[place] for values in printed)) for place, row in enumerate(rows)]
+        return Made({"": Sheet(title, ("size", *found, *labels), rows)}, {"": figure})
+
+    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> Measured:
+        """The robust error at a size, over trainings."""
+        broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
+        return Measured(over_trainings(broken)["error"])
 
 
 class Slopes(Curves):

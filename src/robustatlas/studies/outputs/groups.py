@@ -42,7 +42,7 @@ class BetweenGroups(Output):
         pairs = [(name, model) for name in self.numbers for model in others]
         ours = {name: self.number(done, name, self.first) for name in self.numbers}
         theirs = {pair: self.number(done, *pair) for pair in pairs}
-        tests = {pair: rank_sum_test(ours[pair[0]].values, number.values) for pair, number in theirs.items()}
+        tests = {pair: rank_sum_test(ours[pair[0]].over.values, number.over.values) for pair, number in theirs.items()}
         corrected = dict(zip(pairs, holm([test.p_value for test in tests.values()]).tolist(), strict=True))
         rows: list[tuple[Cell, ...]] = []
         for (name, model), test in tests.items():
@@ -53,7 +53,7 @@ class BetweenGroups(Output):
                  f"{p:.4f}", said)
             )  # fmt: skip
         first = done.label(self.first)
-        count = len(next(iter(ours.values())).values)
+        count = next(iter(ours.values())).over.values.size
         notes = (
             f"Wilcoxon's rank-sum test over trainings ({count} of {first}), two-sided; corrected: Holm, all rows.",
             f"+ / - / =: {first} is better, worse, or not shown to differ at 5 %.",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
@@ -14,6 +15,7 @@ from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import position_of
+from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import Measured
 from robustatlas.studies.outputs.base import Made, Output, Wanted
@@ -30,6 +32,7 @@ class _Matrix(Output):
 
     attacks: list[str] | None = None
     reference: str
+    printed: dict[str, dict[str, float]] = Field(default_factory=dict)
     kind_of_number: ClassVar[str] = ""
     unit: ClassVar[str] = ""
 
@@ -53,7 +56,10 @@ class _Matrix(Output):
         rows = [(done.label(model), *row.values()) for model, row in matrix.items()]
         sheet = Sheet(self.title, ("model", *(wording(attack).label for attack in attacks)), rows)
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
-        return Made({"": sheet}, {"": plot_scores(means, label=self.unit).figure})
+        sheets = {"": sheet}
+        if self.printed:
+            sheets["printed"] = self.beside(done, self.printed, self.kind_of_number, attacks)
+        return Made(sheets, {"": plot_scores(means, label=self.unit).figure})
 
 
 class UarMatrix(_Matrix):
@@ -79,22 +85,29 @@ class CrMatrix(_Matrix):
 
 
 class Correlations(UarMatrix):
-    """Correlation of UAR under two attacks over the models that were trained against neither."""
+    """Correlation of UAR under two attacks over the adversarially trained models that saw neither."""
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table and the map; a pair that fewer than three models have not seen has none."""
-        attacks, matrix = self.columns(done), self.matrix(done)
+        attacks = self.columns(done)
+        matrix = {model: row for model, row in self.matrix(done).items() if done.trained_on(model)}
         scores = np.array([[number.mean for number in row.values()] for row in matrix.values()])
         seen = np.array([[attack in done.trained_on(model) for attack in attacks] for model in matrix])
         found = attack_correlation(scores, seen=seen)
         unseen = (~(seen[:, :, None] | seen[:, None, :])).sum(axis=0)
-        cell = lambda r, c: float(found[r, c]) if np.isfinite(found[r, c]) else f"{unseen[r, c]} models"  # noqa: E731
         labels = [wording(attack).label for attack in attacks]
-        rows = [(label, *(cell(r, c) for c in range(len(attacks)))) for r, label in enumerate(labels)]
-        notes = ("Over the models trained against neither attack; fewer than three have no correlation.",)
+        rows = [
+            (label, *(_correlation(found[r, c], unseen[r, c]) for c in range(len(attacks))))
+            for r, label in enumerate(labels)
+        ]
+        notes = ("Over the adversarially trained models that saw neither attack, three at least.",)
         drawn = {labels[r]: {a: 100 * float(found[r, c]) for c, a in enumerate(attacks)} for r in range(len(attacks))}
         figure = plot_scores(drawn, label="100 x correlation of UAR").figure
         return Made({"": Sheet(self.title, ("attack", *labels), rows, notes, digits=2)}, {"": figure})
+
+
+def _correlation(value: float, models: int) -> Cell:
+    return float(value) if np.isfinite(value) else "all alike" if models >= FEWEST else f"{models} models"
 
 
 class Accuracies(Output):
