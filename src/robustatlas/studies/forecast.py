@@ -29,6 +29,7 @@ from robustatlas.studies.finished import Finished, images_of
 from robustatlas.studies.models import defenses, model_of
 from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import evaluation_request, plan_of
+from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.references import ReferencePlan, missing
 from robustatlas.training.settings import Settings
@@ -162,7 +163,8 @@ class _Trials:
         """What these steps will take, or why that cannot be told."""
         kinds = {"models": self._training_of, "evaluations": self._evaluation_of, "references": self._reference_of}
         try:
-            return replace(kinds[steps[0].kind](steps), name=name, steps=len(steps))
+            found = kinds[steps[0].kind](steps)
+            return replace(found, name=name, steps=max(found.steps, len(steps)))
         except UserError as error:
             why = str(error)
         except Exception as error:  # of whatever a network does
@@ -177,18 +179,18 @@ class _Trials:
         return replace(one.times(len(steps)), bytes=one.bytes * len(steps) * kept)
 
     def _trained(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> StepForecast:
-        """One training: an epoch of one update, counted and timed."""
+        """One training: two updates, counted, of which the second is timed."""
         images, number = _few(self.study.data[data], "train")
         net = network_for(architecture, images, 0)
         counted = _Passes(net)
         trial = replace(
-            settings, epochs=1, batch_size=len(images), held_out=0, selection="last", swa_from=None,
+            settings, epochs=2, batch_size=len(images), held_out=0, selection="last", swa_from=None,
             schedule="one-cycle", warmup_epochs=0.0,
         )  # fmt: skip
-        begun = time.perf_counter()
+        clock = _Clock()
         with counted:
-            train(net, images, recipe, settings=trial, device=self.device, progress=False)
-        one = StepForecast("", 1, float(counted.passes), time.perf_counter() - begun)
+            train(net, images, recipe, settings=trial, device=self.device, progress=clock)
+        one = StepForecast("", 1, counted.passes / 2, clock.seconds)
         weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
         return replace(one.times(settings.epochs * number / len(images)), bytes=weights)
 
@@ -212,7 +214,7 @@ class _Trials:
 
     def _untrained(self, architecture: str, data: str, request: Request, model: str = "") -> StepForecast:
         """One image under attacks, of a network with its first weights: at most, as no sample is settled early."""
-        images, _ = trial_images(self.study.data[data], "test", 8)
+        images, _ = _few(self.study.data[data], "test")
         net = network_for(architecture, images, 0).eval()
         if model and (entry := self.study.models[model]).of:
             net = Defended(net, *defenses(entry)).eval()
@@ -241,7 +243,7 @@ class _Trials:
         each = {attack: self._specialist(plan, attack, data) for attack in dict.fromkeys(trainings)}
         parts = [each[attack] for attack in trainings]
         whole = StepForecast("", 1, *(sum(getattr(p, what) for p in parts) for what in ("passes", "seconds", "bytes")))
-        return whole.times(lacking / len(parts))
+        return replace(whole.times(lacking / len(parts)), steps=lacking)
 
     def _specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> StepForecast:
         """One training of a reference with its evaluation."""
@@ -255,6 +257,20 @@ class _Trials:
         )
         number = min(trial_images(self.study.data[data], "test", 2)[1], plan.samples or sys.maxsize)
         return trained.plus(self._untrained(plan.architecture, data, request).times(number))
+
+
+class _Clock(TrainingDisplay):
+    """Times the second update of a training; the first one has to load much."""
+
+    seconds = 0.0
+    _begun = 0.0
+
+    def update(self, done: int, loss: float | None) -> None:
+        """The first ends, or the second."""
+        if done == 1:
+            self._begun = time.perf_counter()
+        else:
+            self.seconds = time.perf_counter() - self._begun
 
 
 class _Passes:
