@@ -18,6 +18,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import as_published
 from robustatlas.attacks.search.plan import Leg, Plan
+from robustatlas.attacks.suites import attacks_of
 from robustatlas.cli import main
 from robustatlas.common.noise import Noise
 from robustatlas.metrics import change_of_slope, envelope
@@ -90,11 +91,39 @@ NOT_NESTED = [name for name, attack in catalogue("paper").items() if not attack.
 def test_every_published_set_that_is_not_nested_is_judged_strength_by_strength(network: nn.Module, images: Any) -> None:
     assert NOT_NESTED == ["fog", "snow", "gabor"]
     attacks = [of_five(attack_named(name, "paper")) for name in NOT_NESTED]
-    assert all(attack.searches == ("every",) for attack in attacks)
-    together = check_one_by_one(network, images, attacks)
+    assert all(attack.searches == ("bisection", "every") for attack in attacks)
+    together = check_one_by_one(network, images, attacks, search="every")
     assert all(not outcome.monotone for outcome in together.outcomes.values())
-    with pytest.raises(ra.UserError, match="'bisection' is not valid for 'fog': its sets are not nested"):
-        ra.evaluate(network, images, "fog", procedure="paper", search="bisection")
+    for attack in attacks_of("uar-imagenet100", "paper"):
+        if not attack.nested:
+            assert attack.searches == ("every",)  # UAR evaluates at six strengths, and never bisects
+
+
+def test_the_procedure_of_multirobustbench_bisects_sets_that_are_not_nested() -> None:
+    """C.2: 'in a binary search manner to find the smallest perturbation size at which the model misclassifies'."""
+    x = torch.linspace(0.01, 0.97, 13)[:, None]
+    strengths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+    plan = Plan((Leg(ra.Stage(PGD(2), "margin", judge="last")),))
+    attack = Attack(
+        "exactly", Exactly(), {"bisection": plan}, strengths, nested=False, contains_clean=False, repairs=True
+    )
+    found = ra.evaluate(Band(), (x, torch.zeros(len(x), dtype=torch.int64)), [attack], **QUIET)
+    fooled = [(Band()((x + s).clamp(0, 1)).argmax(1) == 1).tolist() for s in strengths]
+    expected = []
+    for sample in range(len(x)):
+        low, high, smallest = 0, len(strengths) - 1, np.inf
+        while low <= high:
+            middle = (low + high) // 2
+            if fooled[middle][sample]:
+                smallest, high = strengths[middle], middle - 1
+            else:
+                low = middle + 1
+        expected.append(smallest)
+    clean = Band()(x).argmax(1).numpy() == 1
+    outcome = found.outcome("exactly")
+    np.testing.assert_allclose(np.where(clean, 0, outcome.minimal_strength), np.where(clean, 0, expected))
+    assert (np.diff(outcome.accuracies()) <= 0).all()
+    assert attack_named("fog", "paper").searches[0] == "bisection"
 
 
 def test_nested_sets_of_which_the_last_iterate_counts_do_not_depend_on_other_strengths_either(

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from typer.testing import CliRunner
 
 import robustatlas as ra
+from robustatlas.attacks.suites import RANKED
 from robustatlas.cli import app
 from robustatlas.cli._share import share_here
 from robustatlas.common.errors import UserError
@@ -20,7 +21,9 @@ from robustatlas.evaluation.workers.share import Share
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.references.building import ReferenceModel, reference_of
 from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.lpa import FastLPA
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.report.facts import hold_against
 from robustatlas.training import Card, ReferencePlan, Settings, calibrate, load_trained, make_reference, read_card
@@ -181,6 +184,72 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     ],
 )
 def test_wrong_plans(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ReferencePlan(**({"architecture": "digits-cnn", "strengths": {"linf": [0.1]}} | change))  # type: ignore[arg-type]
+
+
+def test_each_attack_has_the_steps_of_its_own_field() -> None:
+    """UAR, section 4: 10 steps in training, 30 for elastic; ours, asked for, count before that."""
+    strengths = {"linf": [0.1], "elastic": [0.5]}
+    ata = ReferencePlan("digits-cnn", strengths, rule="ata")
+    assert [ata.recipe_against(name, 0.1).against[0].optimizer.steps for name in strengths] == [10, 30]
+    assert ata.recipe_against("elastic", 0.5).against[0].optimizer.rate == pytest.approx(30**-0.5)
+    assert ata.described()["per_attack"] == {"elastic": {"steps": 30}}
+    every = ReferencePlan("digits-cnn", strengths, rule="ata", steps=7)
+    assert [every.way_of(name).steps for name in strengths] == [7, 7]
+    assert "per_attack" not in every.described()
+    one = ReferencePlan("digits-cnn", strengths, per_attack={
+        "all": {"epochs": 5}, "elastic": {"steps": 4, "epochs": 3, "optimizer": "sgd", "recipe": "trades", "beta": 2.0},
+        "standard": {"epochs": 9},
+    })  # fmt: skip
+    assert [one.way_of(name).settings.epochs for name in (None, "linf", "elastic")] == [9, 5, 3]
+    assert (one.way_of("elastic").settings.optimizer, one.recipe_against("elastic", 0.5).beta) == ("sgd", 2.0)
+    assert one.way_of("linf").steps == 10
+
+
+@pytest.mark.parametrize("attack", RANKED)
+def test_acc_star_of_every_ranked_attack_as_its_field_trains_it(attack: str) -> None:
+    """MultiRobustBench, C.2: 100 epochs of 256 images, SGD from .1; 20 steps of epsilon / 18, UAR's / sqrt(20)."""
+    plan = ReferencePlan("resnet18", {attack: [0.1]}, presets="multirobustbench", per_attack={"all": {"epochs": 100}})
+    way = plan.way_of(attack)
+    settings = way.settings
+    assert (settings.epochs, settings.batch_size, settings.learning_rate, settings.schedule) == (
+        100,
+        256,
+        0.1,
+        "piecewise",
+    )
+    (opponent,) = plan.recipe_against(attack, 0.1).against
+    assert (opponent.name, opponent.epsilon, opponent.optimizer.steps) == (attack, 0.1, 20)
+    assert way.recipe == ("pat" if attack == "lpips" else "pgd")
+    share = {"elastic": 20**-0.5, "jpeg-linf": 20**-0.5}.get(attack, 1 / 18)
+    if isinstance(opponent.optimizer, PGD):
+        assert opponent.optimizer.rate == pytest.approx(share)
+    assert type(opponent.optimizer) is {"l1": APGDL1, "jpeg-l1": FrankWolfe, "lpips": FastLPA}.get(attack, PGD)
+    assert plan.way_of(None).settings == settings
+
+
+def test_the_strengths_of_uar_can_be_trained_against() -> None:
+    """On ImageNet-100 they are far beyond those of this catalogue's grids."""
+    table = ra.load_reference("uar-imagenet100").accuracies
+    strengths = {attack: table.strengths(attack).tolist() for attack in table.attacks}
+    plan = ReferencePlan("timm:resnet50", strengths, rule="ata", presets="uar-imagenet100")
+    assert len(list(plan.trainings())) == 1 + 10 * 6
+    with pytest.raises(UserError, match="its unit is"):
+        ReferencePlan("resnet18", {"fog": [9000.0]})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"presets": "trades"}, "There are no presets trades-ATTACK; expected multirobustbench, uar, uar-imagenet100"),
+        ({"presets": "uar", "strengths": {"stadv": [0.1]}}, "no preset uar-stadv"),
+        ({"per_attack": {"l2": {"steps": 3}}}, "per_attack names l2, which is not trained here"),
+        ({"per_attack": {"linf": {"stepss": 3}}}, "'pgd' has no setting 'stepss'"),
+        ({"per_attack": {"standard": {"epoch": 3}}}, "'standard' has no setting 'epoch'"),
+    ],
+)
+def test_settings_per_attack_that_cannot_be_meant(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         ReferencePlan(**({"architecture": "digits-cnn", "strengths": {"linf": [0.1]}} | change))  # type: ignore[arg-type]
 

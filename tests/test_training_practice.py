@@ -23,7 +23,7 @@ from robustatlas.report.training import plot_training, write_training_page
 from robustatlas.training import Recipe, Settings, TrainingDisplay, load_trained, read_card, recipe_named, train
 from robustatlas.training.augmentation import cutmix, resized_crop
 from robustatlas.training.presets import PRESETS, overridden, preset_named
-from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy
+from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy, worst_of
 from test_training import FAST, convolutional, linear, same
 
 
@@ -62,6 +62,13 @@ PRINTED = {
     "multirobustbench-elastic": (100, 256, 0.1, 5e-4, "piecewise", 20, 20**-0.5),
     "uar-linf": (200, 32, 0.1, 1e-4, "step:100,150", 10, 10**-0.5),
     "uar-elastic": (200, 32, 0.1, 1e-4, "step:100,150", 30, 30**-0.5),
+    "multirobustbench-jpeg-linf": (100, 256, 0.1, 5e-4, "piecewise", 20, 20**-0.5),
+    "multirobustbench-jpeg-l1": (100, 256, 0.1, 5e-4, "piecewise", 20, None),
+    "multirobustbench-recolor": (100, 256, 0.1, 5e-4, "piecewise", 20, 1 / 18),
+    "uar-l1": (200, 32, 0.1, 1e-4, "step:100,150", 10, None),
+    "uar-imagenet100-elastic": (90, 256, 0.1, 1e-4, "step:30,60,80", 30, 30**-0.5),
+    "uar-imagenet100-fog": (90, 256, 0.1, 1e-4, "step:30,60,80", 10, 10**-0.5),
+    "uar-joint-cifar10": (200, 32, 0.1, 1e-4, "step:100,150", 10, 10**-0.5),
     "uar-joint": (90, 256, 0.1, 1e-4, "step:30,60,80", 10, 10**-0.5),
     "ah-ascending": (400, 512, 0.2, 5e-4, "one-cycle", 10, 0.25),
     "pat": (100, 50, 0.1, 2e-4, "step:75,90", 10, None),
@@ -272,7 +279,10 @@ def test_the_course_of_a_training_is_drawn(data: Dataset, tmp_path: Path) -> Non
     above, below = plot_training(trained.history).axes
     assert above.lines[0].get_ydata().tolist() == [record["loss"] for record in trained.history]
     curves = {line.get_label(): line.get_ydata().tolist() for line in below.lines}
-    assert list(curves) == ["training", "clean, held out", "L∞, held out", "L2, held out", "all attacks, held out"]
+    assert list(curves) == [
+        "training", "clean, held out", "L∞, held out", "L2, held out", "all attacks, held out", "L∞, training",
+        "L2, training",
+    ]  # fmt: skip
     assert curves["L2, held out"] == [record["robust/l2"] for record in trained.history]
     page = write_training_page(tmp_path).read_text()
     assert page.count('<th scope="row">') == 2
@@ -308,3 +318,44 @@ def _succeeds(command: list[str]) -> str:
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_accuracy_at_the_examples_of_each_attack_is_recorded(data: Dataset, tmp_path: Path) -> None:
+    """UAR, table 4: training and held-out accuracy of joint training at the examples that it makes, per attack."""
+    net = ra.training.network_for("digits-cnn", data)
+    settings = replace(FAST, held_out=40, monitored=32)
+    trained = train(net, data, "uniform", {"linf": 0.2, "l2": 1.0}, settings=settings, out=tmp_path)
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    for record in log:
+        each = [record[f"{what}/{name}"] for what in ("training", "held_out") for name in ("linf", "l2")]
+        assert all(0 <= value <= 100 for value in each)
+        assert record["held_out/linf"] * 32 / 100 == pytest.approx(round(record["held_out/linf"] * 32 / 100), abs=1e-4)
+        assert min(each[:2]) >= record["training_accuracy"] - 15  # it is trained at the worse of both
+    alone = train(ra.training.network_for("digits-cnn", data), data, "uniform", {"linf": 0.2}, settings=settings)
+    assert "held_out/linf" in alone.history[0]
+    assert "training/linf" not in alone.history[0]  # training_accuracy says it
+    curves = [line.get_label() for line in plot_training(trained.history).axes[1].lines]
+    assert {"L∞, training", "L∞, held out, as trained"} <= set(curves)
+
+
+def test_the_worst_example_and_the_accuracy_at_each() -> None:
+    """Of two points per image the one of higher loss, and how many of each are right: by hand on a linear network."""
+    net = nn.Linear(1, 2)
+    with torch.no_grad():
+        net.weight[:] = torch.tensor([[1.0], [-1.0]])
+        net.bias[:] = 0
+    x, labels = torch.tensor([[0.5], [0.5], [0.5]]), torch.tensor([0, 0, 0])
+    noise = Noise.of(0, torch.arange(3), "x")
+    first, second = torch.tensor([[0.2], [-0.3], [0.1]]), torch.tensor([[-0.1], [-0.2], [0.1]])
+    worst, right = worst_of(net, Batch(x, labels, noise, noise.take(torch.tensor([0]))), iter([first, second]), 2)
+    assert worst.flatten().tolist() == pytest.approx([-0.1, -0.3, 0.1])
+    assert right is not None
+    assert right.tolist() == pytest.approx([2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("given", [None, "alexnet=weights.pth"])
+def test_a_preset_says_by_what_network_images_are_compared(given: str | None) -> None:
+    """MultiRobustBench takes AlexNet in training as in evaluation (C.1 and C.2)."""
+    said = preset_named("multirobustbench-lpips").differences(given)
+    assert any("the paper takes AlexNet (--features does)" in sentence for sentence in said) == (given is None)
+    assert not any("AlexNet" in sentence for sentence in preset_named("pat").differences())

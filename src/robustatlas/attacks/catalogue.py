@@ -79,7 +79,7 @@ def _made(made: Attacks, procedure: Procedure) -> tuple[Attack, ...]:
 
 
 def _as_published(attack: Attack) -> Attack:
-    """MultiRobustBench searches by bisection; here only nested sets are."""
+    """MultiRobustBench searches by bisection, whatever its sets allow."""
     order = sorted(attack.plans, key=lambda search: search != "bisection")
     return replace(attack, plans={search: attack.plans[search] for search in order})
 

@@ -62,7 +62,8 @@ class Attack:
             usual ones stand in :mod:`robustatlas.attacks.plans`.
         strengths: at which it is reported, increasing.
         about: unit, source and note.
-        nested: sets grow with epsilon; those that do not are judged at each strength by itself.
+        nested: sets grow with epsilon; those that do not are judged at each strength by itself, unless a historical
+            procedure bisects them.
         contains_clean: the set of size 0 is the input itself.
         repairs: samples that are misclassified clean are attacked and judged as well (historical procedures).
         unbounded: sizes above the largest strength mean something (lp).
@@ -192,15 +193,15 @@ class Attack:
 
     def monotone(self, search: Search) -> bool:
         """Whether, under a search, a sample broken at one strength counts as broken at all larger ones."""
-        return self.nested and not (search == "every" and self.judges_last)
+        return search == "bisection" or (self.nested and not (search == "every" and self.judges_last))
 
     def _allowed(self) -> tuple[str, ...]:
-        if self.judges_last and self.nested:
+        if self.judges_last and (self.nested or self.repairs):
             return ("bisection", "every")
         return tuple(SEARCHES) if self.nested and self.contains_clean else ("every",)
 
     def _why(self) -> str:
-        if self.judges_last and self.nested:
+        if self.judges_last and (self.nested or self.repairs):
             return "only the last iterate of a run counts"
         return "it has no plan for it" if self.nested and self.contains_clean else "its sets are not nested"
 

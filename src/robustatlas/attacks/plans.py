@@ -153,11 +153,11 @@ def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:
     return legs("unbroken", Stage(towards, "margin", targets="distance", start="best"), runs=NEAREST)
 
 
-def as_published(*stages: Stage, nested: bool = True) -> dict[Search, Plan]:
-    """The plans of a published procedure, which asks at strengths: each by itself, and by bisection where sets are
-    ``nested``."""
+def as_published(*stages: Stage, bisected: bool = True) -> dict[Search, Plan]:
+    """The plans of a published procedure, which asks at strengths: each by itself, and by bisection unless its authors
+    never do."""
     plan = Plan(legs("ascend", *stages))
-    return {"bisection": plan, "every": plan} if nested else {"every": plan}
+    return {"bisection": plan, "every": plan} if bisected else {"every": plan}
 
 
 SWEEP = PGD(8, rate=1.0, schedule="cosine", momentum=0.5)

@@ -87,7 +87,7 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
         "l1": L1(starts="volume"),
         "elastic": HistoricalElasticOnPixels(),
     }
-    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), nested=attack.nested)
+    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), bisected=attack.nested)
     return replace(
         attack,
         threat=threats.get(name, attack.threat),

@@ -44,9 +44,3 @@ Features = Annotated[
         rich_help_panel=ATTACKS,
     ),
 ]
-Epochs = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, help="Number of times that each training sees all images.", rich_help_panel=TRAINING
-    ),
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
+from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength
 
 if TYPE_CHECKING:
@@ -93,16 +94,45 @@ def reference(
             rich_help_panel=TRAINING,
         ),
     ] = "",
-    epochs: _training.Epochs = 20,
-    steps: Annotated[
-        int,
+    presets: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="Train against each attack as a paper prints it: multirobustbench, uar or uar-imagenet100. Other "
+            "options count in place of what is printed.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = "",
+    for_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="NAME:KEY=VALUE",
+            help="What is otherwise against one attack, such as `elastic:steps=30` or `lpips:epochs=60`: steps, rate, "
+            "recipe, a setting of the trainer or of the recipe. `standard:` is the standard training. May be given "
+            "several times.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
         typer.Option(
             metavar="N",
             min=1,
-            help="Number of steps that make an adversarial example for training.",
+            help="Number of times that each training sees all images. By default 20.",
             rich_help_panel=TRAINING,
         ),
-    ] = 10,
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of steps that make an adversarial example for training. By default 10; for ata 30 of elastic.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
     seed: Annotated[
@@ -163,7 +193,7 @@ def reference(
     Slurm array take theirs by themselves. `--workers 4` trains four models at once. `--ray-address auto` uses all
     machines of a cluster.
     """
-    from robustatlas.cli.train import settings_from
+    from robustatlas.cli.train import settings_given
     from robustatlas.data import load_dataset
     from robustatlas.models import parse_settings
     from robustatlas.training.references import ReferencePlan, make_reference, missing
@@ -171,16 +201,15 @@ def reference(
     training = load_dataset(train_data or data, "train")
     if training_samples is not None:
         training = training.take(training_samples, stratified=True, seed=seed)
+    given = settings_given(parse_settings(with_ or []), epochs=epochs, seed=seed)
     plan = ReferencePlan(
         architecture=arch,
         strengths=parse_strengths(strengths),
         rule=rule,  # type: ignore[arg-type]
         trained=parse_strengths(trained or []) or None,
         seeds=seeds,
-        recipe=recipe,
-        steps=steps,
-        recipe_settings=parse_settings(set_ or []),
-        settings=settings_from(parse_settings(with_ or []), epochs=epochs, seed=seed),
+        presets=presets,
+        **_asked_of_all(presets, recipe, steps, parse_settings(set_ or []), given, for_ or []),
         samples=samples,
         search=search,  # type: ignore[arg-type]
         procedure=procedure,  # type: ignore[arg-type]
@@ -200,6 +229,39 @@ def reference(
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
     _print(found, missing(plan, out) if found is None else [], out / "reference.json")
+
+
+def _asked_of_all(
+    presets: str, recipe: str, steps: int | None, options: dict[str, Any], given: dict[str, Any], for_: Sequence[str]
+) -> dict[str, Any]:
+    """What a plan is asked for: of all attacks, in place of what a preset prints where one is named, and of some."""
+    from robustatlas.training import Settings
+
+    some = _parse_for(for_)
+    if not presets:
+        asked = {"recipe": recipe, "steps": steps, "recipe_settings": options, "settings": Settings(**given)}
+        return asked | {"per_attack": some or None}
+    named = {"recipe": recipe or None, "steps": steps}
+    every = {key: value for key, value in named.items() if value is not None} | options | given
+    return {"settings": Settings(seed=given["seed"]), "per_attack": {"all": every, **some}}
+
+
+def _parse_for(given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``elastic:steps=30`` by attack.
+
+    Example:
+        >>> _parse_for(["elastic:steps=30", "elastic:epochs=2"])
+        {'elastic': {'steps': 30, 'epochs': 2}}
+    """
+    from robustatlas.models import parse_settings
+
+    found: dict[str, list[str]] = {}
+    for item in given:
+        attack, colon, setting = item.partition(":")
+        if not attack.strip() or not colon or "=" not in setting:
+            raise UserError(f"--for {item!r} is not understood; expected NAME:KEY=VALUE, such as elastic:steps=30.")
+        found.setdefault(attack.strip(), []).append(setting)
+    return {attack: parse_settings(settings) for attack, settings in found.items()}
 
 
 def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:

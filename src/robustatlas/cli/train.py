@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -14,9 +14,6 @@ from rich.table import Table
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
 from robustatlas.common.wording import strength
-
-if TYPE_CHECKING:
-    from robustatlas.training import Settings
 
 _WITHOUT_SPLITS = "{} has no test images of its own: what is evaluated on it was trained on."
 
@@ -229,13 +226,6 @@ def train(
     for number in range(seeds):
         place = out if seeds == 1 else out / f"seed-{seed + number}"
         carry_out(asked, dataset, more, place, seed + number)
-
-
-def settings_from(given: dict[str, Any], **chosen: Any) -> Settings:
-    """The trainer's settings of ``--with`` and the options that have names of their own."""
-    from robustatlas.training import Settings
-
-    return Settings(**settings_given(given, **chosen))
 
 
 def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:

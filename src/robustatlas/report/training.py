@@ -25,6 +25,8 @@ from robustatlas.report import pages
 LOG = "log.jsonl"
 PICTURE, PAGE = "training.svg", "training.html"
 _PER_ATTACK = "robust/"
+_AS_TRAINED = {"training/": "training", "held_out/": "held out, as trained"}
+"""Accuracies at the examples that the recipe makes of each attack: beginning of the key -> what of."""
 
 
 def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | None = None) -> Figure:
@@ -137,6 +139,9 @@ def _columns(history: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     found |= {key: f"{wording(key.removeprefix(_PER_ATTACK)).label}, held out" for key in attacks}
     if len(attacks) > 1:
         found["robust"] = "all attacks, held out"
+    for beginning, what in _AS_TRAINED.items():
+        own = [key for key in keys if key.startswith(beginning)]
+        found |= {key: f"{wording(key.removeprefix(beginning)).label}, {what}" for key in own}
     return {key: label for key, label in found.items() if any(_value(record, key) is not None for record in history)}
 
 

@@ -152,8 +152,9 @@ class ReferenceEntry(StudyEntry):
     rule: Rule = "acc"
     trained: dict[str, Strengths] | None = None
     seeds: Count = 1
+    presets: str = ""
     recipe: str = ""
-    steps: Count = 10
+    steps: Count | None = None
     rate: float | None = None
     options: dict[str, Any] | None = None
     settings: dict[str, Any] = {}

@@ -212,9 +212,10 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
 def plan_of(entry: ReferenceEntry) -> ReferencePlan:
     """What a reference takes."""
     taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
-             "procedure", "features")  # fmt: skip
+             "procedure", "features", "presets")  # fmt: skip
     return ReferencePlan(
         **{key: getattr(entry, key) for key in taken},
         recipe_settings=entry.options,
+        per_attack=entry.attack or None,
         settings=Settings(**entry.settings),
     )

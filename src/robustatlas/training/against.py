@@ -14,6 +14,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction, real
 from robustatlas.common.wording import instead
+from robustatlas.metrics.references import load_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
@@ -134,12 +135,18 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
         raise UserError(f"The strength of {name} is {brief(repr(given))}; expected a positive number ({unit}).")
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
-    if strength > _FAR * largest:
+    if strength > _FAR * largest and strength > _calibrated(name):
         raise UserError(
             f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
             f"{unit}."
         )
     return strength
+
+
+def _calibrated(name: str) -> float:
+    """The largest strength that UAR's authors trained against on images of 224 pixels."""
+    cells = load_reference("uar-imagenet100").accuracies.cells
+    return max(cells.get(name, [0.0]))
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

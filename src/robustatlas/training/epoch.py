@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import warn
+from robustatlas.common.noise import Noise
+from robustatlas.optimizers.crafting import in_mode
 from robustatlas.training.averaging import average_epochs
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.monitor import accuracies
+from robustatlas.training.recipes.base import Batch, accuracy
 from robustatlas.training.run import TrainingRun
 from robustatlas.training.watch import concerns
 
@@ -24,7 +27,7 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
     if run.workers.count > 1:
         run.workers.average(b for b in run.net.buffers() if b.is_floating_point())
         run.workers.average([run.sums])
-    images, loss, correct = run.sums.tolist()
+    images, loss, correct, *each = run.sums.tolist()
     run.sums.zero_()
     record: dict[str, Any] = {
         "epoch": epoch,
@@ -34,12 +37,16 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
         "learning_rate": settings.rate(position.step - 1, run.steps_per_epoch),
         "seconds": position.seconds,
     }
+    names = [opponent.name for opponent in run.recipe.against]
+    record |= {f"training/{name}": 100 * at / images for name, at in zip(names, each, strict=True) if at == at}
     if settings.swa_from is not None:
         average_epochs(run)
     if run.workers.main and len(run.held):
         count = None if settings.selection == "best" else settings.monitored
         with _weights_of(run, run.ema):
             reached = measured(run, count)
+            if run.recipe.measured:
+                record |= {f"held_out/{name}": value for name, value in _as_trained(run, settings.monitored).items()}
         record |= {"clean": reached.pop("clean"), "robust": reached.pop("union", None)}
         record |= {f"robust/{name}": value for name, value in reached.items()}
         if settings.selection == "best":
@@ -66,6 +73,20 @@ def measured(run: TrainingRun, count: int | None) -> dict[str, float]:
         run.held.index[:count],
         run.settings.seed,
     )
+
+
+def _as_trained(run: TrainingRun, count: int) -> dict[str, float]:
+    """Attack -> percent of the first ``count`` held-out images that are right at the examples that the recipe makes."""
+    rows = torch.arange(len(run.held), device=run.workers.device)[:count]
+    x, labels = run.held.batch(rows), run.held.labels[:count]
+    noise = Noise.of(run.settings.seed, run.held.index[:count], "held out")
+    batch = Batch(x, labels, noise, noise.take(rows[:1]), done=1.0)
+    found = {}
+    with in_mode(run.net, "eval"):
+        for opponent, example in zip(run.recipe.against, run.recipe.examples(run.net, batch), strict=True):
+            with torch.no_grad():
+                found[opponent.name] = 100 * float(accuracy(run.net(example), labels))
+    return found
 
 
 def _keep_best(run: TrainingRun, epoch: int, accuracy: float) -> None:

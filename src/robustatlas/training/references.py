@@ -41,26 +41,13 @@ from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
+from robustatlas.training.ways import ALL, STANDARD, STEPS, PerAttack, Way, own_recipe, own_steps, way_of
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
 _ACCURACIES = "accuracies.json"
 _EVALUATION = "evaluation"
-_STANDARD = "standard"
 _APART = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
-_OTHERS: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
-"""What each rule's paper trains by, where an attack's own field has no training of its own."""
-
-
-def own_recipe(attack: str, rule: Rule = "acc") -> str:
-    """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
-    2021), projected ascent on its sets, or for ATA UAR's targeted one, against all others.
-
-    Example:
-        >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
-        ('pat', 'pgd', 'uniform')
-    """
-    return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _OTHERS[rule]
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,7 @@ class ReferencePlan:
         trained: attack -> the strengths trained at; empty: those of the reference.
         seeds: runs of each training.
         recipe: against one threat model; empty: for each attack that of its own field (:func:`own_recipe`).
-        steps: of crafting.
+        steps: of crafting; None: of each attack those of its own field (:func:`own_steps`).
         recipe_settings: of the recipe.
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
@@ -82,6 +69,11 @@ class ReferencePlan:
         procedure: "default", or "paper": attacks as the rule's paper ran them, those of UAR for ata.
         features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; None: each network itself.
         rate: length of a step as a share of the strength; None: the recipe's.
+        presets: "multirobustbench", "uar" or "uar-imagenet100": against each attack as the preset of that paper trains,
+            in place of recipe, steps, rate and the settings (but the seed). Empty: none.
+        per_attack: attack -> what is otherwise against it: `recipe`, `steps`, `rate`, settings of the trainer and of
+            the recipe, such as ``{"elastic": {"steps": 30, "epochs": 60}}``; "all" is against every attack and none,
+            "standard" the standard training.
 
     Raises:
         UserError: an attack, strength, rule, recipe or setting that there is not.
@@ -98,7 +90,7 @@ class ReferencePlan:
     trained: Mapping[str, Sequence[float]] | None = None
     seeds: int = 1
     recipe: str = ""
-    steps: int = 10
+    steps: int | None = None
     recipe_settings: Mapping[str, Any] | None = None
     settings: Settings = field(default_factory=Settings)
     samples: int | None = None
@@ -106,9 +98,11 @@ class ReferencePlan:
     procedure: Procedure = "default"
     features: str | None = None
     rate: float | None = None
+    presets: str = ""
+    per_attack: PerAttack | None = None
 
     def __post_init__(self) -> None:
-        if self.rule not in _OTHERS:
+        if self.rule not in get_args(Rule):
             raise UserError(f"There is no rule {self.rule!r}; expected acc (MultiRobustBench) or ata (UAR).")
         if not self.strengths:
             raise UserError("A reference needs attacks and strengths, such as linf=0.1:5.")
@@ -123,9 +117,14 @@ class ReferencePlan:
             raise UserError("By the rule acc models are trained at the reference's own strengths; leave others out.")
         if self.procedure not in get_args(Procedure):
             raise UserError(f"procedure={self.procedure!r} is not known; expected default or paper.")
+        strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
+        if strange:
+            known = some([*self.strengths, ALL, STANDARD])
+            raise UserError(f"per_attack names {some(strange)}, which is not trained here; there are {known}.")
         if self.features is not None and not any(own_recipe(attack) == "pat" for attack in self.strengths):
             raise UserError("features= is for the attack lpips, which is not in the reference; leave it out.")
         for name, strength, _ in self.trainings():
+            self.way_of(name)
             if name is not None:
                 self.recipe_against(name, strength)
 
@@ -140,14 +139,17 @@ class ReferencePlan:
 
     def recipe_against(self, attack: str, strength: float) -> Any:
         """The recipe of one training."""
-        settings = self.recipe_settings or {}
-        return recipe_named(
-            self.recipe_of(attack), {attack: strength}, self.steps, self.rate, features=self.features, **settings
-        )
+        features = self.features if isinstance(attack_named(attack).threat, Perceptual) else None
+        return self.way_of(attack).against(attack, strength, features)
+
+    def way_of(self, attack: str | None) -> Way:
+        """How networks are trained against an attack (None: none)."""
+        usual = Way(self.recipe, self.steps or 0, self.rate, self.recipe_settings or {}, self.settings)
+        return way_of(attack, self.rule, self.presets, self.per_attack, usual)
 
     def recipe_of(self, attack: str) -> str:
         """The name of the recipe against an attack."""
-        return self.recipe or own_recipe(attack, self.rule)
+        return self.way_of(attack).recipe
 
     @property
     def searched(self) -> Literal["descent", "bisection", "every"]:
@@ -168,7 +170,13 @@ class ReferencePlan:
     def described(self) -> dict[str, Any]:
         """As plain data: what a folder of trainings is compared by."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
+        if self.steps is None:
+            plain["steps"] = STEPS
+            own = {a: {"steps": own_steps(a, self.rule)} for a in self.strengths if not self.presets}
+            given = plain["per_attack"] or {}
+            other = {a: {**steps, **given.get(a, {})} for a, steps in own.items() if steps["steps"] != STEPS}
+            plain["per_attack"] = {**given, **other}
+        return {key: value for key, value in plain.items() if value or key not in ("presets", "per_attack")}
 
 
 def name_of(attack: str | None, strength: float, seed: int) -> str:
@@ -178,7 +186,7 @@ def name_of(attack: str | None, strength: float, seed: int) -> str:
         >>> name_of("linf", 0.05, 1), name_of(None, 0.0, 0)
         ('linf-0.05-seed1', 'standard-seed0')
     """
-    return f"{_STANDARD}-seed{seed}" if attack is None else f"{attack}-{strength:g}-seed{seed}"
+    return f"{STANDARD}-seed{seed}" if attack is None else f"{attack}-{strength:g}-seed{seed}"
 
 
 def make_reference(
@@ -258,8 +266,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         strengths=plan.strengths,
         rule=plan.rule,
         notes=(
-            f"Trained by {_recipes(plan)} with {plan.steps} steps for {plan.settings.epochs} epochs, "
-            f"{counted(plan.seeds, 'run')} of each; evaluated on "
+            f"Trained by {_recipes(plan)}, {counted(plan.seeds, 'run')} of each; evaluated on "
             f"{'all' if plan.samples is None else plan.samples} test images by the search "
             f"{plan.searched}{' of the attacks as published' if plan.procedure == 'paper' else ''}.",
         ),
@@ -285,13 +292,16 @@ def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
 
 
 def _recipes(plan: ReferencePlan) -> str:
-    """'the recipe pgd', or 'the recipes pgd (linf, l1), pat (lpips)'."""
+    """'pgd with 10 steps for 20 epochs', or 'pgd with 20 steps for 100 epochs (linf, l1), pat with ... (lpips)'."""
     by: dict[str, list[str]] = {}
     for attack in plan.strengths:
-        by.setdefault(plan.recipe_of(attack), []).append(attack)
+        way = plan.way_of(attack)
+        how = f"{counted(way.steps, 'step')} for {counted(way.settings.epochs, 'epoch')}"
+        said = f"the recipe {way.recipe} with {how}"
+        by.setdefault(said, []).append(attack)
     if len(by) == 1:
-        return f"the recipe {next(iter(by))}"
-    return "the recipes " + ", ".join(f"{recipe} ({', '.join(attacks)})" for recipe, attacks in by.items())
+        return next(iter(by))
+    return ", ".join(f"{said} ({', '.join(attacks)})" for said, attacks in by.items())
 
 
 def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
@@ -335,12 +345,13 @@ def _one(
     plan, training, test, device, progress = shared
     attack, strength, seed = training_of
     net: nn.Module = network_for(plan.architecture, training, seed)
-    recipe = recipe_named(_STANDARD) if attack is None else plan.recipe_against(attack, strength)
+    way = plan.way_of(attack)
+    recipe = recipe_named(STANDARD, **way.options) if attack is None else plan.recipe_against(attack, strength)
     trained = train(
         net,
         training,
         recipe,
-        settings=replace(plan.settings, seed=seed),
+        settings=replace(way.settings, seed=seed),
         out=place,
         architecture=plan.architecture,
         device=device,

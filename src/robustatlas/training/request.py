@@ -71,7 +71,11 @@ class TrainingRequest:
         recipe = preset.recipe(*crafting, **self.options)
         settings = replace(preset.settings, **{**self.given, "seed": seed})
         changed = overridden(preset, self.architecture, recipe, replace(settings, seed=preset.settings.seed))
-        notes = [f"Trained by the preset {self.preset} ({preset.source}).", *preset.differs, *self.notes]
+        notes = [
+            f"Trained by the preset {self.preset} ({preset.source}).",
+            *preset.differences(self.features),
+            *self.notes,
+        ]
         return recipe, settings, [*notes, *([f"Not as in the preset: {'; '.join(changed)}."] if changed else [])]
 
     def train(

@@ -47,7 +47,8 @@ class TrainingRun:
     memory: dict[str, Tensor]
     position: Position
     sums: Tensor
-    """Over the images of the epoch at work: their number, loss and correctness; float64 [3]."""
+    """Over the images of the epoch at work: their number, loss, correctness, and that at the examples of each of A
+    attacks (NaN: not known); float64 [3 + A]."""
     chance: Chance | None = None
     """Of the epoch at work."""
 
@@ -92,7 +93,7 @@ def begin(
         best={},
         memory=dict(recipe.remember(net, images.batch(torch.zeros(1, dtype=torch.int64, device=team.device)), start)),
         position=Position(),
-        sums=torch.zeros(3, dtype=torch.float64, device=team.device),
+        sums=torch.zeros(3 + len(recipe.against), dtype=torch.float64, device=team.device),
     )
 
 
@@ -120,7 +121,9 @@ def restore(run: TrainingRun, folder: Path) -> None:
         return
     groups, run.position = found
     run.net.load_state_dict(groups["net"])
-    run.sums = groups["epoch"]["sums"].to(run.workers.device)
+    sums = groups["epoch"]["sums"].to(run.workers.device)
+    run.sums[:] = torch.nan  # where a checkpoint does not tell it of each attack
+    run.sums[: len(sums)] = sums
     restore_optimizer(run.optimizer, groups.get("optimizer", {}))
     for target, name in ((run.ema, "ema"), (run.best, "best"), (run.memory, "memory")):
         target.update({key: value.to(run.workers.device) for key, value in groups.get(name, {}).items()})

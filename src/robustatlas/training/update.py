@@ -51,8 +51,8 @@ def step(run: TrainingRun, display: TrainingDisplay) -> None:
             part=part,
             mixed=None if images.targets is images.labels else images.targets,
         )
-        loss, correct = _update(run, batch)
-        run.sums.add_(torch.stack([torch.ones_like(loss), loss, correct.to(loss.dtype)]), alpha=len(images.labels))
+        loss, told = _update(run, batch)
+        run.sums.add_(torch.cat([torch.ones_like(loss)[None], loss[None], told.to(loss)]), alpha=len(images.labels))
     if settings.ema:
         average_weights(run)
     position.step += 1
@@ -77,7 +77,8 @@ def _seed(device: torch.device, seed: int) -> None:
 
 
 def _update(run: TrainingRun, batch: Batch) -> tuple[Tensor, Tensor]:
-    """One update of the weights; its loss and accuracy, detached."""
+    """One update of the weights; its loss, and its accuracies [1 + A]: at the points trained on, and at the examples of
+    each attack, NaN where that is not known; detached."""
     settings, step = run.settings, run.position.step
     _seed(run.workers.device, settings.seed * _SEEDS + step * run.recipe.updates + batch.part)
     run.net.train()
@@ -96,4 +97,5 @@ def _update(run: TrainingRun, batch: Batch) -> tuple[Tensor, Tensor]:
     if update.memory:
         run.memory = dict(update.memory)
         run.workers.average(run.memory.values())
-    return update.loss.detach(), update.correct
+    each = torch.full_like(run.sums[3:], torch.nan) if update.by_attack is None else update.by_attack
+    return update.loss.detach(), torch.cat([update.correct[None], each.to(update.correct)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustatlas.common.bundle import per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
@@ -74,11 +75,14 @@ class Update:
         loss: scalar, with its graph.
         correct: mean accuracy (scalar in [0, 1]) at the points trained on.
         memory: what the recipe remembers now.
+        by_attack: accuracy [A] in [0, 1] at the examples of each of several attacks, in the mode of crafting; None
+            where that is not known.
     """
 
     loss: Tensor
     correct: Tensor
     memory: Memory = field(default_factory=dict)
+    by_attack: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Recipe(ABC):
     """Steps of crafting, and random starts in l2 balls, where the user says nothing."""
     mixes: ClassVar[bool] = False
     """Whether its loss takes images that are mixed of two classes (:attr:`Batch.targets`)."""
+    measured: ClassVar[bool] = False
+    """Whether held-out images are also measured at the examples that it makes, as their sizes are its own."""
 
     against: tuple[Opponent, ...] = ()
     label_smoothing: float = 0.0
@@ -162,6 +168,11 @@ class Recipe(ABC):
         """Mean cross-entropy of labels [B], or of shares of the classes [B, C], with the recipe's label smoothing."""
         return F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
 
+    def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
+        """Those of each opponent in turn, as an update makes them, each when it is asked for."""
+        for which in range(len(self.against)):
+            yield self.craft(net, batch, which).x
+
     def craft(
         self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start | None = None
     ) -> Crafted:
@@ -183,6 +194,23 @@ class Recipe(ABC):
         with torch.no_grad():
             natural = net(batch.x)
         return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
+
+
+def worst_of(net: nn.Module, batch: Batch, examples: Iterator[Tensor], count: int) -> tuple[Tensor, Tensor | None]:
+    """Of ``count`` examples of each image those of highest cross-entropy, at equal ones the first, and the accuracy [A]
+    at each; that of one alone is not known."""
+    if count == 1:
+        return next(examples), None
+    value, right = entropy_of(batch.targets), []
+    x, highest = batch.x, torch.full((len(batch.x),), -torch.inf, dtype=batch.x.dtype, device=batch.x.device)
+    for example in examples:
+        with torch.no_grad():
+            logits = net(example)
+            reached = value(logits).to(highest.dtype)
+        right.append(accuracy(logits, batch.labels))
+        x = torch.where(per_sample(reached > highest, x), example, x)
+        highest = torch.maximum(highest, reached)
+    return x, torch.stack(right)
 
 
 def entropy_of(labels: Tensor, targets: Tensor | None = None) -> Value:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.bundle import per_sample
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import craft, in_mode
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, worst_of
 
 _STREAMS = 3
 """Of each attack: start, strength and target."""
@@ -30,12 +30,14 @@ class Uniform(Recipe):
     searched by Frank-Wolfe. The loss is the cross-entropy of the true class at the examples; no clean images.
 
     Against several attacks (the paper's joint training) each draws its own strengths and targets, and each image counts
-    at the example of highest loss.
+    at the example of highest loss. The accuracy at the examples of each attack is recorded, of the batches and of
+    held-out images: the paper's tables 4 and 5, figures 8 and 20.
     """
 
     name: ClassVar[str] = "uniform"
     source: ClassVar[str] = "Kang et al. 2019 (UAR)"
     opponents: ClassVar[str] = "any"
+    measured: ClassVar[bool] = True
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
@@ -49,19 +51,18 @@ class Uniform(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         """Draw targets and strengths, craft by each attack, then one pass."""
-        value = entropy_of(batch.labels)
         with in_mode(net, batch.mode):
-            x = self._example(net, batch, 0)
-            for which in range(1, len(self.against)):
-                other = self._example(net, batch, which)
-                with torch.no_grad():
-                    worse = value(net(other)) > value(net(x))
-                x = torch.where(per_sample(worse, x), other, x)
+            x, right = worst_of(net, batch, self.examples(net, batch), len(self.against))
         logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels), by_attack=right)
+
+    def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
+        """Of each opponent, towards targets and at strengths of its own."""
+        for which in range(len(self.against)):
+            yield self._example(net, batch, which)
 
     def _example(self, net: nn.Module, batch: Batch, which: int) -> Tensor:
-        """Of the opponent ``which``, towards targets and at strengths of its own."""
+        """Of the opponent ``which``."""
         opponent, first = self.against[which], _STREAMS * which
         start, scale, choice = (batch.noise.child(first + k) for k in range(_STREAMS))
         strength = scale.uniform(dtype=batch.x.dtype) * self.strength(opponent, batch)

@@ -1,0 +1,140 @@
+"""What a training as a paper prints it is, and what a training has otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from robustatlas.optimizers.crafting import Opponent, Start
+from robustatlas.training.against import MakeOptimizer, opponents_of
+from robustatlas.training.recipes import RECIPES, Recipe, check_options
+from robustatlas.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Fight:
+    """One threat model of a preset: its strength, the steps of crafting, their length in the same unit, where they
+    begin, unless it is where the recipe has them begin, and what makes them, unless it is what the recipe does."""
+
+    strength: float
+    steps: int
+    length: float
+    start: Start | None = None
+    optimizer: MakeOptimizer | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A training as a paper prints it.
+
+    Attributes:
+        source: paper, and what of it.
+        data: that it is for.
+        architecture: the network.
+        kind: name of the recipe.
+        fights: attack -> strength, steps and length of a step.
+        settings: of the trainer.
+        options: settings of the recipe.
+        differs: in what it is not as printed, one sentence each.
+        features: network by which the paper's lpips compares images; empty: the one that is trained.
+
+    Example:
+        >>> from robustatlas.training import preset_named
+        >>> preset = preset_named("trades")
+        >>> preset.architecture, preset.settings.epochs, preset.recipe().against[0].optimizer.steps
+        ('wrn-34-10', 76, 10)
+    """
+
+    source: str
+    data: str
+    architecture: str
+    kind: str
+    fights: Mapping[str, Fight]
+    settings: Settings
+    options: Mapping[str, Any] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+    features: str = ""
+
+    def differences(self, features: str | None = None) -> tuple[str, ...]:
+        """`differs`, and that images are compared otherwise, where ``features`` names no network."""
+        if not self.features or features is not None:
+            return self.differs
+        own = f"Images are compared by the network itself; the paper takes {self.features} (--features does)."
+        return (*self.differs, own)
+
+    def recipe(
+        self,
+        against: Mapping[str, float] | None = None,
+        steps: int | None = None,
+        rate: float | None = None,
+        features: str | None = None,
+        **options: Any,
+    ) -> Recipe:
+        """The recipe; what is given counts in place of what is printed.
+
+        Args:
+            against: attack -> strength. Steps stay those printed, of attacks that are not those of the first that is;
+                their lengths stay the same share of the strength.
+            steps, rate: of all attacks, as of :func:`robustatlas.training.recipe_named`.
+            features: what ``lpips`` compares images by.
+            **options: settings of the recipe.
+
+        Returns:
+            the recipe.
+
+        Raises:
+            UserError: settings that the recipe has not, unknown attacks, strengths in another unit.
+        """
+        kind = RECIPES[self.kind]
+        check_options(self.kind, options)
+        first = next(iter(self.fights.values()))
+        opponents: list[Opponent] = []
+        for name, strength in ({n: f.strength for n, f in self.fights.items()} if against is None else against).items():
+            fight = self.fights.get(name, first)
+            (found,) = opponents_of(
+                {name: strength},
+                fight.steps if steps is None else steps,
+                fight.length / fight.strength if rate is None else rate,
+                optimizer=fight.optimizer or kind.optimizer,
+                l2_start=kind.l2_start,
+                features=features,
+            )
+            opponents.append(replace(found, start=fight.start or found.start))
+        return kind(against=tuple(opponents), **{**self.options, **options})
+
+
+def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Settings) -> list[str]:
+    """A phrase for each thing that is not as in the preset.
+
+    Args:
+        preset: what was asked for.
+        architecture: the network that is trained.
+        recipe: what it is trained by.
+        settings: of the trainer.
+
+    Returns:
+        phrases such as 'epochs 5 in place of 76'.
+
+    Example:
+        >>> from robustatlas.training import preset_named
+        >>> trades = preset_named("trades")
+        >>> overridden(trades, "resnet18", trades.recipe(), trades.settings)
+        ['network resnet18 in place of wrn-34-10']
+    """
+    printed = preset.recipe()
+    pairs: dict[str, tuple[Any, Any]] = {"network": (architecture, preset.architecture)}
+    pairs |= {f.name: (getattr(settings, f.name), getattr(preset.settings, f.name)) for f in fields(Settings)}
+    ours, theirs = ({o.name: o for o in each.against} for each in (recipe, printed))
+    for name in ours | theirs:
+        one, other = ours.get(name), theirs.get(name)
+        pairs[name] = (one and one.epsilon, other and other.epsilon)
+        if one is not None and other is not None:
+            pairs[f"crafting in {name}"] = (one.optimizer, other.optimizer)
+    options = [f.name for f in fields(recipe) if f.name != "against"]
+    pairs |= {name: (getattr(recipe, name), getattr(printed, name)) for name in options}
+    return [f"{what} {_said(one)} in place of {_said(other)}" for what, (one, other) in pairs.items() if one != other]
+
+
+def _said(value: object) -> str:
+    return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
