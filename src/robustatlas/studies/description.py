@@ -125,7 +125,8 @@ class ModelEntry(TrainingEntry):
 
 
 class EvaluationEntry(StudyEntry):
-    """Models under attacks, as of :func:`robustatlas.evaluate`; ``epochs``: the weights kept on the way as well."""
+    """Models under attacks, as of :func:`robustatlas.evaluate`; ``epochs``: the weights kept on the way, and not the
+    last."""
 
     attacks: list[str]
     models: list[str] | None = None
@@ -140,7 +141,8 @@ class EvaluationEntry(StudyEntry):
     samples: Count | None = None
     seed: int = 0
     epochs: bool = False
-    keep_adversarial: bool = False
+    diagnose: bool = True
+    audit: Annotated[int, Field(ge=0)] | None = None
 
 
 class ReferenceEntry(StudyEntry):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import strength as written
@@ -14,6 +16,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, m
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
@@ -159,7 +162,12 @@ def _against(
     if name == "SC" or kind == "SC floor":
         ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
         seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
-        return ours.stability(ranked, seen, floor=float(last) if kind else 0.0)
+        floor = float(last) if kind else 0.0
+        if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
+            return replace(
+                ours.average(), combine=lambda means: np.zeros(means.shape[:-1]), proportion=None, largest=None
+            )
+        return ours.stability(ranked, seen, floor=floor)
     if last in held.shared and kind in ("UAR", "CR", "CR ind-worst"):
         grid = {last: held.shared[last]}
         ours, one = AccuracyStatistics(judged.restrict(grid)), held.table(grid)

@@ -124,7 +124,7 @@ def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str,
 def _evaluations(study: Study, name: str) -> Iterator[Step]:
     for model in study.evaluated(name):
         entry = study.models[model]
-        epochs = (None, *(kept_epochs(entry) if study.evaluations[name].epochs else ()))
+        epochs = kept_epochs(entry) if study.evaluations[name].epochs else (None,)
         for seed in study.seeds_of(model):
             for epoch in epochs:
                 needs = _training_of(study, entry.of or model, seed)

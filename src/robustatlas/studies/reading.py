@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -89,7 +89,8 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
 
 def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[str, Any]:
     """What the file says at one of its sizes: an entry's key that a size gives counts in place of the file's, whole;
-    entries that it leaves ``without`` are not there; and ``training`` gives what models do not say themselves."""
+    entries that it leaves ``without`` are not there, nor their names in others; and
+    ``training`` gives what models do not say themselves."""
     given = {key: value for key, value in document.items() if key != "size"}
     sizes = document.get("size", {})
     _tables({**given, "size": sizes}, where)
@@ -100,6 +101,7 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
         there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
         raise UserError(f"There is no size {chosen!r}{instead(chosen, sizes, there)}")
     other = dict(sizes[chosen])
+    gone: set[str] = set()
     without, differs = other.pop("without", []), other.pop("differs", [])
     for key, value in other.items():
         if key not in (*_SECTIONS, "training"):
@@ -110,8 +112,17 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
         kept = {other: entry for other, entry in given.get(section, {}).items() if not fnmatchcase(other, name)}
         if len(kept) == len(given.get(section, {})):
             raise UserError(f"size.{chosen}.without of {where} names {pattern!r}, which is not there.")
+        gone |= {other for other in given[section] if other not in kept} if section == "models" else set()
         given[section] = kept
+    for section in ("evaluations", "outputs"):
+        given[section] = {name: _left(entry, gone) for name, entry in given.get(section, {}).items()}
     return _with_trainings(given, where) | {"size": chosen, "differs": differs}
+
+
+def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """An evaluation or output without the models that a size leaves out."""
+    models = entry.get("models")
+    return {**entry, **({"models": [m for m in models if m not in gone]} if isinstance(models, list) else {})}
 
 
 def _merged(section: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

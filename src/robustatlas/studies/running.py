@@ -205,7 +205,8 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
         seed=entry.seed,
         effort=entry.effort,
         exclude=entry.exclude,
-        keep_adversarial=entry.keep_adversarial,
+        diagnose=entry.diagnose,
+        audit=entry.audit,
     )
 
 
