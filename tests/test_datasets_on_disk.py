@@ -16,6 +16,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import robustatlas as ra
+from robustatlas.cli.distances import distances
+from robustatlas.common.errors import UserError
 from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, remembered
 from robustatlas.data.dataset import Dataset
 from robustatlas.evaluation import plan
@@ -362,3 +364,81 @@ def test_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = ra.load_dataset(f"hf:{tmp_path / 'table'}")
     same(data, in_memory())
     assert data.classes == ("ant", "bee", "cat")
+
+
+# --- data sets in the folders of their archives
+
+
+def _picture(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (64, 64)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+def test_tiny_imagenet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(tmp_path))
+    folder = tmp_path / "tiny-imagenet-200"
+    for number, name in enumerate(("n02", "n01")):  # wnids.txt is in no order; classes are in that of their IDs
+        for k in range(2):
+            _picture(folder / f"train/{name}/images/{name}_{k}.JPEG", (255 * number, 0, 0))
+    (folder / "wnids.txt").write_text("n02\nn01\n")
+    _picture(folder / "val/images/val_0.JPEG", (0, 0, 255))
+    (folder / "val/val_annotations.txt").write_text("val_0.JPEG\tn02\t0\t0\t62\t62\n")
+    train, test = ra.load_dataset("tiny-imagenet", "train"), ra.load_dataset("tiny-imagenet")
+    assert (train.classes, train.labels.tolist(), train.shape) == (("n01", "n02"), [0, 0, 1, 1], (3, 64, 64))
+    assert train.images[:, 0].amax((1, 2)).round().tolist() == [1, 1, 0, 0]
+    assert (test.labels.tolist(), test.images[0, 2].mean().item()) == ([1], pytest.approx(1, abs=0.02))
+    (folder / "val/val_annotations.txt").unlink()
+    with pytest.raises(UserError, match=r"val_annotations\.txt is missing; unpack the whole archive"):
+        ra.load_dataset("tiny-imagenet")
+
+
+def test_traffic_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(tmp_path))
+    folder = tmp_path / "GTSRB"
+    for number in range(43):
+        _picture(folder / f"Final_Training/Images/{number:05d}/00000_00000.ppm", (number, 0, 0), (40, 50))
+    _picture(folder / "Final_Test/Images/00000.ppm", (0, 255, 0), (30, 29))
+    (folder / "GT-final_test.csv").write_text("Filename;Width;Height;ClassId\n00000.ppm;30;29;16\n")
+    train, test = ra.load_dataset("gtsrb", "train"), ra.load_dataset("gtsrb")
+    assert (train.shape, train.labels.tolist()) == ((3, 32, 32), list(range(43)))
+    assert (test.shape, test.labels.tolist(), len(test.classes)) == ((3, 32, 32), [16], 43)
+    assert ra.load_dataset("gtsrb", resize=16, crop=16).shape == (3, 16, 16)
+    (folder / "GT-final_test.csv").unlink()
+    with pytest.raises(UserError, match=r"put GT-final_test.csv into"):
+        ra.load_dataset("gtsrb")
+
+
+def test_human_activities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(tmp_path))
+    folder = tmp_path / "UCI HAR Dataset/test"
+    folder.mkdir(parents=True)
+    (folder / "X_test.txt").write_text("  1.0000e+000 -1.0000e+000 0.0\n -0.5 0.5 0.25\n")
+    (folder / "y_test.txt").write_text("5\n1\n")
+    data = ra.load_dataset("har")
+    assert data.images.tolist() == [[1.0, 0.0, 0.5], [0.25, 0.75, 0.625]]
+    assert (data.labels.tolist(), data.classes[4]) == ([4, 0], "standing")
+    with pytest.raises(UserError, match=r"X_train\.txt is missing"):
+        ra.load_dataset("har", "train")
+    with pytest.raises(UserError, match="are for folders of pictures"):
+        ra.load_dataset("har", resize=8)
+
+
+def test_imagenet_c_100_has_the_classes_of_imagenet100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kang et al. 2019, F: 'the 100-class subset of ImageNet-C with the same classes as ImageNet-100'."""
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(tmp_path))
+    names = [f"n{number:08d}" for number in range(0, 1010, 10)]
+    for name in names:
+        _picture(tmp_path / f"ImageNet-C/fog/2/{name}/a.JPEG", (0, 0, 0), (8, 8))
+        _picture(tmp_path / f"imagenet/val/{name}/a.JPEG", (0, 0, 0), (8, 8))
+    corrupted = ra.load_dataset("imagenet-c-100/fog/2")
+    assert corrupted.classes == tuple(names[::10]) == ra.load_dataset("imagenet100").classes
+    with pytest.raises(UserError, match="imagenet-c-100 is named with a corruption and a severity"):
+        ra.load_dataset("imagenet-c-100/fog")
+
+
+def test_distances_bring_pictures_to_one_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, level in (("a", 0), ("b", 255)):
+        _picture(tmp_path / f"{name}/1.png", (level, level, level), (20, 30 if name == "a" else 20))
+    distances(f"imagefolder:{tmp_path}", norms="linf,l1", resize=4, crop=4)
+    rows = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if len(line.split()) > 1}
+    assert (rows["linf"], float(rows["l1"])) == ("1", 48)

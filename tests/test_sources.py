@@ -345,3 +345,25 @@ def test_origin_of_the_weights_is_recorded_and_shown(tmp_path: Path) -> None:
     assert (record.licence, record.home, record.library) == ("MIT", "https://example.org/net", "zoo 1.0")
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
     assert "licence MIT" in shown.output.replace("\n", " ")
+
+
+def test_models_behind_transformations() -> None:
+    """As the modules put before the network by hand; its normalisation comes after them."""
+    from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing
+
+    inner = ra.load_model("builtin:digits-linf")
+    x = torch.rand(4, 1, 8, 8)
+    for name, before in (
+        ("jpeg=75", [JPEGCompression(75)]), ("bits=3", [BitDepthReduction(3)]), ("median=2", [MedianSmoothing(2)]),
+        ("bits=5+median=3", [BitDepthReduction(5), MedianSmoothing(3)]),
+    ):  # fmt: skip
+        model = ra.load_model(f"defended:{name},builtin:digits-linf")
+        assert isinstance(model.net, Defended)
+        torch.testing.assert_close(model.logits(x), inner.logits(torch.nn.Sequential(*before)(x)))
+    for wrong, sentence in (
+        ("jpeg=75", "expected defended:TRANSFORMATION,MODEL"),
+        ("blur=3,builtin:digits-linf", "'blur=3' is no transformation; expected jpeg=N, bits=N, median=N"),
+        ("median=x,builtin:digits-linf", "is no transformation"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            ra.load_model(f"defended:{wrong}")

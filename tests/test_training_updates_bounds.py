@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from bounds_by_hand import crown_ibp, ibp, kw, pieces, worst_loss
+from robustatlas.common.errors import UserError
+from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset
 from robustatlas.training import recipe_named, train
+from robustatlas.training.presets import preset_named
 from robustatlas.training.recipes.base import Batch
 from training_loops import PRINTED, RATES, Seen, ce, followed, same, seen
 
@@ -122,3 +126,36 @@ def test_updates_are_those_of_the_public_code(name: str, data: Dataset, seen: Se
     followed(expected, seen, PRINTED, RATES, lambda net, b, _: rule(net, b, next(number)))
     same(found, expected)
     assert (found[0].weight - network()[0].weight).abs().max() > 1e-3
+
+
+def test_mmr_with_adversarial_training_takes_both_terms_at_the_attacked_half() -> None:
+    """train.py of Croce et al. 2019: x is the batch whose first half is attacked, in the loss and in the distances."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    x, labels = torch.rand(6, 1, 3, 3, dtype=torch.float64), torch.arange(6) % 3
+    noise = Noise.of(0, torch.arange(6), "x")
+    batch = Batch(x, labels, noise, noise.take(torch.tensor([0])), epoch=3, epochs=4)
+    both = recipe_named("mmr", {"linf": 0.1}, 5, 0.4, attacked=0.5)
+    crafted = both.craft(net, batch).x
+    mixed = replace(batch, x=torch.cat([crafted[:3], x[3:]]))
+    assert not torch.equal(mixed.x, x)
+    expected = recipe_named("mmr", {"linf": 0.1}).update(net, mixed, {}).loss
+    torch.testing.assert_close(both.update(net, batch, {}).loss, expected)
+    with pytest.raises(UserError, match="above 0 only against one norm"):
+        recipe_named("mmr", {"linf": 0.1, "l1": 1.0}, attacked=0.5)
+
+
+def test_presets_of_the_robustness_curves_train_as_the_code_of_their_networks() -> None:
+    """Adam, 100 epochs of 128 images, .001, a tenth of it for the last tenth; 40 steps of 2 epsilon / 40 on MNIST."""
+    for name, kind, share in (
+        ("", "pgd", 0.5), ("-kw", "kw", None), ("-mmr", "mmr", 0.0), ("-mmr-at", "mmr", 0.5),
+        ("-mmr-universal", "mmr", 0.0),
+    ):  # fmt: skip
+        preset = preset_named(f"robustness-curves{name}")
+        recipe, settings = preset.recipe(), preset.settings
+        found = (settings.optimizer, settings.epochs, settings.batch_size, settings.learning_rate, settings.schedule)
+        assert found == ("adam", 100, 128, 1e-3, "step:90")
+        assert (recipe.name, getattr(recipe, "attacked", None)) == (kind, share)
+        first = recipe.against[0]
+        assert (first.name, first.epsilon, first.optimizer.steps) == ("linf", 0.1, 40)
+        assert first.optimizer.rate == pytest.approx(0.05)  # type: ignore[attr-defined]

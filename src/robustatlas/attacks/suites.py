@@ -11,6 +11,7 @@ from pathlib import Path
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
 from robustatlas.attacks.imagenet_ua import at_levels
+from robustatlas.attacks.lp import of_norm
 from robustatlas.attacks.plans import as_published, plans
 from robustatlas.attacks.search.rules import PATIENT
 from robustatlas.common.documents import read_json
@@ -21,8 +22,10 @@ from robustatlas.models.classifier import Classifier, Knowledge
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.pgd_search import PGDSearch
 from robustatlas.optimizers.square import Square
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.elastic import HistoricalElasticOnPixels
@@ -97,26 +100,38 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
     )
 
 
-def _hypervolume(procedure: Procedure) -> list[Attack]:
-    """Margins at ten levels; by the search ``every``, APGD of 20 steps on the margin of probabilities, as the paper."""
-    published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    return [
-        _at_levels(attack, {"frontier": attack.plans["frontier"], **published}) for attack in map(attack_named, _LEVELS)
+def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
+    """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
+    published = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    attacks = [attack_named(norm + ending) for norm in levels]
+    plans: list[Mapping[Search, Plan]] = [
+        published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
+    return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
+
+
+def _robustness_curves(procedure: Procedure) -> list[Attack]:
+    """Smallest sizes as foolbox 2.4 finds them: PGD with its search over epsilon in linf, Carlini and Wagner's attack
+    with ten rounds in place of five in l2."""
+    stages = {
+        "linf": Stage(PGDSearch(), "cross-entropy"),
+        "l2": Stage(CarliniWagner(inner_steps=1000, rounds=10, rate=5e-3), "margin"),
+    }
+    source = "Risse et al. 2021 (robustness curves), section C.2, with the settings of foolbox 2.4"
+    found = {norm: Plan((Leg(stage, "bound"),)) for norm, stage in stages.items()}
+    return [of_norm(norm, norm, {"minimum": plan}, source) for norm, plan in found.items()]
 
 
 def _hypervolume_through(procedure: Procedure) -> list[Attack]:
     """The same levels behind a transformation: margins by every way back."""
+    kept: tuple[Search, ...] = ("frontier", "every", "bisection")
     attacks = map(_behind_transformation, _LEVELS)
-    return [
-        _at_levels(attack, {search: attack.plans[search] for search in ("frontier", "every", "bisection")})
-        for attack in attacks
-    ]
+    return [_at_levels(a, {search: a.plans[search] for search in kept}, _LEVELS[a.name]) for a in attacks]
 
 
-def _at_levels(attack: Attack, plans: Mapping[Search, Plan]) -> Attack:
-    """The attack at the ten levels of the hypervolume, with these plans alone."""
-    return replace(attack, strengths=grid(_LEVELS[attack.name], 10), plans=plans)
+def _at_levels(attack: Attack, plans: Mapping[Search, Plan], most: float) -> Attack:
+    """The attack at ten levels up to the largest, with these plans alone."""
+    return replace(attack, strengths=grid(most, 10), plans=plans)
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -187,6 +202,22 @@ SUITES: dict[str, Suite] = {
             "hypervolume",
             "margins at ten levels of linf (8/255) and l2 (0.5) for the adversarial hypervolume",
             _hypervolume,
+        ),
+        Suite(
+            "hypervolume-imagenet",
+            "the same at ten levels of linf (4/255), as the paper has it on ImageNet",
+            partial(_hypervolume, levels={"linf": 4 / 255}),
+        ),
+        Suite(
+            "hypervolume-cross-entropy",
+            "the normalised cross-entropy in place of the margin, at the levels of the suite hypervolume; what has no "
+            "more than the probability of a guess is an error",
+            partial(_hypervolume, ending=".improbable"),
+        ),
+        Suite(
+            "robustness-curves",
+            "curves in linf by PGD with a search over epsilon, in l2 by Carlini and Wagner's attack in ten rounds",
+            _robustness_curves,
         ),
         Suite(
             "input-transformation",

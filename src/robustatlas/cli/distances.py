@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from robustatlas.cli import _runs
+from robustatlas.cli import _asked, _runs
 from robustatlas.cli._help import DATA, OUTPUT
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
@@ -43,6 +43,9 @@ def distances(
     split: Annotated[
         str, typer.Option(metavar="NAME", help="Images to compare: test or train.", rich_help_panel=DATA)
     ] = "test",
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -60,12 +63,18 @@ def distances(
     They are the scale to judge strengths by: a perturbation that is longer can turn a sample into one of another class.
 
         robustatlas distances cifar10 --norm linf,l2
+
+    Pictures are brought to one size as by `evaluate`:
+
+        robustatlas distances imagefolder:pictures --resize 64 --crop 64
     """
     from robustatlas.data import load_dataset
+    from robustatlas.data.named import Split
 
     chosen = _parse_norms(norms)
     _check(samples, split, output)
-    dataset = load_dataset(data, "train" if split == "train" else "test")
+    which: Split = "train" if split == "train" else "test"
+    dataset = load_dataset(data, which, resize=resize, crop=crop, channels=channels)
     images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
 
     console = Console(highlight=False)

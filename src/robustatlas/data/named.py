@@ -23,6 +23,7 @@ from robustatlas.data.formats import read_cifar_binary, read_idx, read_npz
 from robustatlas.data.on_disk import Shown, load_on_disk
 from robustatlas.data.pickles import read_cifar_pickle
 from robustatlas.data.pictures import Sizing
+from robustatlas.data.unpacked import UNPACKED
 
 Split = Literal["test", "train"]
 
@@ -181,7 +182,7 @@ def names() -> tuple[str, ...]:
         >>> "digits" in names()
         True
     """
-    return ("digits", *_SOURCES, "imagenet", "imagenet100")
+    return ("digits", *_SOURCES, "imagenet", "imagenet100", *UNPACKED)
 
 
 def load_dataset(
@@ -203,7 +204,9 @@ def load_dataset(
     ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``, or the hub's Parquet files)
     ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
     ``cifar-10-batches-py``      a folder of that name, wherever it is (also ``cifar-100-python``, the binary versions)
+    ``imagenet-c-100/...``       the classes of ImageNet-100 of ImageNet-C
     ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
+    ``tiny-imagenet``, ...       what the archives of Tiny ImageNet, ``gtsrb`` and ``har`` unpack to
     ===========================  =======================================================================================
 
     Class folders are numbered in the order of ``classes``. Without these, folders that are called by whole numbers

@@ -21,6 +21,7 @@ from robustatlas.data.parquet import parquet_parts
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
 from robustatlas.data.remembered import remembered_fingerprint
 from robustatlas.data.rows import Rows, check_scale
+from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, gtsrb, har, sizing_of, tiny_imagenet
 
 _CIFAR_C = {"cifar10-c": ("CIFAR-10-C", CIFAR10), "cifar100-c": ("CIFAR-100-C", CIFAR100)}
 _SEVERITIES = 5
@@ -64,8 +65,10 @@ def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> 
     kind, *details = name.split("/")
     if kind in _CIFAR_C:
         return _cifar_c(kind, details, roots)
-    if kind == "imagenet-c":
-        return _imagenet_c(details, roots, shown)
+    if kind in ("imagenet-c", "imagenet-c-100"):
+        return _imagenet_c(kind, details, roots, shown)
+    if name in UNPACKED:
+        return _unpacked(name, split, roots, shown)
     if name in ("imagenet", "imagenet100"):
         return _imagenet(name, split, roots, shown)
     return None
@@ -161,17 +164,37 @@ def _cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Datase
     return _remembered(rows, truth, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}")
 
 
-def _imagenet_c(details: Sequence[str], roots: Sequence[Path], shown: Shown) -> Dataset:
-    kind, severity = _kind_and_severity("imagenet-c", details)
+def _imagenet_c(name: str, details: Sequence[str], roots: Sequence[Path], shown: Shown) -> Dataset:
+    kind, severity = _kind_and_severity(name, details)
     folder = _found(roots, [f"ImageNet-C/{kind}/{severity}", f"imagenet-c/{kind}/{severity}"], f"ImageNet-C's {kind}")
-    return image_folder(folder, shown, name=f"imagenet-c/{kind}/{severity}")
+    only = _hundred(folder_names(folder)) if name == "imagenet-c-100" else None
+    return image_folder(folder, shown, only=only, name=f"{name}/{kind}/{severity}")
+
+
+def _hundred(known: Sequence[str]) -> Sequence[str] | None:
+    """The classes of ImageNet-100 among these: every tenth by WordNet ID (Kang et al. 2019); None where there are no
+    more than a hundred."""
+    return known[::10] if len(known) > _IMAGENET100 else None
+
+
+def _unpacked(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dataset:
+    if name == "har":
+        shown.refuse_for(name)
+        folder = _found(roots, ["UCI HAR Dataset", "har"], "The HAR data set")
+        return Dataset.of(*har(folder, split), name, ACTIVITIES)
+    if name == "gtsrb":
+        found = gtsrb(_found(roots, ["GTSRB", "gtsrb/GTSRB"], "GTSRB"), split)
+    else:
+        found = tiny_imagenet(_found(roots, ["tiny-imagenet-200"], "Tiny ImageNet"), split)
+    sizing = sizing_of(name, shown.sizing)
+    rows = PictureFiles(found.files, sizing, name, shown.channels)
+    return _remembered(rows, found.labels, name, found.classes, found.files, f"{sizing} {rows.channels} channels")
 
 
 def _imagenet(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dataset:
     part = "val" if split == "test" else "train"
     folder = _found(roots, [f"{kind}/{part}" for kind in ("imagenet", "ImageNet", "ILSVRC2012")], f"{name} ({split})")
-    known = folder_names(folder)
-    only = known[::10] if name == "imagenet100" and len(known) > _IMAGENET100 else None
+    only = _hundred(folder_names(folder)) if name == "imagenet100" else None
     return image_folder(
         folder, replace(shown, sizing=_IMAGENET if shown.sizing == AS_THEY_ARE else shown.sizing), only=only, name=name
     )

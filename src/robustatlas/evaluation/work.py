@@ -192,7 +192,7 @@ class _Batch:
         if self.task.certified is not None:
             columns["saved"] = ledger.saved.cpu().numpy()
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
-        if model.rejection is not None and model.draws is None:
+        if (model.rejection is not None or self.task.attack.errors == "improbable") and model.draws is None:
             taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
             samples |= clean_answers(model, ledger.x[taken], ledger.labels[taken], lanes)
         return _stacked([columns], rows), samples
@@ -228,19 +228,22 @@ def _sample_columns(ledger: Ledger, index: NDArray[np.int64]) -> Arrays:
 
 
 def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> Arrays:
-    """What a model that rejects says of clean inputs: its class whether it rejects or not, whether it does, and the
-    margin to what is accepted and wrong."""
+    """What a model says of clean inputs, whatever counts as an error in the attack: its class, and the margin to what
+    is wrong; of one that rejects, its class and whether it rejects, and the margin to what is accepted and wrong."""
     answers = []
+    rejects = model.rejection is not None
     for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
         with torch.no_grad():
             logits = model.logits(part, verifying=True)
-        margin = margin_of(folded(logits, truth, "accepted").softmax(1), truth)
-        answers.append((logits[:, :-1].argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
+        margin = margin_of((folded(logits, truth, "accepted") if rejects else logits).softmax(1), truth)
+        classes = logits[:, :-1] if rejects else logits
+        answers.append((classes.argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
     names = ("clean_prediction", "clean_rejected", "clean_margin")
     columns = {
         name: torch.cat(parts).cpu().numpy() for name, parts in zip(names, zip(*answers, strict=True), strict=True)
     }
-    return columns | {"clean_rejected": columns["clean_rejected"].astype(np.int8)}
+    refused = columns.pop("clean_rejected").astype(np.int8)
+    return columns | {"clean_rejected": refused} if rejects else columns
 
 
 def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArray[np.int64]) -> Arrays:

@@ -14,6 +14,7 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
     "robustatlas.optimizers",
     {
         "pgd": "optimizers.pgd:PGD",
+        "pgd-search": "optimizers.pgd_search:PGDSearch",
         "apgd": "optimizers.apgd:APGD",
         "apgd-l1": "optimizers.apgd_l1:APGDL1",
         "frank-wolfe": "optimizers.frank_wolfe:FrankWolfe",

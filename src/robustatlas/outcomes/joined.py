@@ -54,7 +54,8 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 origins=(record.origin,),
                 kinds=record.legs,
                 kind_of=np.where(found < len(record.legs), found, -1),
-                frontier=record.procedure.get("search") == "frontier",
+                frontier=record.lowers_margins,
+                errors=str(record.procedure.get("errors", "accepted")),
                 without_gradient=None if record.gradient is None else record.gradient.without,
                 **columns,
             )

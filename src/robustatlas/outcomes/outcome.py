@@ -101,6 +101,8 @@ class Outcome:
             examples came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
+        errors: what counts as an error, ``"accepted"`` unless the attack says otherwise; of ``"improbable"`` margins
+            are normalised cross-entropies.
         saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
             None: nothing was certified before.
 
@@ -138,6 +140,7 @@ class Outcome:
     frontier: bool = False
     without_gradient: float | None = None
     saved: Integers | None = None
+    errors: str = "accepted"
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)

@@ -123,7 +123,16 @@ class AttackRecord(Record):
         of sets that are not nested."""
         if self.monotone or self.procedure.get("search") != "every" or BY_ITSELF in self.procedure:
             return False
-        return not any(judge == "last" for judge in _judges(self.procedure.get("plan")))
+        return not any(judge == "last" for judge in _of_stages(self.procedure.get("plan"), "judge"))
+
+    @property
+    def lowers_margins(self) -> bool:
+        """Whether the lowest margin was searched for at every strength: by the search for that, or at each strength by
+        itself on the margin of probabilities, as the adversarial hypervolume's paper does."""
+        search = self.procedure.get("search")
+        objectives = _of_stages(self.procedure.get("plan"), "objective")
+        published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}
+        return search == "frontier" or published
 
     def same_set(self, other: AttackRecord) -> bool:
         """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
@@ -154,11 +163,11 @@ def cumulated_sentence(attack: str) -> str:
     )
 
 
-def _judges(plan: JsonValue) -> list[JsonValue]:
-    """Which iterate counts, of each leg of a recorded plan."""
+def _of_stages(plan: JsonValue, name: str) -> list[JsonValue]:
+    """A setting of the stage of each leg of a recorded plan."""
     legs = plan.get("legs") if isinstance(plan, dict) else None
     stages = [leg.get("stage") for leg in legs or () if isinstance(leg, dict)] if isinstance(legs, list) else []
-    return [stage.get("judge") for stage in stages if isinstance(stage, dict)]
+    return [stage.get(name) for stage in stages if isinstance(stage, dict)]
 
 
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]

@@ -1,4 +1,4 @@
-"""Presets of the papers that train against one attack after the other: MultiRobustBench's acc*, UAR's ATA."""
+"""Presets of the papers that train many networks: MultiRobustBench's acc*, UAR's ATA, those of robustness curves."""
 
 from __future__ import annotations
 
@@ -121,3 +121,28 @@ UAR = {
     ),
 }  # fmt: skip
 """Name to preset: ATA on CIFAR-10 (`uar-ATTACK`) and ImageNet-100 (`uar-imagenet100-ATTACK`), and joint training."""
+
+
+_CURVES = Settings(optimizer="adam", learning_rate=1e-3, epochs=100, schedule="step:90", held_out=0)
+_PUBLIC = "The paper takes published networks; steps, their lengths and the fall of the rate are those of their code."
+_WEIGHT = "The weight is the code's default, and distances count up to the strength; its authors choose both."
+
+
+def _curve(kind: str, differs: tuple[str, ...] = (), against: tuple[str, ...] = ("linf",), **options: Any) -> Preset:
+    strengths = {"linf": 0.1, "l1": 1.0}
+    fights = {attack: Fight(strengths[attack], 40, strengths[attack] / 20) for attack in against}
+    source = "Risse et al. 2021 (robustness curves): networks of Croce et al. 2019, Croce and Hein 2020, MNIST"
+    return Preset(source, "mnist", "small-cnn", kind, fights, _CURVES, options, (_PUBLIC, *differs))
+
+
+CURVES = {
+    "robustness-curves": _curve("pgd", attacked=0.5),
+    "robustness-curves-kw": _curve("kw", ("Wong and Kolter raise the strength over the first epochs (--set warmup).",)),
+    "robustness-curves-mmr": _curve("mmr", (_WEIGHT,)),
+    "robustness-curves-mmr-at": _curve("mmr", (_WEIGHT,), attacked=0.5),
+    "robustness-curves-mmr-universal": _curve(
+        "mmr", (_WEIGHT,), ("linf", "l1"), weight=(12.0, 3.0), first=0.2, last=0.05
+    ),
+}
+"""Name to preset: AT, KW, MMR, MMR + AT and MMR-UNIV. Other data sets by --data and --against: linf .1 on MNIST and
+Fashion-MNIST, 4/255 on GTS, 2/255 on CIFAR-10 (with 7 steps); l2 .3, .3, .2 and .1."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead
-from robustatlas.training.families import CHOSEN, L1_LENGTHS, LINF, MULTIROBUSTBENCH, SGD, UAR
+from robustatlas.training.families import CHOSEN, CURVES, L1_LENGTHS, LINF, MULTIROBUSTBENCH, SGD, UAR
 from robustatlas.training.preset import Fight, Preset, overridden
 from robustatlas.training.settings import Settings
 
@@ -209,15 +209,6 @@ PRESETS: dict[str, Preset] = {
         Settings(**SGD, epochs=200, schedule="step:100,150", weight_decay=5e-4, held_out=0),
         {"gamma": 0.01},
     ),
-    "robustness-curves": Preset(
-        "Croce et al. 2019, adversarial training of the networks of robustness curves, MNIST",
-        "mnist",
-        "small-cnn",
-        "pgd",
-        {"linf": Fight(0.1, 40, 0.025)},
-        Settings(optimizer="adam", learning_rate=1e-3, epochs=100, schedule="step:90", held_out=0),
-        {"attacked": 0.5},
-        ("The length of a step is not printed; a quarter of the strength is taken.",),
-    ),
+    **CURVES,
 }
 """Name to preset."""

@@ -42,7 +42,7 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         >>> check_attacks(Classifier(torch.nn.Linear(4, 2)), [attack_named("linf")], torch.rand(2, 4))
         []
     """
-    telling = [attack.name for attack in attacks if attack.errors != "accepted"]
+    telling = [attack.name for attack in attacks if attack.errors in ("wrong", "refused")]
     if telling and model.rejection is None:
         raise UserError(
             f"{', '.join(telling)} is for models that reject, and {model.name!r} does not; leave the ending out, or "

@@ -27,7 +27,7 @@ from robustatlas.models.classifier.outputs import Outputs, Raw, logits_in, passe
 from robustatlas.models.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.models.classifier.placement import arriving, copy_on, first_float, held_in, usable
 from robustatlas.models.classifier.precision import surroundings, true_float32
-from robustatlas.models.classifier.rejection import Errors, Rejection, folded, looks_rejecting
+from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels, looks_rejecting
 from robustatlas.models.classifier.sampling import drawn_logits
 from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
 from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
@@ -239,8 +239,8 @@ class Classifier:
         return ROUNDING[self.precision] or HALF.get(self.network_dtype, 0.0)
 
     def judged_by(self, errors: Errors) -> Classifier:
-        """This model with another idea of an error, for models that reject: ``"accepted"`` and wrong, ``"wrong"``
-        whether rejected or not, or ``"refused"`` or wrong. Passes are counted together."""
+        """This model with another idea of an error: of models that reject ``"accepted"`` and wrong, ``"wrong"`` whether
+        rejected or not, or ``"refused"`` or wrong; of any ``"improbable"``. Passes are counted together."""
         view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
         vars(view).update(vars(self), errors=errors)
         return view
@@ -318,7 +318,7 @@ class Classifier:
             net = self._way
         net = self.net if net is None else net  # not by its truth: an empty or a compiled module has none
         logits = self._counted_logits(x, verifying, net) if len(x) else self._logits_of_nothing(x)
-        return logits if self.rejection is None or labels is None else folded(logits, labels, self.errors)
+        return logits if labels is None else for_labels(logits, labels, self.errors, self.rejection is not None)
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
         """Logits of ``count`` draws."""

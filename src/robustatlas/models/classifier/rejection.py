@@ -7,6 +7,7 @@ objectives and attacks need know nothing of it and work against classes and dete
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -19,8 +20,9 @@ Rejection = Literal["class", "score"]
 """``"class"``: the last of the logits is that of rejection; ``"score"``: the network returns (logits [B, C], score [B],
 threshold), and rejects where the score is above the threshold."""
 
-Errors = Literal["accepted", "wrong", "refused"]
-"""What counts as an error: ``"accepted"`` and wrong (default), ``"wrong"``, rejected or not, ``"refused"`` or wrong."""
+Errors = Literal["accepted", "wrong", "refused", "improbable"]
+"""What counts as an error: ``"accepted"`` and wrong (default); of models that reject ``"wrong"``, rejected or not, or
+``"refused"`` or wrong; of any model ``"improbable"``: the true class has no more than the probability of a guess."""
 
 _PARTS = 3
 
@@ -48,6 +50,18 @@ def with_score(output: Any) -> Tensor:
     return torch.cat([logits, (logits.amax(1) + above)[:, None]], 1)
 
 
+def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) -> Tensor:
+    """Logits of a model as those of which the label's [B] is not the largest exactly where an error counts.
+
+    Example:
+        >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
+        tensor([[1., 2.]])
+    """
+    if rejects:
+        return folded(logits, labels, errors)
+    return confident(logits, labels) if errors == "improbable" else logits
+
+
 def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
     """Logits [B, C + 1] as ordinary ones, of which the label's [B] is not the largest where an error counts.
 
@@ -58,11 +72,36 @@ def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
     """
     if errors == "refused":
         return logits
+    if errors == "improbable":
+        return confident(folded(logits, labels, "accepted"), labels)
     classes = logits[:, :-1]
     if errors == "wrong":
         return classes
     place = labels[:, None]
     return classes.scatter(1, place, torch.maximum(classes.gather(1, place), logits[:, -1:]))
+
+
+_APART = 30.0
+"""Logits so far below the second one have no part in a probability."""
+_LEAST = 1e-12
+
+
+def confident(logits: Tensor, labels: Tensor) -> Tensor:
+    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1:
+    the true class against the likeliest other one, at log((1 + c) / (1 - c)) apart.
+
+    Example:
+        >>> p = confident(torch.tensor([[0.5, 0.25, 0.125, 0.125]]).log(), torch.tensor([0])).softmax(1)
+        >>> (p[0, 0] - p[0, 1]).round(decimals=4)
+        tensor(0.5000)
+    """
+    place, own = labels[:, None], logits.log_softmax(1)
+    lost = -own.gather(1, place) / math.log(logits.shape[1])
+    apart = (2 - lost).clamp_min(_LEAST).log() - lost.clamp_min(_LEAST).log()
+    others = logits.scatter(1, place, -torch.inf)
+    likeliest = others == others.amax(1, keepdim=True)
+    below = torch.where(likeliest, -apart / 2, -apart / 2 - _APART)
+    return below.scatter(1, place, apart / 2)
 
 
 def looks_rejecting(output: Any) -> bool:

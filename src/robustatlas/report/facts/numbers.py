@@ -143,7 +143,8 @@ def hypervolume_of(
     if attack not in table.attacks or not table.outcome(attack).monotone:
         return None
     outcome = table.outcome(attack)
-    clean = None if np.isnan(table.clean_margin).any() else table.clean_margin
+    other = outcome.errors == "improbable"  # of whose confidence the clean margin is none
+    clean = None if other or np.isnan(table.clean_margin).any() else table.clean_margin
     try:
         if strengths is None:
             return adversarial_hypervolume(outcome.margins, clean, outcome.strengths)

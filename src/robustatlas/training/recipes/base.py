@@ -196,6 +196,17 @@ class Recipe(ABC):
         return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
 
 
+def partly(examples: Tensor, x: Tensor, share: float) -> Tensor:
+    """The first images of a batch as ``examples``, that share of them, and the rest of ``x`` clean.
+
+    Example:
+        >>> partly(torch.ones(4), torch.zeros(4), 0.5)
+        tensor([1., 1., 0., 0.])
+    """
+    count = round(share * len(x))
+    return torch.cat([examples[:count], x[count:]])
+
+
 def worst_of(net: nn.Module, batch: Batch, examples: Iterator[Tensor], count: int) -> tuple[Tensor, Tensor | None]:
     """Of ``count`` examples of each image those of highest cross-entropy, at equal ones the first, and the accuracy [A]
     at each; that of one alone is not known."""

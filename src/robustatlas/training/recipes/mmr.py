@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from robustatlas.common.errors import UserError
 from robustatlas.optimizers.crafting import in_mode
 from robustatlas.threats.lp import Lp
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, partly, require_balls
 from robustatlas.training.recipes.manifold import RELUS
 
 _TINY = 1e-12
@@ -31,7 +31,10 @@ class Mmr(Recipe):
     is among the nearest in one norm is counted in both. ``weight`` is then one number, or one for each norm in their
     order. On MNIST the authors take {"linf": 0.15, "l1": 1.0}, weight=(12.0, 3.0), first=0.2, last=0.05.
 
-    Every ReLU's slope is computed, a forward pass for each pixel: for small images and networks. There is no attack.
+    ``attacked`` is the share of each batch, its first images, that is attacked before both parts of the loss are taken
+    there: MMR + AT of the authors' code, which takes one half, against one norm. Without it there is no attack.
+
+    Every ReLU's slope is computed, a forward pass for each pixel: for small images and networks.
     Normalisation and dropout run as in evaluation while distances are measured. At borders that are padded the public
     code takes the whole filter for a slope of the first layer, and not what of it lies on the image.
     """
@@ -44,6 +47,7 @@ class Mmr(Recipe):
     rise: int = 10
     first: float = 0.1
     last: float = 0.02
+    attacked: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,16 +63,23 @@ class Mmr(Recipe):
                 "at most first, and at least one epoch."
             )
 
+        if not 0 <= self.attacked <= 1 or (self.attacked and len(self.against) > 1):
+            raise UserError(f"attacked={self.attacked}; expected a share in [0, 1], and above 0 only against one norm.")
+
     @property
     def weights(self) -> tuple[float, ...]:
         """One for each norm."""
         return tuple(self.weight) if isinstance(self.weight, tuple | list) else (self.weight,) * len(self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """One pass, and the distances."""
-        logits = net(batch.x)
+        """One pass, and the distances, both at examples where images are attacked."""
+        x = batch.x
+        if self.attacked:
+            with in_mode(net, batch.mode):
+                x = partly(self.craft(net, batch).x, x, self.attacked)
+        logits = net(x)
         with in_mode(net, "eval"):
-            units, slopes = linearised(net, batch.x)
+            units, slopes = linearised(net, x)
         loss = self.cross_entropy(logits, batch.labels)
         risen = min(1.0, (batch.epoch + 1) / self.rise)
         for weight, cost in zip(self.weights, self._costs(units, slopes, batch), strict=True):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.optimizers.crafting import in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, partly
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,6 @@ class Pgd(Recipe):
         with in_mode(net, batch.mode):
             x = self.craft(net, batch).x
         if self.attacked < 1:
-            x = torch.cat([x[: round(self.attacked * len(x))], batch.x[round(self.attacked * len(x)) :]])
+            x = partly(x, batch.x, self.attacked)
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

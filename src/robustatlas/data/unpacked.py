@@ -1,0 +1,110 @@
+"""Data sets in the folders that their publishers' archives unpack to: Tiny ImageNet, GTSRB, HAR."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import listed
+from robustatlas.data.folders import PICTURES
+from robustatlas.data.pictures import AS_THEY_ARE, Sizing
+
+ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
+SIGNS = 43
+UNPACKED = ("tiny-imagenet", "gtsrb", "har")
+"""Names of these data sets."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Picture ``files`` [N] with their ``labels`` [N] and the names of the ``classes``."""
+
+    files: list[Path]
+    labels: list[int]
+    classes: list[str]
+
+
+def sizing_of(name: str, given: Sizing) -> Sizing:
+    """How pictures of ``name`` are brought to one size, where nobody says: GTSRB's to 32 pixels."""
+    return Sizing(resize=32, crop=32) if name == "gtsrb" and given == AS_THEY_ARE else given
+
+
+def tiny_imagenet(folder: Path, split: str) -> Labelled:
+    """Of ``tiny-imagenet-200``: 100,000 training pictures, and its 10,000 validation pictures as test images.
+
+    Raises:
+        UserError: files that the archive has are missing.
+    """
+    classes = _present(folder / "wnids.txt").read_text(encoding="utf-8").split()
+    classes.sort()
+    if split == "train":
+        places = [(file, name) for name in classes for file in _pictures(folder / "train" / name)]
+    else:
+        told = _present(folder / "val/val_annotations.txt").read_text(encoding="utf-8").splitlines()
+        rows = [line.split("\t") for line in told if line]
+        places = [(folder / "val/images" / row[0], row[1]) for row in rows]
+    numbers = {name: number for number, name in enumerate(classes)}
+    if strange := sorted({name for _, name in places} - numbers.keys()):
+        raise UserError(f"{folder} names the class {strange[0]}, which is not in its wnids.txt; unpack it anew.")
+    return Labelled([file for file, _ in places], [numbers[name] for _, name in places], classes)
+
+
+def gtsrb(folder: Path, split: str) -> Labelled:
+    """German traffic signs: 39,209 training pictures in class folders, 12,630 test pictures with a table of classes.
+
+    Raises:
+        UserError: files that the archives have are missing.
+    """
+    classes = [str(number) for number in range(SIGNS)]
+    if split == "train":
+        places = [folder / "Final_Training/Images", folder / "Training"]
+        root = next((place for place in places if place.is_dir()), None)
+        if root is None:
+            raise UserError(
+                f"{folder} has neither Final_Training/Images nor Training; unpack the training images there."
+            )
+        found = [(file, number) for number in range(SIGNS) for file in _pictures(root / f"{number:05d}")]
+        return Labelled([file for file, _ in found], [number for _, number in found], classes)
+    images = folder / "Final_Test/Images"
+    tables = [folder / "GT-final_test.csv", folder.parent / "GT-final_test.csv", images / "GT-final_test.csv"]
+    table = next((place for place in tables if place.is_file()), None)
+    if table is None:
+        raise UserError(f"The classes of the test images are missing: put GT-final_test.csv into {folder}.")
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter=";"))
+    return Labelled([images / row["Filename"] for row in rows], [int(row["ClassId"]) for row in rows], classes)
+
+
+def har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Human activities from smartphones: 561 numbers a sample, brought from [-1, 1] to [0, 1]; and their classes.
+
+    Raises:
+        UserError: files that the archive has are missing, or hold something else.
+    """
+    values, labels = (_present(folder / split / f"{what}_{split}.txt") for what in "Xy")
+    try:
+        x, y = np.loadtxt(values, dtype=np.float64, ndmin=2), np.loadtxt(labels, dtype=np.int64, ndmin=1)
+    except ValueError as error:
+        raise UserError(f"{values} or {labels} hold something else than numbers ({error}).") from error
+    return ((x + 1) / 2).clip(0, 1).astype(np.float32), y - 1
+
+
+def _present(file: Path) -> Path:
+    if not file.is_file():
+        raise UserError(f"{file} is missing; unpack the whole archive.")
+    return file
+
+
+def _pictures(folder: Path) -> Sequence[Path]:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is missing; unpack the whole archive.")
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURES)
+    if not found:
+        raise UserError(f"{folder} has no pictures ({listed(sorted(PICTURES))}); unpack the whole archive.")
+    return found

@@ -1,0 +1,60 @@
+"""``defended:jpeg=75,MODEL``: a model behind transformations of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from robustatlas.common.errors import UserError
+from robustatlas.models.architectures import Normalised
+from robustatlas.models.defenses import BitDepthReduction, Defended, JPEGCompression, MedianSmoothing, Transformation
+
+_KINDS: dict[str, Callable[[int], Transformation]] = {
+    "jpeg": JPEGCompression,
+    "bits": BitDepthReduction,
+    "median": MedianSmoothing,
+}
+
+
+def defended_model(inside: str) -> nn.Module:
+    """The model behind the comma, as it comes from its own source, behind what stands before it.
+
+    Args:
+        inside: ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in
+            which they are applied; a comma; and the source of a model.
+
+    Raises:
+        UserError: another form, an unknown transformation, or a model that is no ``nn.Module``.
+
+    Example:
+        >>> net = defended_model("bits=5+median=2,builtin:digits-linf")
+        >>> [type(each).__name__ for each in net.transformations]
+        ['BitDepthReduction', 'MedianSmoothing']
+    """
+    from robustatlas.models.loading import load_model
+
+    before, comma, source = inside.partition(",")
+    if not comma or not source:
+        raise UserError(
+            f"defended:{inside} is not understood; expected defended:TRANSFORMATION,MODEL, such as "
+            "defended:jpeg=75,trained:nets/a."
+        )
+    transformations = [_transformation(part) for part in before.split("+")]
+    model = load_model(source)
+    usual = model.outputs == "logits" and model.rejection is None and model.prepare is None
+    if not isinstance(model.net, nn.Module) or not usual:
+        raise UserError(
+            f"{source} is no network from images to logits alone, so nothing is put before it here; do it in Python, "
+            "with robustatlas.models.defenses."
+        )
+    mean, std = (value if isinstance(value, tuple) or value is None else (value,) for value in (model.mean, model.std))
+    plain = mean is None and std is None
+    return Defended(model.net if plain else Normalised(model.net, mean or (0.0,), std or (1.0,)), *transformations)
+
+
+def _transformation(part: str) -> Transformation:
+    name, _, value = part.partition("=")
+    if name not in _KINDS or not value.isdecimal():
+        raise UserError(f"{part!r} is no transformation; expected {', '.join(f'{kind}=N' for kind in _KINDS)}.")
+    return _KINDS[name](int(value))
