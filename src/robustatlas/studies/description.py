@@ -104,7 +104,7 @@ class ModelEntry(TrainingEntry):
     weights: str | None = None
     arguments: dict[str, Any] = {}
     of: str | None = None
-    defense: dict[str, Any] | None = None
+    defense: str | None = None
     trained_on: dict[str, Strength] | None = None
 
     @model_validator(mode="after")
@@ -115,7 +115,7 @@ class ModelEntry(TrainingEntry):
         if self.of is not None and len(kinds) > 1:
             raise ValueError(f"it is of another model, and has {' and '.join(kinds)}; give one of them")
         if (self.of is None) != (self.defense is None):
-            raise ValueError("`of` (a model) and `defense` (what stands before it) belong together")
+            raise ValueError("`of` (a model) and `defense` (what stands before it, such as 'jpeg=75') belong together")
         return self
 
     @property

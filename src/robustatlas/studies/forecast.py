@@ -24,9 +24,10 @@ from robustatlas.models.card import CARD
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
+from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
-from robustatlas.studies.models import defenses, model_of
+from robustatlas.studies.models import model_of
 from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.training.display import TrainingDisplay
@@ -217,7 +218,7 @@ class _Trials:
         images, _ = _few(self.study.data[data], "test")
         net = network_for(architecture, images, 0).eval()
         if model and (entry := self.study.models[model]).of:
-            net = Defended(net, *defenses(entry)).eval()
+            net = Defended(net, *transformations(entry.defense or "")).eval()
         found = Classifier(net, device=self.device, name="trial")
         with torch.no_grad():
             labels = found.logits(images.images.to(found.device)).argmax(1).cpu()

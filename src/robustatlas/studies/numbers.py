@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
@@ -24,8 +25,10 @@ from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.results.result import Result
 
-KINDS = "clean, average, average ATTACK, ATTACK@STRENGTH, AH ATTACK, CR ind-avg, CR ind-worst, CR exp, CR max, mUAR, "
-KINDS += "UAR ATTACK, CR ATTACK, CR ind-worst ATTACK, SC, SC floor 1"
+KINDS = (
+    "clean, average, average ATTACK, ATTACK@STRENGTH, AH ATTACK, std AH ATTACK, CR ind-avg, CR ind-worst, CR exp, "
+    "CR max, mUAR, UAR ATTACK, CR ATTACK, CR ind-worst ATTACK, SC, SC floor 1"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,7 @@ class Measured:
         over: of its trainings.
         digits: after the point.
         masked: whether it is an upper bound only.
+        resampled: whether it has an interval over images.
 
     Example:
         >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
@@ -46,6 +50,7 @@ class Measured:
     over: OverTrainings
     digits: int = 1
     masked: bool = False
+    resampled: bool = True
 
     @property
     def mean(self) -> float:
@@ -61,7 +66,7 @@ class Measured:
     def intervals(self) -> dict[str, Interval]:
         """Those over trainings, where there are several, and over images."""
         several = {} if self.std is None else {"trainings": self.over.trainings}
-        return several | {"images": self.over.images}
+        return several | ({"images": self.over.images} if self.resampled else {})
 
     @property
     def text(self) -> str:
@@ -93,12 +98,12 @@ def number_of(
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
     void = name != "clean" and any(masked(result, attacks) for result in results)
-    return Measured(over, digits_of(name), void)
+    return Measured(over, digits_of(name), void, resampled=not name.startswith("std "))
 
 
 def digits_of(name: str) -> int:
     """How many digits a number is given with: hypervolumes lie in [0, 1], all others are percentages."""
-    return 4 if name.startswith("AH ") else 1
+    return 4 if name.startswith(("AH ", "std AH ")) else 1
 
 
 def label_of(name: str) -> str:
@@ -131,15 +136,21 @@ def statistic_of(
         return accuracies.average()
     if kind == "average":
         return accuracies.average([last])
-    if kind == "AH":
+    if kind in ("AH", "std AH"):
         volume = numbers.hypervolume_of(result, last)
         if volume is None:
             raise UserError(f"{result.name} has no margins of {last} at equal steps; evaluate by the search frontier.")
-        return mean_statistic(volume.per_sample, 1.0)
+        return mean_statistic(volume.per_sample, 1.0) if kind == "AH" else _deviation(volume.per_sample)
     if reference is None:
         raise UserError(f"{name!r} is no number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
     return _against(name, kind, last, held, judged, trained_on)
+
+
+def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
+    """The standard deviation of a number over the samples, divided by their number."""
+    columns = np.stack([values, values**2], axis=1).astype(np.float32)
+    return SampleStatistic(columns, lambda means: np.sqrt(np.maximum(means[..., 1] - means[..., 0] ** 2, 0.0)))
 
 
 def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str) -> SampleStatistic:

@@ -17,6 +17,7 @@ from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import instead, listed
+from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study
 from robustatlas.studies.outputs import OUTPUTS
 from robustatlas.training.presets import preset_named
@@ -26,6 +27,7 @@ from robustatlas.training.request import check_settings
 USUAL = "small"
 """The size of a file with sizes where none is asked for."""
 
+_INSTEAD = {"recipe": "preset", "preset": "recipe"}
 _SECTIONS = ("data", "models", "evaluations", "references", "outputs")
 
 
@@ -89,7 +91,7 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
 
 def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[str, Any]:
     """What the file says at one of its sizes: an entry's key that a size gives counts in place of the file's, whole;
-    entries that it leaves ``without`` are not there, nor their names in others; and
+    what it leaves ``without`` is not there, unless it gives it anew, nor named by others; and
     ``training`` gives what models do not say themselves."""
     given = {key: value for key, value in document.items() if key != "size"}
     sizes = document.get("size", {})
@@ -101,19 +103,19 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
         there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
         raise UserError(f"There is no size {chosen!r}{instead(chosen, sizes, there)}")
     other = dict(sizes[chosen])
-    gone: set[str] = set()
     without, differs = other.pop("without", []), other.pop("differs", [])
+    models = set(given.get("models", {}))
+    for pattern in without:
+        section, _, name = str(pattern).partition(".")
+        kept = {key: entry for key, entry in given.get(section, {}).items() if not fnmatchcase(key, name)}
+        if len(kept) == len(given.get(section, {})):
+            raise UserError(f"size.{chosen}.without of {where} names {pattern!r}, which is not there.")
+        given[section] = kept
     for key, value in other.items():
         if key not in (*_SECTIONS, "training"):
             raise UserError(f"size.{chosen}.{key} of {where} is not known; a misspelt entry?")
         given[key] = {**given.get(key, {}), **value} if key == "training" else _merged(given.get(key, {}), value)
-    for pattern in without:
-        section, _, name = str(pattern).partition(".")
-        kept = {other: entry for other, entry in given.get(section, {}).items() if not fnmatchcase(other, name)}
-        if len(kept) == len(given.get(section, {})):
-            raise UserError(f"size.{chosen}.without of {where} names {pattern!r}, which is not there.")
-        gone |= {other for other in given[section] if other not in kept} if section == "models" else set()
-        given[section] = kept
+    gone = models - set(given.get("models", {}))
     for section in ("evaluations", "outputs"):
         given[section] = {name: _left(entry, gone) for name, entry in given.get(section, {}).items()}
     return _with_trainings(given, where) | {"size": chosen, "differs": differs}
@@ -152,7 +154,7 @@ def _with_trainings(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     common, models = given.get("training", {}), {}
     for name, entry in given.get("models", {}).items():
         trained = "source" not in entry and "of" not in entry
-        shared = {key: value for key, value in common.items() if not (key == "recipe" and "preset" in entry)}
+        shared = {key: value for key, value in common.items() if _INSTEAD.get(key) not in entry}
         joined = {key: {**common.get(key, {}), **entry.get(key, {})} for key in ("settings",) if key in common}
         models[name] = {**shared, **entry, **joined} if trained else dict(entry)
     return {**{key: value for key, value in given.items() if key != "training"}, "models": models}
@@ -194,6 +196,10 @@ def _check_model(study: Study, name: str, model: ModelEntry, place: str) -> None
     for key in ("start", "of"):
         if (other := getattr(model, key)) is not None:
             _known(other, study.models, f"{place}.{key}")
+    if model.of is not None and not study.models[model.of].trained:
+        raise UserError(f"{place} is of {model.of}, which is not trained here; give source = 'defended:...,SOURCE'.")
+    with _placed(f"{place}.defense"):
+        transformations(model.defense) if model.defense is not None else None
     if model.trained:
         check_settings(model.settings, f"{place}.settings: ")
         if model.recipe is not None and model.preset is not None:

@@ -160,7 +160,7 @@ def _train(finished: Finished, step: Step, place: Path, device: str | None, disp
     study, entry = finished.study, finished.study.models[step.entry]
     data = study.data[study.data_of(entry)]
     request = replace(request_of(entry), device=device, weights=_start(finished, step, entry))
-    extra = None if entry.extra is None else load_dataset(entry.extra, "train")
+    extra = None if entry.extra in (None, "none") else load_dataset(str(entry.extra), "train")
     assert step.seed is not None
     request.train(_images(data, "train"), place, step.seed, extra, OfTraining(display))
 

@@ -132,12 +132,12 @@ class Distances(Output):
             pixels, labels = images.images.numpy(), images.labels.numpy()
             for place, norm in enumerate(_NORMS):
                 found = interclass_distances(pixels, labels, norm)
-                curves[norm][name] = found.distribution()
+                curves[norm][images.name] = found.distribution()
                 ends = [each for each in (printed.get(name),) if each is not None]
                 beside = [f"{ends[0].smallest[place]:.2f}", f"{ends[0].largest[place]:.2f}"] if ends else ["none"] * 2
                 median = float(np.median(found.per_sample))
-                rows.append((name, len(images), wording(norm).label, found.smallest, beside[0], median, found.largest,
-                             beside[1]))  # fmt: skip
+                ours = (found.smallest, beside[0], median, found.largest, beside[1])
+                rows.append((images.name, len(images), wording(norm).label, *ours))
         heads = ("data", "images", "norm", "smallest", "printed", "median", "largest", "printed largest")
         figures = {norm: plot_curves(each, error=True, confidence=None).figure for norm, each in curves.items()}
         return Made({"": Sheet(self.title, heads, rows, digits=2)}, figures)
