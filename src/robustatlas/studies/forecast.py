@@ -188,10 +188,10 @@ class _Trials:
             settings, epochs=2, batch_size=len(images), held_out=0, selection="last", swa_from=None,
             schedule="one-cycle", warmup_epochs=0.0,
         )  # fmt: skip
-        clock = _Clock()
+        clock = _Clock(counted)
         with counted:
             train(net, images, recipe, settings=trial, device=self.device, progress=clock)
-        one = StepForecast("", 1, counted.passes / 2, clock.seconds)
+        one = StepForecast("", 1, float(clock.passes), clock.seconds)
         weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
         return replace(one.times(settings.epochs * number / len(images)), bytes=weights)
 
@@ -260,20 +260,6 @@ class _Trials:
         return trained.plus(self._untrained(plan.architecture, data, request).times(number))
 
 
-class _Clock(TrainingDisplay):
-    """Times the second update of a training; the first one has to load much."""
-
-    seconds = 0.0
-    _begun = 0.0
-
-    def update(self, done: int, loss: float | None) -> None:
-        """The first ends, or the second."""
-        if done == 1:
-            self._begun = time.perf_counter()
-        else:
-            self.seconds = time.perf_counter() - self._begun
-
-
 class _Passes:
     """Counts the images that go through a network, forwards, and with gradients backwards as well."""
 
@@ -288,3 +274,15 @@ class _Passes:
 
     def _count(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.passes += len(inputs[0]) * (1 + torch.is_grad_enabled())
+
+
+class _Clock(TrainingDisplay):
+    """Times and counts the second update of a training; the first one has to load much."""
+
+    def __init__(self, counted: _Passes) -> None:
+        self.counted, self.passes, self.seconds, self._begun = counted, 0, 0.0, 0.0
+
+    def update(self, done: int, loss: float | None) -> None:
+        """The first update ends, or the second."""
+        self.passes = self.counted.passes - self.passes
+        self.seconds, self._begun = time.perf_counter() - self._begun, time.perf_counter()

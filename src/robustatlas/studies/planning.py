@@ -182,14 +182,14 @@ def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
     first: dict[str, str] = {}
     for step in steps:
         if step.kind in ("models", "evaluations"):
-            first[step.name] = first[step.needs[0]] if step.needs else _alone(step)
+            first[step.name] = first.get(step.needs[0], step.needs[0]) if step.needs else _alone(step)
     number = {name: place % share.of for place, name in enumerate(dict.fromkeys(first.values()))}
     return tuple(step for step in steps if step.name not in first or number[first[step.name]] == share.number)
 
 
 def _alone(step: Step) -> str:
     """What an evaluation of a model that is not trained here goes with: all others of that model."""
-    return step.name if step.kind == "models" else f"{step.model}"
+    return step.name if step.kind == "models" else step.model
 
 
 def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import wanted_attacks
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
@@ -165,6 +166,8 @@ def _outputs(study: Study, where: str) -> dict[str, Any]:
     found = {}
     for name, entry in study.outputs.items():
         kind = entry.get("kind")
+        if kind is None:
+            raise UserError(f"outputs.{name} of {where} has no kind; there are {', '.join(OUTPUTS)}.")
         if kind not in OUTPUTS:
             raise UserError(f"outputs.{name}.kind of {where}: {OUTPUTS.unknown(kind)}")
         rest = {key: value for key, value in entry.items() if key != "kind"}
@@ -187,7 +190,7 @@ def _check(study: Study, where: str) -> None:
         for model in evaluation.models or ():
             _known(model, study.models, f"evaluations.{name}.models of {where}")
         with _placed(f"evaluations.{name}.attacks of {where}"):
-            wanted_attacks([attack for attack in evaluation.attacks if ".py:" not in attack], "default", None)
+            attacks_of(wanted_attacks(evaluation.attacks, evaluation.procedure, None), evaluation.procedure)
     for name, output in study.outputs.items():
         output.check(study, f"outputs.{name} of {where}")
 
