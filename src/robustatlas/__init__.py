@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from robustatlas.models.gradients import straight_through, surrogate
     from robustatlas.outcomes import Outcome
     from robustatlas.results.result import Result, load_result
+    from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
     from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
@@ -80,6 +81,7 @@ __all__ = [
     "plot_curves",
     "repair",
     "straight_through",
+    "study",
     "surrogate",
     "train",
     "verify",
@@ -122,6 +124,7 @@ _HOME = {
     "plot_curves": "metrics.figures",
     "repair": "trust",
     "straight_through": "models.gradients",
+    "study": "studies",
     "surrogate": "models.gradients",
     "train": "training",
     "verify": "evaluation.verification",

@@ -13,7 +13,7 @@ from robustatlas.attacks.search.rules import Effort, MostQueries
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.outcomes.records import ATTACK_NAME
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.strengths import check_strengths, grid
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.imagenet_ua.sizes import is_large
 
@@ -28,16 +28,6 @@ Procedure = Literal["default", "paper"]
 _STAGES = ("stages", "bound", "descent", "closing", "polish", "minimum", "frontier")
 _FORMER = (*_STAGES, "searches", "unit", "source", "note")
 """What an attack was made of before it had plans."""
-
-
-def grid(last: float, count: int = 20) -> tuple[float, ...]:
-    """``count`` equal steps up to ``last``, the form of all of MultiRobustBench's grids.
-
-    Example:
-        >>> grid(0.1, 4)
-        (0.025, 0.05, 0.075, 0.1)
-    """
-    return tuple(round(last * k / count, 10) for k in range(1, count + 1))
 
 
 @dataclass(frozen=True)

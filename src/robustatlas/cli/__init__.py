@@ -34,6 +34,7 @@ from robustatlas.cli.query import query
 from robustatlas.cli.reference import reference
 from robustatlas.cli.report import report
 from robustatlas.cli.show import show
+from robustatlas.cli.study import study
 from robustatlas.cli.train import train
 from robustatlas.cli.verify import verify
 from robustatlas.common.errors import UserError
@@ -73,7 +74,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     MEASURE: (evaluate, field, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
     LOOK: (show, compare, figure, card, check, report, gallery, cite, query, compact, export),
-    TRAIN: (train, reference, calibrate),
+    TRAIN: (train, reference, calibrate, study),
 }
 for panel, commands in _PANELS.items():
     for command in commands:

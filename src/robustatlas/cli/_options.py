@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import typed
-
-MOST_STRENGTHS = 10_000
-"""More strengths of one attack than this are a slip of the fingers."""
+from robustatlas.outcomes.strengths import strengths_in
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
@@ -30,26 +28,12 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
     for item in given:
         name, _, values = (part.strip() for part in item.partition("="))
-        listed = tuple(fraction(value) for value in values.split(",")) if ":" not in values else ()
-        strengths = listed or _steps(item, name, values)
-        if not name or not strengths or not all(0 < strength < math.inf for strength in strengths):
+        if not name or not values:
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
             raise UserError(f"--strengths is given twice for {name}; give all its strengths at once.")
-        found[name] = strengths
+        found[name] = strengths_in(values, f"--strengths {item!r}", name)
     return found
-
-
-def _steps(item: str, name: str, values: str) -> tuple[float, ...]:
-    from robustatlas.attacks.definition import grid  # torch comes with it, and help need not wait for that
-
-    last, _, count = values.partition(":")
-    if not count.strip().isdecimal():
-        return ()
-    if not 1 <= int(count) <= MOST_STRENGTHS:
-        raise UserError(f"--strengths {item!r} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
-    largest = typed(name, fraction(last))
-    return tuple(typed(name, step) for step in grid(largest, int(count))) if math.isfinite(largest) else ()
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:

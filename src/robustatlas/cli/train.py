@@ -13,8 +13,7 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, strength
+from robustatlas.common.wording import strength
 
 _WITHOUT_SPLITS = "{} has no test images of its own: what is evaluated on it was trained on."
 
@@ -197,18 +196,17 @@ def train(
 
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
-    from robustatlas.cli._trainings import TrainingRequest, carry_out
+    from robustatlas.cli._trainings import carry_out
     from robustatlas.data import load_dataset, without_splits
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
+    from robustatlas.training.request import TrainingRequest
 
     dataset = load_dataset(data, "train")
     if samples is not None:
         dataset = dataset.take(samples, stratified=True, seed=seed)
     asked = TrainingRequest(
         architecture=arch,
-        data=dataset,
-        extra=None if extra is None else load_dataset(extra, "train"),
         preset=preset,
         recipe=recipe,
         against=parse_against(against) or None,
@@ -224,22 +222,18 @@ def train(
         device=device,
         notes=(_WITHOUT_SPLITS.format(data),) if without_splits(data) else (),
     )
+    more = None if extra is None else load_dataset(extra, "train")
     for number in range(seeds):
         place = out if seeds == 1 else out / f"seed-{seed + number}"
-        carry_out(asked, place, seed + number)
+        carry_out(asked, dataset, more, place, seed + number)
 
 
 def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
     """The settings that were asked for, by ``--with`` or by an option that has a name of its own."""
-    from dataclasses import fields
-
     from robustatlas.training import Settings
+    from robustatlas.training.request import check_settings
 
-    known = [field.name for field in fields(Settings)]
-    for name in given:
-        if name not in known:
-            there = instead(name, known, f"known are {', '.join(known)}")
-            raise UserError(f"--with {name!r} is no setting of the trainer{there}")
+    check_settings(given, "--with ")
     usual = Settings()
     named = {  # "none" is None on the command line, and a name to settings that have names
         name: "none" if value is None and isinstance(getattr(usual, name), str) else value

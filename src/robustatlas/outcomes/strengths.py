@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import typed
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to
@@ -108,3 +110,41 @@ def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
         if position_of(strength, merged[-1:]) is None:
             merged.append(strength)
     return merged
+
+
+def grid(last: float, count: int = 20) -> tuple[float, ...]:
+    """``count`` equal steps up to ``last``, the form of all of MultiRobustBench's grids.
+
+    Example:
+        >>> grid(0.1, 4)
+        (0.025, 0.05, 0.075, 0.1)
+    """
+    return tuple(round(last * k / count, 10) for k in range(1, count + 1))
+
+
+MOST_STRENGTHS = 10_000
+"""More strengths of one attack than this are a slip of the fingers."""
+
+
+def strengths_in(text: str, said: str = "", attack: str = "") -> tuple[float, ...]:
+    """Strengths as people type them: ``"2/255,4/255"`` (a list) or ``"0.1:20"`` (equal steps of ``attack`` up to a last
+    one); ``said``: what a sentence about a mistake calls it.
+
+    Raises:
+        UserError: it is neither, or too many.
+
+    Example:
+        >>> strengths_in("0.1:4"), strengths_in("1/2,1")
+        ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0))
+    """
+    said, found = said or repr(text), tuple(map(fraction, text.split(",")))
+    last, colon, count = text.partition(":")
+    if colon:
+        if count.strip().isdecimal() and not 1 <= int(count) <= MOST_STRENGTHS:
+            raise UserError(f"{said} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
+        equal = count.strip().isdecimal() and math.isfinite(fraction(last))
+        steps = grid(typed(attack, fraction(last)), int(count)) if equal else ()
+        found = tuple(typed(attack, step) for step in steps)
+    if not found or not all(0 < strength < math.inf for strength in found):
+        raise UserError(f"{said} is not understood; expected 0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20.")
+    return found

@@ -1,4 +1,4 @@
-"""Accuracies over the epochs of a training."""
+"""Accuracies, and other numbers, over the epochs of a training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def plot_over_epochs(lines: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
-    """Draw accuracies over the epochs of a training, with intervals.
+def plot_over_epochs(
+    lines: Mapping[str, Floats], ax: Axes | None = None, *, label: str = "accuracy (%)", percent: bool = True
+) -> Axes:
+    """Draw accuracies, or other numbers, over the epochs of a training, with intervals.
 
     Args:
         lines: name -> [E, 4]: epoch, and accuracy in percent with the lower and upper end of its interval.
         ax: where to draw; a new figure, 3.3 inches wide, when None.
+        label: what the numbers are.
+        percent: whether they are percentages, for an axis from 0 to 100.
 
     Returns:
         the axes.
@@ -42,6 +46,9 @@ def plot_over_epochs(lines: Mapping[str, Floats], ax: Axes | None = None) -> Axe
             axes.fill_between(epochs, low, high, color=style.colour, alpha=0.13, linewidth=0)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        percent_axis(axes, "accuracy (%)")
+        if percent:
+            percent_axis(axes, label)
+        else:
+            axes.set_ylabel(label)
         legend_above(axes, len(lines))
     return axes

@@ -40,7 +40,7 @@ def defended_model(inside: str) -> nn.Module:
             f"defended:{inside} is not understood; expected defended:TRANSFORMATION,MODEL, such as "
             "defended:jpeg=75,trained:nets/a."
         )
-    transformations = [_transformation(part) for part in before.split("+")]
+    found = transformations(before)
     model = load_model(source)
     usual = model.outputs == "logits" and model.rejection is None and model.prepare is None
     if not isinstance(model.net, nn.Module) or not usual:
@@ -50,7 +50,20 @@ def defended_model(inside: str) -> nn.Module:
         )
     mean, std = (value if isinstance(value, tuple) or value is None else (value,) for value in (model.mean, model.std))
     plain = mean is None and std is None
-    return Defended(model.net if plain else Normalised(model.net, mean or (0.0,), std or (1.0,)), *transformations)
+    return Defended(model.net if plain else Normalised(model.net, mean or (0.0,), std or (1.0,)), *found)
+
+
+def transformations(said: str) -> list[Transformation]:
+    """What ``jpeg=75``, or several with ``+`` between them, stand for, in their order.
+
+    Raises:
+        UserError: another form, or an unknown transformation.
+
+    Example:
+        >>> [each.extra_repr() for each in transformations("bits=5")]
+        ['bits=5, backward=identity']
+    """
+    return [_transformation(part) for part in said.split("+")]
 
 
 def _transformation(part: str) -> Transformation:

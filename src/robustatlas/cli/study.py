@@ -1,0 +1,152 @@
+"""``robustatlas study``: one file, many trainings and evaluations, and the tables and figures of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from robustatlas.cli import _models, _workers
+from robustatlas.cli._help import COMPUTE, OUTPUT
+from robustatlas.cli._share import share_here
+from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._terminal import safe, table, tables_that_fit
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import counted, duration, some, volume
+
+if TYPE_CHECKING:
+    from robustatlas.studies import Sheet, Studied, StudyForecast
+
+
+def study(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="File of the study, or the name of one that comes with robustatlas."),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One of the sizes in the file. By default small.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of all trainings, runs and tables; what it holds is not done again. By default "
+            "`studies/NAME-SIZE`.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STEP",
+            help="Do these steps alone, such as `models`, `models.linf` or `outputs.uar`. May be given several times.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None,
+    part: _workers.Part = None,
+    device: _models.Device = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what is missing, and its passes, hours and disk, from some seconds of each kind of step; write "
+            "nothing.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the file, to copy it and change it.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the studies that come with robustatlas.")] = False,
+) -> None:
+    """Train, evaluate and tabulate all that the file of a study says.
+
+    Four papers come as studies; this one in some minutes, on small images:
+
+        robustatlas study uar --size small
+
+    What the paper's own size would take:
+
+        robustatlas study uar --size paper --dry-run
+
+    A study of your own begins with one of these:
+
+        robustatlas study uar --show > mine.toml
+
+        robustatlas study mine.toml --out studies/mine
+
+    The same command again does what is missing. Many machines that see the folder share the work by `--part`.
+    """
+    from robustatlas import studies
+
+    if list_:
+        for name, about in studies.shipped().items():
+            typer.echo(f"{name:20} {about}")
+        return
+    if file is None:
+        raise UserError("No study is given; give a file, or a name that 'robustatlas study --list' shows.")
+    if show:
+        typer.echo(studies.text_of(file)[1], nl=False)
+        return
+    what = studies.read_study(file, size)
+    folder = out or Path("studies", "-".join(filter(None, (what.name, what.size))))
+    if dry_run:
+        _print_forecast(studies.forecast_study(what, folder, device=device), what.differs)
+        return
+    share = share_here(part)
+    with stopped_by_hand(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
+        done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
+    _print(done)
+
+
+def _print(done: Studied) -> None:
+    console = Console(highlight=False)
+    for written in done.outputs:
+        for sheet in written.sheets.values():
+            _print_sheet(console, sheet, written.title)
+        if written.figures:
+            console.print(f"{safe(written.title)}: {safe(some(written.figures))}.", soft_wrap=True)
+        if written.waits:
+            console.print(f"{safe(written.title)} waits for {safe(some(written.waits))}.", soft_wrap=True)
+    if done.warnings:
+        console.print(f"{counted(len(done.warnings), 'warning')}, at the end of the page.", soft_wrap=True)
+    console.print(f"Study: {safe(done.page)}", soft_wrap=True)
+    if failed := [written for written in done.outputs if written.why]:
+        for written in failed:
+            Console(stderr=True, highlight=False).print(f"{safe(written.why)}", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _print_sheet(console: Console, sheet: Sheet, title: str) -> None:
+    rows = [[safe_lines(cell) for cell in row] for row in sheet.texts()]
+    console.print(f"\n[bold]{safe(sheet.title or title)}[/bold]")
+    for part in tables_that_fit([safe(column) for column in sheet.columns], rows, console.width):
+        console.print(part)
+    for note in sheet.legend:
+        console.print(f"[dim]{safe(note)}[/dim]")
+
+
+def safe_lines(cell: str) -> str:
+    """A cell of several lines, each made harmless."""
+    return "\n".join(safe(line) for line in cell.split("\n"))
+
+
+def _print_forecast(forecast: StudyForecast, differs: Sequence[str]) -> None:
+    console = Console(highlight=False)
+    shown = table("step", "number", "passes", "time", "disk")
+    for each in forecast.entries:
+        told = [f"{each.passes:.2g}", duration(each.seconds), volume(each.bytes)]
+        shown.add_row(safe(each.name), f"{each.steps:,}", *(["not known"] * 3 if each.why else told))
+    console.print(shown)
+    for why in dict.fromkeys(each.why for each in forecast.entries if each.why):
+        names = [each.name for each in forecast.entries if each.why == why]
+        console.print(f"Not known of {safe(some(names, at_most=3))}: {safe(why)}", soft_wrap=True)
+    for sentence in differs:
+        console.print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
+    console.print(
+        f"In all, of what is known, at most {forecast.hours:,.1f} hours on one device like this one and "
+        f"{forecast.passes:.2g} passes, "
+        f"{volume(forecast.bytes)} on disk.",
+        soft_wrap=True,
+    )

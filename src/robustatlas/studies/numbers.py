@@ -1,0 +1,192 @@
+"""Numbers by their names, such as ``linf@8/255``, ``CR ind-avg``, ``UAR elastic`` or ``AH linf``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import wording
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.strengths import position_of
+from robustatlas.report.facts import numbers
+from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.results.result import Result
+
+KINDS = (
+    "clean, average, average ATTACK, ATTACK@STRENGTH, AH ATTACK, std AH ATTACK, CR ind-avg, CR ind-worst, CR exp, "
+    "CR max, mUAR, UAR ATTACK, CR ATTACK, CR ind-worst ATTACK, SC, SC floor 1"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A number of a model as a cell of a table.
+
+    Attributes:
+        over: of its trainings.
+        digits: after the point.
+        masked: whether it is an upper bound only.
+        resampled: whether it has an interval over images.
+
+    Example:
+        >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
+        >>> number_of("linf@0.1", [result, result], None, {}).text
+        '50.0 ± 0.0'
+    """
+
+    over: OverTrainings
+    digits: int = 1
+    masked: bool = False
+    resampled: bool = True
+
+    @property
+    def mean(self) -> float:
+        """Over the trainings."""
+        return self.over.mean
+
+    @property
+    def std(self) -> float | None:
+        """Of the trainings, where there are several."""
+        return None if math.isnan(self.over.std) else self.over.std
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """Those over trainings, where there are several, and over images."""
+        several = {} if self.std is None else {"trainings": self.over.trainings}
+        return several | ({"images": self.over.images} if self.resampled else {})
+
+    @property
+    def text(self) -> str:
+        """The mean, and the deviation over trainings."""
+        deviation = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{deviation}"
+
+
+def number_of(
+    name: str, results: Sequence[Result], reference: Reference | None, trained_on: Mapping[str, float]
+) -> Measured:
+    """A number over the trainings of a model.
+
+    Args:
+        name: see :data:`KINDS`.
+        results: a run of each training, on the same images.
+        reference: for those that need one.
+        trained_on: attack -> strength, for SC.
+
+    Returns:
+        its values, and their mean with its interval over the images.
+
+    Raises:
+        UserError: there is no such number, or the runs or the reference lack what it needs.
+    """
+    found = [statistic_of(name, result, reference, trained_on) for result in results]
+    over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
+    if len(found) == 1:
+        over = replace(over, images=numbers.intervals({name: found[0]})[name])
+    attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
+    void = name != "clean" and any(masked(result, attacks) for result in results)
+    return Measured(over, digits_of(name), void, resampled=not name.startswith("std "))
+
+
+def digits_of(name: str) -> int:
+    """How many digits a number is given with: hypervolumes lie in [0, 1], all others are percentages."""
+    return 4 if name.startswith(("AH ", "std AH ")) else 1
+
+
+def label_of(name: str) -> str:
+    """What a table calls a number.
+
+    Example:
+        >>> label_of("linf@8/255"), label_of("UAR jpeg-linf"), label_of("clean")
+        ('L∞ 8/255', 'UAR JPEG L∞', 'clean')
+    """
+    attack, at, strength = name.partition("@")
+    if at:
+        return f"{wording(attack).label} {written(fraction(strength))}"
+    *before, last = name.split(" ")
+    return " ".join([*before, wording(last).label]) if before else name
+
+
+def statistic_of(
+    name: str, result: Result, reference: Reference | None, trained_on: Mapping[str, float]
+) -> SampleStatistic:
+    """One number of one run, as a function of its samples; see :func:`number_of`."""
+    judged = result.judged()
+    accuracies = AccuracyStatistics(judged)
+    attack, at, strength = name.partition("@")
+    if name == "clean":
+        return accuracies.accuracy(CLEAN, 0)
+    if at:
+        return _at_strength(judged, accuracies, attack, strength)
+    kind, _, last = name.rpartition(" ")
+    if name == "average":
+        return accuracies.average()
+    if kind == "average":
+        return accuracies.average([last])
+    if kind in ("AH", "std AH"):
+        volume = numbers.hypervolume_of(result, last)
+        if volume is None:
+            raise UserError(f"{result.name} has no margins of {last} at equal steps; evaluate by the search frontier.")
+        return mean_statistic(volume.per_sample, 1.0) if kind == "AH" else _deviation(volume.per_sample)
+    if reference is None:
+        raise UserError(f"{name!r} is no number, or needs a reference; there are {KINDS}.")
+    held = hold_against(judged, reference, result.records.values(), result.identity)
+    return _against(name, kind, last, held, judged, trained_on)
+
+
+def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
+    """The standard deviation of a number over the samples, divided by their number."""
+    columns = np.stack([values, values**2], axis=1).astype(np.float32)
+    return SampleStatistic(columns, lambda means: np.sqrt(np.maximum(means[..., 1] - means[..., 0] ** 2, 0.0)))
+
+
+def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str) -> SampleStatistic:
+    if attack not in judged.attacks:
+        raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
+    grid = judged.strengths(attack).tolist()
+    place = position_of(fraction(strength), grid)
+    if place is None:
+        known = ", ".join(map(written, grid))
+        raise UserError(f"{judged.name} was not evaluated with {attack} at {strength}; its strengths are {known}.")
+    return accuracies.accuracy(attack, place)
+
+
+def _against(
+    name: str, kind: str, last: str, held: Held, judged: Result, trained_on: Mapping[str, float]
+) -> SampleStatistic:
+    overall = numbers.against(judged, held.require())
+    if name in overall:
+        return overall[name]
+    if name == "SC" or kind == "SC floor":
+        ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
+        seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+        floor = float(last) if kind else 0.0
+        if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
+            return replace(
+                ours.average(), combine=lambda means: np.zeros(means.shape[:-1]), proportion=None, largest=None
+            )
+        return ours.stability(ranked, seen, floor=floor)
+    if last in held.shared and kind in ("UAR", "CR", "CR ind-worst"):
+        grid = {last: held.shared[last]}
+        ours, one = AccuracyStatistics(judged.restrict(grid)), held.table(grid)
+        if kind == "UAR":
+            return ours.uar(one, [last])
+        return ours.competitiveness(one, "ind-worst" if kind == "CR ind-worst" else "ind-avg", [last])
+    raise UserError(f"{name!r} is no number of {judged.name} against {held.reference.name}; there are {KINDS}.")
+
+
+def _attacks_in(name: str) -> tuple[str, ...]:
+    return (name.partition("@")[0], name.rpartition(" ")[2])

@@ -1,0 +1,37 @@
+"""The tables and figures that a study can ask for by name; a new one is one class and one line here."""
+
+from __future__ import annotations
+
+from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+
+__all__ = ["OUTPUTS", "Made", "Output", "Wanted"]
+
+OUTPUTS: Registry[type[Output]] = Registry(
+    "output",
+    "robustatlas.outputs",
+    {
+        "scores": "studies.outputs.scores:Scores",
+        "published": "studies.outputs.scores:Published",
+        "scatter": "studies.outputs.scores:Scatter",
+        "uar-matrix": "studies.outputs.matrices:UarMatrix",
+        "cr-matrix": "studies.outputs.matrices:CrMatrix",
+        "accuracies": "studies.outputs.matrices:Accuracies",
+        "correlations": "studies.outputs.matrices:Correlations",
+        "reference": "studies.outputs.matrices:OfReference",
+        "calibration": "studies.outputs.matrices:OfCalibration",
+        "curves": "studies.outputs.curves:Curves",
+        "slopes": "studies.outputs.curves:Slopes",
+        "distances": "studies.outputs.curves:Distances",
+        "curves-over-epochs": "studies.outputs.epochs:OverEpochs",
+        "trainings": "studies.outputs.epochs:Trainings",
+        "frontier": "studies.outputs.hypervolumes:Frontier",
+        "convergence": "studies.outputs.hypervolumes:Convergence",
+        "tests-between-groups": "studies.outputs.groups:BetweenGroups",
+        "board": "studies.outputs.pages:Board",
+        "gallery": "studies.outputs.pages:Gallery",
+    },
+    "a class derived from robustatlas.studies.outputs.Output",
+    subclass_of(Output),
+)
+"""Name -> what makes it."""

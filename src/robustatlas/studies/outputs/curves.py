@@ -1,0 +1,143 @@
+"""Robustness curves, where they bend, and distances between classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from pydantic import Field
+
+from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import wording
+from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
+from robustatlas.metrics.figures import plot_curves
+from robustatlas.metrics.slopes import change_of_slope
+from robustatlas.metrics.trainings import over_trainings
+from robustatlas.outcomes.outcome import broken_within
+from robustatlas.studies.description import Strength, Study
+from robustatlas.studies.numbers import Measured
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import _known as known
+from robustatlas.studies.tables import Cell, Sheet
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+
+class Curves(Output):
+    """Robustness curves of the models under an attack, of their first trainings; ``at``: sizes at which the
+    robust error is given in numbers, beside what the paper has ``printed`` of models there, as shares."""
+
+    attack: str
+    at: tuple[Strength, ...] = Field((), strict=False)
+    printed: dict[str, list[float]] = Field(default_factory=dict)
+    up_to: Strength | None = None
+
+    def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
+        """Label -> the curve of each training."""
+        evaluation = self.evaluations(done.study)[0]
+        return {
+            done.label(model): [run.curve(self.attack) for run in done.runs(evaluation, model)]
+            for model in self.chosen(done.study)
+        }
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The figure, and the table where sizes are given."""
+        found = self.curves(done)
+        drawn = {label: each[0] for label, each in found.items()}
+        figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
+        if not self.at:
+            return Made({}, {"": figure})
+        rows: list[tuple[Cell, ...]] = [
+            (written(size), *(self._error(size, each) for each in found.values())) for size in self.at
+        ]
+        title = f"{self.title}: robust error in % under {wording(self.attack).label}"
+        printed = [
+            [f"{100 * value:.0f}" for value in values]
+            for model, values in self.printed.items()
+            if model in done.study.models
+        ]
+        labels = [f"{done.label(model)}, printed" for model in self.printed if model in done.study.models]
+        rows = [(*row, *(values[place] for values in printed)) for place, row in enumerate(rows)]
+        return Made({"": Sheet(title, ("size", *found, *labels), rows)}, {"": figure})
+
+    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> Measured:
+        """The robust error at a size, over trainings."""
+        broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
+        return Measured(over_trainings(broken)["error"])
+
+
+class Slopes(Curves):
+    """Where the curves of models bend most, which trainings at one strength leave behind."""
+
+    up_to: Strength
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table, and the figure of the curves."""
+        rows: list[tuple[Cell, ...]] = []
+        for model, (label, curves) in zip(self.chosen(done.study), self.curves(done).items(), strict=True):
+            bend = change_of_slope(curves[0], self.up_to)
+            trained = done.trained_on(model).get(self.attack)
+            rows.append(
+                (label, "clean" if trained is None else written(trained), f"{bend.size:.4g}",
+                 f"[{bend.low:.4g}, {bend.high:.4g}]", f"{bend.before:.0f}", f"{bend.after:.0f}",
+                 "yes" if bend.significant else "no")
+            )  # fmt: skip
+        heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
+        figure = plot_curves({k: v[0] for k, v in self.curves(done).items()}, error=True, up_to=self.up_to).figure
+        return Made({"": Sheet(self.title, heads, rows)}, {"": figure})
+
+
+class PrintedDistances(Output):
+    """Smallest and largest distances that a paper prints of a data set, in linf, l2 and l1."""
+
+    data: str
+    smallest: Annotated[list[float], Field(min_length=3, max_length=3)]
+    largest: Annotated[list[float], Field(min_length=3, max_length=3)]
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """Nothing by itself."""
+        return Made()
+
+
+_NORMS = ("linf", "l2", "l1")
+
+
+class Distances(Output):
+    """Distances to the nearest image of another class, of the test images of data sets; ``printed``: what the paper
+    has."""
+
+    data: Annotated[list[str], Field(min_length=1)]
+    samples: int | None = None
+    printed: tuple[PrintedDistances, ...] = Field((), strict=False)
+
+    def wants(self, study: Study) -> Wanted:
+        """No run."""
+        return Wanted()
+
+    def check(self, study: Study, place: str) -> None:
+        """Raise where a data set is not in the study."""
+        for name in self.data:
+            known(name, study.data, f"{place}: data")
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table, and the distribution of the distances in each norm."""
+        printed = {each.data: each for each in self.printed}
+        rows: list[tuple[Cell, ...]] = []
+        curves: dict[str, dict[str, RobustnessCurve]] = {norm: {} for norm in _NORMS}
+        for name in self.data:
+            images = done.images(done.study.data[name]).take(self.samples)
+            pixels, labels = images.images.numpy(), images.labels.numpy()
+            for place, norm in enumerate(_NORMS):
+                found = interclass_distances(pixels, labels, norm)
+                curves[norm][images.name] = found.distribution()
+                ends = [each for each in (printed.get(name),) if each is not None]
+                beside = [f"{ends[0].smallest[place]:.2f}", f"{ends[0].largest[place]:.2f}"] if ends else ["none"] * 2
+                median = float(np.median(found.per_sample))
+                ours = (found.smallest, beside[0], median, found.largest, beside[1])
+                rows.append((images.name, len(images), wording(norm).label, *ours))
+        heads = ("data", "images", "norm", "smallest", "printed", "median", "largest", "printed largest")
+        figures = {norm: plot_curves(each, error=True, confidence=None).figure for norm, each in curves.items()}
+        return Made({"": Sheet(self.title, heads, rows, digits=2)}, figures)

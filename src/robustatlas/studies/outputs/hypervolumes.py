@@ -1,0 +1,85 @@
+"""The adversarial frontier of one image, and how the hypervolume converges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.styles import styles_of
+from robustatlas.common.wording import axis
+from robustatlas.metrics.figures import plot_convergence
+from robustatlas.metrics.figures.paper import axes_of, legend_above
+from robustatlas.metrics.hypervolume import AdversarialHypervolume, hypervolume_at_levels, hypervolume_limit
+from robustatlas.report.facts.numbers import hypervolume_of
+from robustatlas.report.facts.units import unit_of
+from robustatlas.results.result import Result
+from robustatlas.studies.outputs.base import Made, Output
+from robustatlas.studies.tables import Cell, Sheet
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+
+def _volume(run: Result, attack: str) -> AdversarialHypervolume:
+    found = hypervolume_of(run, attack)
+    if found is None:
+        raise UserError(f"{run.name} has no margins of {attack} at equal steps; evaluate by the search frontier.")
+    return found
+
+
+class Frontier(Output):
+    """The confidence that models keep on one image, over the size of the perturbation; ``image``: its place among those
+    evaluated, or the first that all models get right."""
+
+    attack: str
+    image: int | None = None
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The figure, and its numbers as a table."""
+        evaluation = self.evaluations(done.study)[0]
+        runs = {done.label(model): done.runs(evaluation, model)[0] for model in self.chosen(done.study)}
+        volumes = {label: _volume(run, self.attack) for label, run in runs.items()}
+        right = np.all([run.clean for run in runs.values()], axis=0)
+        image = int(np.argmax(right)) if self.image is None else self.image
+        sizes = [0.0, *next(iter(runs.values())).strengths(self.attack).tolist()]
+        kept = {label: [float(one.clean[image]), *one.frontier[image].tolist()] for label, one in volumes.items()}
+        with axes_of(None, 2.15 + 0.11 * max(0, len(kept) - 3)) as axes:
+            for (label, values), style in zip(kept.items(), styles_of(list(kept)), strict=True):
+                axes.plot(sizes, values, color=style.colour, linestyle=style.linestyle, marker=style.marker,
+                          markersize=3, linewidth=1.3, label=label)  # fmt: skip
+            axes.set_xlim(0, sizes[-1])
+            axes.set_ylim(0, 1.02)
+            axes.set_xlabel(axis(unit_of(self.attack)))
+            axes.set_ylabel("confidence kept")
+            legend_above(axes, len(kept))
+        rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
+        at = int(next(iter(runs.values())).index[image])
+        heads = ("model", *(f"{size:.4g}" for size in sizes))
+        return Made(
+            {"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": axes.figure}
+        )
+
+
+class Convergence(Output):
+    """The mean hypervolume over the number of levels, with the fit h - c / L."""
+
+    attack: str
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """A row and a figure for each model, of its first training."""
+        evaluation = self.evaluations(done.study)[0]
+        rows: list[tuple[Cell, ...]] = []
+        figures = {}
+        for model in self.chosen(done.study):
+            run = done.runs(evaluation, model)[0]
+            volume = _volume(run, self.attack)
+            by_levels = hypervolume_at_levels(run.outcome(self.attack).margins, run.clean_margin)
+            limit, slope = hypervolume_limit(by_levels)
+            figures[model] = plot_convergence(by_levels, limit, slope).figure
+            means = ", ".join(f"{count}: {mean:.4f}" for count, mean in by_levels.items())
+            rows.append((done.label(model), means, limit, slope, volume.error_bound))
+        heads = ("model", "hypervolume by levels", "limit h", "c", "at most too low by")
+        return Made({"": Sheet(self.title, heads, rows, digits=4)}, figures)

@@ -1,0 +1,197 @@
+"""Models by attacks: UAR, competitiveness ratios, accuracies, how attacks agree, and references themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import wording
+from robustatlas.metrics.comparison import attack_correlation
+from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
+from robustatlas.metrics.references import load_reference
+from robustatlas.outcomes.strengths import position_of
+from robustatlas.report.facts.agreement import FEWEST
+from robustatlas.studies.description import Study
+from robustatlas.studies.numbers import Measured
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.tables import Cell, Sheet
+from robustatlas.training.calibration import calibrate
+
+if TYPE_CHECKING:
+    from robustatlas.outcomes import AccuracyTable
+    from robustatlas.studies.finished import Finished
+
+
+class _Matrix(Output):
+    """A row for each model, a column for each attack that the reference has."""
+
+    attacks: list[str] | None = None
+    reference: str
+    printed: dict[str, dict[str, float]] = Field(default_factory=dict)
+    kind_of_number: ClassVar[str] = ""
+    unit: ClassVar[str] = ""
+
+    def columns(self, done: Finished) -> list[str]:
+        """The attacks: those of the evaluation that the reference has."""
+        runs = done.runs(self.evaluations(done.study)[0], self.chosen(done.study)[0])
+        known = done.reference(self.reference).accuracies.attacks
+        return [attack for attack in self.attacks or runs[0].attacks if attack in known]
+
+    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+        """Model -> attack -> its number."""
+        return {
+            model: {a: self.number(done, f"{self.kind_of_number} {a}", model) for a in self.columns(done)}
+            for model in self.chosen(done.study)
+        }
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table and the heat map."""
+        matrix = self.matrix(done)
+        attacks = self.columns(done)
+        rows = [(done.label(model), *row.values()) for model, row in matrix.items()]
+        sheet = Sheet(self.title, ("model", *(wording(attack).label for attack in attacks)), rows)
+        means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
+        sheets = {"": sheet}
+        if self.printed:
+            sheets["printed"] = self.beside(done, self.printed, self.kind_of_number, attacks)
+        return Made(sheets, {"": plot_scores(means, label=self.unit).figure})
+
+
+class UarMatrix(_Matrix):
+    """UAR of each model under each attack."""
+
+    kind_of_number = "UAR"
+    unit = "UAR (%)"
+
+
+class CrMatrix(_Matrix):
+    """Competitiveness ratio of each model under each attack alone; ``worst``: its smallest, not its mean."""
+
+    worst: bool = False
+    unit = "CR (%)"
+
+    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+        """Model -> attack -> its ratio."""
+        kind = "CR ind-worst" if self.worst else "CR"
+        return {
+            model: {a: self.number(done, f"{kind} {a}", model) for a in self.columns(done)}
+            for model in self.chosen(done.study)
+        }
+
+
+class Correlations(UarMatrix):
+    """Correlation of UAR under two attacks over the adversarially trained models that saw neither."""
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table and the map; a pair that fewer than three models have not seen has none."""
+        attacks = self.columns(done)
+        matrix = {model: row for model, row in self.matrix(done).items() if done.trained_on(model)}
+        scores = np.array([[number.mean for number in row.values()] for row in matrix.values()])
+        seen = np.array([[attack in done.trained_on(model) for attack in attacks] for model in matrix])
+        found = attack_correlation(scores, seen=seen)
+        unseen = (~(seen[:, :, None] | seen[:, None, :])).sum(axis=0)
+        labels = [wording(attack).label for attack in attacks]
+        rows = [
+            (label, *(_correlation(found[r, c], unseen[r, c]) for c in range(len(attacks))))
+            for r, label in enumerate(labels)
+        ]
+        notes = ("Over the adversarially trained models that saw neither attack, three at least.",)
+        drawn = {labels[r]: {a: 100 * float(found[r, c]) for c, a in enumerate(attacks)} for r in range(len(attacks))}
+        figure = plot_scores(drawn, label="100 x correlation of UAR").figure
+        return Made({"": Sheet(self.title, ("attack", *labels), rows, notes, digits=2)}, {"": figure})
+
+
+def _correlation(value: float, models: int) -> Cell:
+    return float(value) if np.isfinite(value) else "all alike" if models >= FEWEST else f"{models} models"
+
+
+class Accuracies(Output):
+    """Accuracy of each model under every attack at every strength: a table for each attack, a map for each model."""
+
+    attacks: list[str] | None = None
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """Tables and maps."""
+        models, evaluation = self.chosen(done.study), self.evaluations(done.study)[0]
+        runs = {model: done.runs(evaluation, model) for model in models}
+        first = next(iter(runs.values()))[0]
+        sheets = {}
+        for attack in self.attacks or first.attacks:
+            grid = [written(strength) for strength in first.strengths(attack).tolist()]
+            rows: list[tuple[Cell, ...]] = [
+                (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
+                for m in models
+            ]
+            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
+        figures = {
+            model: plot_accuracy_matrix(results[0].accuracies().sound()).figure for model, results in runs.items()
+        }
+        return Made(sheets, figures)
+
+
+class OfReference(Output):
+    """The accuracies of a reference at its strengths, beside those that a paper prints where ``printed`` names a
+    reference that comes with robustatlas."""
+
+    reference: str
+    printed: str | None = None
+
+    def wants(self, study: Study) -> Wanted:
+        """The reference alone."""
+        return Wanted(references=(self.reference,))
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table."""
+        ours = done.reference(self.reference)
+        printed = None if self.printed is None else load_reference(self.printed).accuracies
+        rows: list[tuple[Cell, ...]] = [
+            (wording(attack).label, written(strength), float(value), *_beside(printed, attack, strength))
+            for attack in ours.accuracies.attacks
+            for strength, value in ours.accuracies.cells[attack].items()
+        ]
+        heads = ("attack", "strength", "ours", *(("printed",) if printed is not None else ()))
+        notes = (*ours.notes, *ours.marks)
+        if printed is not None:
+            notes += (f"Printed: {load_reference(str(self.printed)).source}.",)
+        return Made({"": Sheet(self.title, heads, rows, notes)})
+
+
+def _beside(printed: AccuracyTable | None, attack: str, strength: float) -> tuple[Cell, ...]:
+    if printed is None:
+        return ()
+    grid = list(printed.cells.get(attack, ()))
+    place = position_of(strength, grid)
+    return ("not there" if place is None else float(printed.values(attack)[place]),)
+
+
+class OfCalibration(Output):
+    """Six strengths of each attack that are as hard to learn as those of linf."""
+
+    reference: str
+    below: float = 25.0
+
+    def wants(self, study: Study) -> Wanted:
+        """The reference alone."""
+        return Wanted(references=(self.reference,))
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table."""
+        reference = done.reference(self.reference)
+        rows: list[tuple[Cell, ...]] = []
+        for attack in reference.accuracies.attacks:
+            try:
+                found = calibrate(attack, reference, below=self.below)
+            except UserError as error:
+                rows.append((wording(attack).label, str(error), "none", "none", "none", "none"))
+                continue
+            ends = [("none" if end is None else written(end)) for end in (found.smallest, found.largest)]
+            strengths = ", ".join(map(written, found.strengths))
+            ata = ", ".join(f"{value:.1f}" for value in found.ata)
+            rows.append((wording(attack).label, strengths, ata, found.cost, *ends))
+        heads = ("attack", "strengths", "ATA", "cost", "smallest", "largest")
+        return Made({"": Sheet(self.title, heads, rows)})

@@ -1,0 +1,50 @@
+"""Pages and pictures: the leaderboard of a study, and what attacks do to an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.sheet import plot_gallery
+from robustatlas.studies.description import Count, Study
+from robustatlas.studies.models import model_of
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+
+class Board(Output):
+    """The leaderboard of the models' runs, one for each training."""
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The site."""
+        evaluation = self.evaluations(done.study)[0]
+        runs = [run for model in self.chosen(done.study) for run in done.runs(evaluation, model)]
+        return Made(pages=(build_leaderboard(runs, folder, self.against(done), title=self.title or None),))
+
+
+class Gallery(Output):
+    """What attacks do to an image of the test images, at strengths spread over their grids: a figure for each model, of
+    its first training."""
+
+    attacks: Annotated[list[str], Field(min_length=1)]
+    columns: Count = 4
+    image: Annotated[int, Field(ge=0)] | None = None
+
+    def wants(self, study: Study) -> Wanted:
+        """The trainings."""
+        return Wanted(trainings=tuple(self.models or study.models))
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The figures."""
+        figures = {}
+        for name in self.wants(done.study).trainings:
+            images = done.images(done.study.data[done.study.data_of(done.study.models[name])])
+            figures[name] = plot_gallery(
+                model_of(done, name, done.study.seeds_of(name)[0]), images, self.attacks, self.image, self.columns
+            )
+        return Made(figures=figures)

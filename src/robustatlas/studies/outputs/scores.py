@@ -1,0 +1,109 @@
+"""Numbers of models: a table, beside what a paper prints, and one over another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.styles import styles_of
+from robustatlas.metrics.figures.paper import axes_of, legend_above
+from robustatlas.studies.description import Study, StudyEntry
+from robustatlas.studies.numbers import Measured, label_of
+from robustatlas.studies.outputs.base import Made, Output
+from robustatlas.studies.tables import Cell, Sheet
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+
+class Scores(Output):
+    """A row for each model, a column for each number."""
+
+    numbers: Annotated[list[str], Field(min_length=1)]
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table."""
+        rows = [
+            (done.label(model), *(self.number(done, name, model) for name in self.numbers))
+            for model in self.chosen(done.study)
+        ]
+        return Made({"": Sheet(self.title, ("model", *map(label_of, self.numbers)), rows)})
+
+
+class Printed(StudyEntry):
+    """A value that the paper prints: of which number of which model, and where it stands."""
+
+    model: str
+    number: str
+    printed: float
+    source: str
+    evaluation: str | None = None
+
+
+class Published(Output):
+    """Ours beside what the paper prints, a row for each value."""
+
+    values: Annotated[list[Printed], Field(min_length=1)]
+
+    def chosen(self, study: Study) -> tuple[str, ...]:
+        """The models that it is of."""
+        return tuple(dict.fromkeys(value.model for value in self.values if value.model in study.models))
+
+    def evaluations(self, study: Study) -> tuple[str, ...]:
+        """The evaluations whose runs it is of."""
+        usual = super().evaluations(study)[0]
+        return tuple(dict.fromkeys(value.evaluation or usual for value in self.values))
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table; values of models that this size leaves out stand without ours."""
+        usual = Output.evaluations(self, done.study)[0]
+        rows: list[tuple[Cell, ...]] = []
+        for value in self.values:
+            ours: Cell = "not at this size"
+            if value.model in done.study.models:
+                ours = self.number(done, value.number, value.model, value.evaluation or usual)
+            digits = ours.digits if isinstance(ours, Measured) else 2
+            rows.append(
+                (done.label(value.model) if value.model in done.study.models else value.model, label_of(value.number),
+                 f"{value.printed:.{digits}f}", ours, value.source)
+            )  # fmt: skip
+        return Made({"": Sheet(self.title, ("model", "number", "printed", "ours", "source"), rows)})
+
+
+class Scatter(Output):
+    """One number of the models over another, with the deviation over trainings as bars."""
+
+    x: str
+    y: str
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The figure, and its numbers as a table."""
+        models = self.chosen(done.study)
+        points = {done.label(m): (self.number(done, self.x, m), self.number(done, self.y, m)) for m in models}
+        with axes_of(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
+            for (label, (x, y)), style in zip(points.items(), styles_of(list(points)), strict=True):
+                axes.errorbar(
+                    x.mean, y.mean, xerr=x.std, yerr=y.std, color=style.colour, marker=style.marker, linestyle="none",
+                    markersize=4.5, linewidth=0.8, capsize=2, label=label,
+                )  # fmt: skip
+            axes.set_xlabel(f"{label_of(self.x)}{_unit(self.x)}")
+            axes.set_ylabel(f"{label_of(self.y)}{_unit(self.y)}")
+            legend_above(axes, len(points))
+        sheet = Sheet(self.title, ("model", label_of(self.x), label_of(self.y)), [(k, *v) for k, v in points.items()])
+        return Made({"": sheet}, {"": axes.figure})
+
+
+def _unit(name: str) -> str:
+    return "" if name.startswith(("SC", "AH ")) else " (%)"
+
+
+def check_trainings(study: Study, models: tuple[str, ...], place: str) -> None:
+    """Raise where a model has fewer than two trainings to be told apart by."""
+    for model in models:
+        if len(study.seeds_of(model)) < 2:
+            raise UserError(
+                f"{place} compares groups of trainings, and models.{model} has one; give it seeds, such as seeds = 3."
+            )

@@ -1,0 +1,210 @@
+"""The steps of a study, what each waits for, and which of them a machine does: pure, nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead, listed
+from robustatlas.evaluation.workers.share import Share
+from robustatlas.studies.description import ModelEntry, Study
+from robustatlas.training.request import TrainingRequest
+
+Kind = Literal["models", "evaluations", "references", "outputs"]
+
+TRAININGS, RUNS, REFERENCES, OUTPUTS_FOLDER = "trainings", "runs", "references", "outputs"
+"""Folders of a study."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One piece of work.
+
+    Attributes:
+        kind: section of the file that it is of.
+        entry: name there.
+        model, seed, epoch: of evaluations and trainings.
+        needs: names of the steps that come before it.
+
+    Example:
+        >>> Step("models", "linf", seed=1).name
+        'models.linf.seed-1'
+    """
+
+    kind: Kind
+    entry: str
+    model: str = ""
+    seed: int | None = None
+    epoch: int | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Distinct in a study; its beginning is what ``--only`` names."""
+        parts = [self.kind, self.entry, self.model if self.kind == "evaluations" else ""]
+        parts += ["" if self.seed is None else f"seed-{self.seed}"]
+        parts += ["" if self.epoch is None else f"epoch-{self.epoch}"]
+        return ".".join(filter(None, parts))
+
+    @property
+    def place(self) -> Path:
+        """Its folder in that of the study."""
+        seed = () if self.seed is None else (f"seed-{self.seed}",)
+        if self.kind == "models":
+            return Path(TRAININGS, self.entry, *seed)
+        if self.kind == "evaluations":
+            epoch = () if self.epoch is None else (f"epoch-{self.epoch:04d}",)
+            return Path(RUNS, self.entry, self.model, *seed, *epoch)
+        return Path(REFERENCES if self.kind == "references" else OUTPUTS_FOLDER, self.entry)
+
+
+def request_of(model: ModelEntry) -> TrainingRequest:
+    """What a training of a model is asked for."""
+    taken = ("architecture", "preset", "recipe", "against", "steps", "rate", "features", "options", "keep")
+    return TrainingRequest(**{key: getattr(model, key) for key in taken}, given=model.settings)
+
+
+def kept_epochs(model: ModelEntry) -> tuple[int, ...]:
+    """The epochs after which weights are kept on the way."""
+    if not model.trained or model.keep is None:
+        return ()
+    return tuple(range(model.keep, request_of(model).plan(0)[1].epochs + 1, model.keep))
+
+
+def steps_of(study: Study) -> tuple[Step, ...]:
+    """All steps, each after those that it waits for.
+
+    Example:
+        >>> from robustatlas.studies import read_study
+        >>> [step.name for step in steps_of(read_study("uar", "tiny"))][:2]
+        ['models.normal.seed-0', 'models.linf.seed-0']
+    """
+    trainings = [step for name in _in_order(study) for step in _trainings(study, name)]
+    references = [Step("references", name) for name in study.references]
+    evaluations = [step for name in study.evaluations for step in _evaluations(study, name)]
+    outputs = [
+        Step("outputs", name, needs=tuple(_needed_by(study, output, evaluations)))
+        for name, output in study.outputs.items()
+    ]
+    return (*trainings, *evaluations, *references, *outputs)
+
+
+def _in_order(study: Study) -> Sequence[str]:
+    """The models that are trained, each after that whose weights it begins with."""
+    done: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        if (start := study.models[name].start) is not None:
+            add(start)
+        done[name] = None
+
+    for name, model in study.models.items():
+        if model.trained:
+            add(name)
+    return list(done)
+
+
+def _trainings(study: Study, name: str) -> Iterator[Step]:
+    for seed in study.seeds_of(name):
+        needs = _training_of(study, study.models[name].start, seed)
+        yield Step("models", name, seed=seed, needs=needs)
+
+
+def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str, ...]:
+    """The training of a model that goes with a seed: of that seed, or of the first."""
+    if name is None or not study.models[name].trained:
+        return ()
+    seeds = study.seeds_of(name)
+    return (Step("models", name, seed=seed if seed in seeds else seeds[0]).name,)
+
+
+def _evaluations(study: Study, name: str) -> Iterator[Step]:
+    for model in study.evaluated(name):
+        entry = study.models[model]
+        epochs = kept_epochs(entry) if study.evaluations[name].epochs else (None,)
+        for seed in study.seeds_of(model):
+            for epoch in epochs:
+                needs = _training_of(study, entry.of or model, seed)
+                yield Step("evaluations", name, model=model, seed=seed, epoch=epoch, needs=needs)
+
+
+def _needed_by(study: Study, output: Any, evaluations: Sequence[Step]) -> Iterator[str]:
+    wanted = output.wants(study)
+    for step in evaluations:
+        if step.entry in wanted.evaluations and step.model in wanted.models:
+            yield step.name
+    for reference in wanted.references:
+        if reference in study.references:
+            yield Step("references", reference).name
+    for model in wanted.trainings:
+        for seed in study.seeds_of(model):
+            yield from _training_of(study, study.models[model].of or model, seed)
+
+
+def chosen(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
+    """The steps whose names begin with one of those that are given; all where none is.
+
+    Raises:
+        UserError: a name with which no step begins.
+
+    Example:
+        >>> [step.name for step in chosen([Step("models", "a", seed=0), Step("models", "b", seed=0)], ["models.b"])]
+        ['models.b.seed-0']
+    """
+    beginnings = dict.fromkeys(".".join(step.name.split(".")[:2]) for step in steps)
+    for name in only:
+        if not any(_begins(step, name) for step in steps):
+            known = [*beginnings, *dict.fromkeys(step.kind for step in steps)]
+            there = f"the steps are {listed(list(beginnings))}"
+            raise UserError(f"--only {name!r} is no step{instead(name, known, there)}")
+    return tuple(step for step in steps if not only or any(_begins(step, name) for name in only))
+
+
+def _begins(step: Step, name: str) -> bool:
+    return step.name == name or step.name.startswith(f"{name}.")
+
+
+def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
+    """The steps of a share: a training goes with all that waits for it, so that no machine waits for another one.
+
+    References are in every share, as their trainings are shared out one by one; outputs too, made by whoever finds all
+    that they need.
+
+    Example:
+        >>> steps = [Step("models", "a", seed=0), Step("models", "a", seed=1)]
+        >>> steps.append(Step("evaluations", "e", model="a", seed=1, needs=("models.a.seed-1",)))
+        >>> [step.name for step in mine(steps, Share(1, 2))]
+        ['models.a.seed-1', 'evaluations.e.a.seed-1']
+    """
+    first: dict[str, str] = {}
+    for step in steps:
+        if step.kind in ("models", "evaluations"):
+            first[step.name] = first.get(step.needs[0], step.needs[0]) if step.needs else _alone(step)
+    number = {name: place % share.of for place, name in enumerate(dict.fromkeys(first.values()))}
+    return tuple(step for step in steps if step.name not in first or number[first[step.name]] == share.number)
+
+
+def _alone(step: Step) -> str:
+    """What an evaluation of a model that is not trained here goes with: all others of that model."""
+    return step.name if step.kind == "models" else step.model
+
+
+def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, Any]:
+    """What a step does, as plain data; ``others``: of those that it needs."""
+    if step.kind == "models":
+        model = study.models[step.entry]
+        data = study.data[study.data_of(model)].described() | {"stand_in": None}
+        own = {key: value for key, value in model.described().items() if key not in ("label", "seeds", "trained_on")}
+        return {"model": own, "data": data, "seed": step.seed, "needs": [others[name] for name in step.needs]}
+    if step.kind == "evaluations":
+        evaluation, model = study.evaluations[step.entry], study.models[step.model]
+        own = {key: value for key, value in evaluation.described().items() if key != "models"}
+        data = study.data[study.data_of(evaluation)].described() | {"stand_in": None}
+        of = {"source": model.source, "weights": model.weights, "defense": model.defense, "seed": step.seed}
+        return {"evaluation": own, "data": data, "of": of, "needs": [others[name] for name in step.needs]}
+    reference = study.references[step.entry]
+    data = study.data[study.data_of(reference)].described() | {"stand_in": None}
+    return {"reference": reference.described(), "data": data}

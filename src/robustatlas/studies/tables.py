@@ -1,0 +1,111 @@
+"""Tables of a study: as texts for terminals and Markdown, and with every number of their cells for CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robustatlas.studies.numbers import Measured
+
+Cell = str | int | float | Measured
+
+IMAGES = "I: 95 % interval over the choice of images."
+TRAININGS = "±: standard deviation over trainings; T: 95 % interval over trainings."
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table.
+
+    Attributes:
+        title: what it is.
+        columns: headings; the first is of the names of the rows.
+        rows: of cells.
+        notes: what a reader has to know, one sentence each.
+        digits: of plain numbers after the point.
+
+    Example:
+        >>> print(Sheet("small", ("model", "clean"), [("linf", 91.23)]).markdown())
+        | model | clean |
+        |---|---|
+        | linf | 91.2 |
+        <BLANKLINE>
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    notes: tuple[str, ...] = ()
+    digits: int = 1
+
+    def texts(self) -> list[list[str]]:
+        """The cells as texts, of several lines where a number has intervals."""
+        return [["\n".join(self._lines(cell)) for cell in row] for row in self.rows]
+
+    def _lines(self, cell: Cell) -> list[str]:
+        if isinstance(cell, Measured):
+            found = [cell.text + (" *" if cell.masked else "")]
+            ends = {name: (each.low, each.high) for name, each in cell.intervals.items()}
+            return found + [
+                f"{name[0].upper()} [{low:.{cell.digits}f}, {high:.{cell.digits}f}]"
+                for name, (low, high) in ends.items()
+            ]
+        if isinstance(cell, float):
+            return ["none" if math.isnan(cell) else f"{cell:.{self.digits}f}"]
+        return [str(cell)]
+
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """What the marks in the cells mean."""
+        cells = [cell for row in self.rows for cell in row if isinstance(cell, Measured)]
+        several = any(cell.std is not None for cell in cells)
+        found = [IMAGES, TRAININGS][: 1 + several] if cells else []
+        found += ["*: gradients mislead, upper bound only."] if any(cell.masked for cell in cells) else []
+        return (*found, *self.notes)
+
+    def markdown(self) -> str:
+        """As a table of Markdown."""
+        lines = [self.columns, ["---"] * len(self.columns)]
+        rows = [[_escaped(text) for text in row] for row in (self.columns, *self.texts())]
+        head, *body = (f"| {' | '.join(row)} |" for row in rows)
+        return "\n".join([head, f"|{'|'.join(lines[1])}|", *body]) + "\n"
+
+    def csv(self) -> str:
+        """With mean, deviation and both intervals of each number in columns of their own."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        whole = [
+            column for column in range(len(self.columns)) if any(isinstance(row[column], Measured) for row in self.rows)
+        ]
+        writer.writerow([head for column, head in enumerate(self.columns) for head in _heads(head, column in whole)])
+        for row in self.rows:
+            writer.writerow([value for column, cell in enumerate(row) for value in _values(cell, column in whole)])
+        return out.getvalue()
+
+
+_PARTS = ("std over trainings", "trainings low", "trainings high", "images low", "images high", "trainings")
+
+
+def _heads(head: str, whole: bool) -> list[str]:
+    return [head, *(f"{head}, {part}" for part in _PARTS)] if whole else [head]
+
+
+def _values(cell: Cell, whole: bool) -> list[str]:
+    if not isinstance(cell, Measured):
+        return [_plain(cell), *[""] * (len(_PARTS) * whole)]
+    ends = [cell.intervals.get(name) for name in ("trainings", "images")]
+    numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]
+    numbers.append(cell.over.values.size)
+    return ["" if number is None else _plain(number) for number in numbers]
+
+
+def _plain(cell: Cell) -> str:
+    text = f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return f"'{text}" if isinstance(cell, str) and text.startswith(("=", "+", "-", "@")) else text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", "<br>")

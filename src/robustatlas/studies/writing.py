@@ -1,0 +1,174 @@
+"""The tables and figures of a study written into its folder, with a page that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.files import write_atomically, write_text
+from robustatlas.common.wording import some
+from robustatlas.report import pages
+from robustatlas.studies.finished import Finished
+from robustatlas.studies.outputs import Made, Output
+from robustatlas.studies.planning import Step
+from robustatlas.studies.tables import Sheet
+
+FORMS = ("png", "svg", "pdf")
+"""Of figures."""
+PAGE, TEXT = "study.html", "study.md"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of one output.
+
+    Attributes:
+        step: of it.
+        output: what was asked for.
+        sheets: name of its file -> table.
+        figures: names of its files without their endings.
+        pages: other files.
+        waits: steps that it needs and that are not done; then nothing was made.
+        why: it could not be made, a sentence.
+    """
+
+    step: Step
+    output: Output
+    sheets: Mapping[str, Sheet]
+    figures: tuple[str, ...] = ()
+    pages: tuple[Path, ...] = ()
+    waits: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.output.title or self.step.entry
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A study as far as it is done.
+
+    Attributes:
+        folder: of all of it.
+        page: that lists tables and figures.
+        outputs: of the study, in the order of its file.
+        warnings: sentence -> the steps that it is about.
+
+    Example:
+        >>> Studied(Path("out"), Path("out/study.html"), (), {}).complete
+        True
+    """
+
+    folder: Path
+    page: Path
+    outputs: tuple[Written, ...]
+    warnings: Mapping[str, tuple[str, ...]]
+
+    @property
+    def tables(self) -> dict[str, Sheet]:
+        """All tables by the names of their files."""
+        return {name: sheet for written in self.outputs for name, sheet in written.sheets.items()}
+
+    @property
+    def complete(self) -> bool:
+        """Whether every output was made."""
+        return not any(written.waits or written.why for written in self.outputs)
+
+
+def write_outputs(done: Finished, steps: Sequence[Step], warnings: Mapping[str, tuple[str, ...]]) -> Studied:
+    """Make those of the outputs that have all they need, and the page of the study."""
+    written = tuple(_written(done, step) for step in steps if step.kind == "outputs")
+    studied = Studied(done.folder, done.folder / PAGE, written, warnings)
+    write_text(done.folder / TEXT, _markdown(done, studied))
+    write_text(studied.page, _page(done, studied))
+    return studied
+
+
+def _written(done: Finished, step: Step) -> Written:
+    output: Output = done.study.outputs[step.entry]
+    if waits := done.missing(step):
+        return Written(step, output, {}, waits=waits)
+    folder = done.folder / step.place
+    try:
+        made: Made = output.make(done, folder)
+    except UserError as error:
+        return Written(step, output, {}, why=f"outputs.{step.entry}: {error}")
+    sheets = {}
+    for name, sheet in made.sheets.items():
+        called = f"{step.entry}-{name}" if name else step.entry
+        sheets[called] = sheet
+        write_text(done.folder / step.place.parent / f"{called}.csv", sheet.csv())
+    figures = tuple(f"{step.entry}-{name}" if name else step.entry for name in made.figures)
+    for called, figure in zip(figures, made.figures.values(), strict=True):
+        _save(figure, done.folder / step.place.parent, called)
+    return Written(step, output, sheets, figures, made.pages)
+
+
+def _save(figure: Any, folder: Path, name: str) -> None:
+    """A figure in each of the forms, the same bytes each time."""
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none", "pdf.use14corefonts": False}):
+        for form in FORMS:
+            date = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
+            save = partial(figure.savefig, format=form, metadata=date, dpi=200)
+            write_atomically(folder / f"{name}.{form}", save)
+    plt.close(figure)
+
+
+def _about(done: Finished) -> tuple[str, list[str]]:
+    study = done.study
+    return f"{study.title}{f' ({study.size})' if study.size else ''}", [*study.differs]
+
+
+def _markdown(done: Finished, studied: Studied) -> str:
+    title, differs = _about(done)
+    parts = [f"# {title}", *([done.study.paper] if done.study.paper else [])]
+    parts += ["Not as in the paper:\n\n" + "\n".join(f"- {each}" for each in differs)] if differs else []
+    for one in studied.outputs:
+        parts.append(f"## {one.title}" + (f"\n\n{one.output.source}" if one.output.source else ""))
+        parts += [f"Waits for {some(one.waits)}."] if one.waits else [one.why] * bool(one.why)
+        for name, sheet in one.sheets.items():
+            parts += [f"{sheet.title}\n\n{sheet.markdown()}" if len(one.sheets) > 1 else sheet.markdown()]
+            parts += [" ".join(sheet.legend)] * bool(sheet.legend) + [f"[{name}.csv](outputs/{name}.csv)"]
+        parts += [f"![{name}](outputs/{name}.png)" for name in one.figures]
+        parts += [f"[{place.name}]({place.relative_to(done.folder)})" for place in one.pages]
+    if studied.warnings:
+        parts.append("## Warnings")
+        parts += [f"- {sentence} ({some(names, at_most=3)})" for sentence, names in studied.warnings.items()]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _page(done: Finished, studied: Studied) -> str:
+    title, differs = _about(done)
+    return pages.render(
+        "study.html",
+        title=title,
+        styles=[pages.inline("base.css")],
+        paper=done.study.paper,
+        differs=differs,
+        outputs=[
+            {
+                "name": one.step.entry,
+                "title": one.title,
+                "source": one.output.source,
+                "lacks": f"Waits for {some(one.waits)}." if one.waits else one.why,
+                "sheets": [
+                    (name, sheet.title, sheet.columns, sheet.texts(), " ".join(sheet.legend))
+                    for name, sheet in one.sheets.items()
+                ],
+                "figures": one.figures,
+                "pages": [str(place.relative_to(done.folder)) for place in one.pages],
+            }
+            for one in studied.outputs
+        ],
+        warnings=[(sentence, some(names, at_most=3)) for sentence, names in studied.warnings.items()],
+        forms=FORMS,
+    )

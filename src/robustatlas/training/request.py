@@ -1,0 +1,107 @@
+"""What one training is asked for by names: architecture, preset or recipe, what it is trained against, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import instead
+from robustatlas.data import Dataset
+from robustatlas.models.card import WEIGHTS
+from robustatlas.models.networks import network_for
+from robustatlas.models.weights import load_weights
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.presets import overridden, preset_named
+from robustatlas.training.recipes import Recipe, recipe_named
+from robustatlas.training.settings import Settings
+from robustatlas.training.trainer import Trained, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """A training by names; None: as the preset has it, or by default.
+
+    Attributes:
+        architecture: see :func:`robustatlas.training.network_named`.
+        preset, recipe: one of the two; neither: the recipe standard.
+        against: attack -> strength.
+        steps, rate, features, options: as of :func:`robustatlas.training.recipe_named`.
+        given: settings of the trainer.
+        weights: to begin with: a file, or the folder of another training.
+        keep: weights are kept after every so many epochs.
+        device: where to train.
+        notes: what the card is to say besides.
+
+    Example:
+        >>> asked = TrainingRequest(architecture="digits-cnn", preset="trades", given={"epochs": 2})
+        >>> asked.plan(seed=1)[1].epochs
+        2
+    """
+
+    architecture: str
+    preset: str | None = None
+    recipe: str | None = None
+    against: Mapping[str, float] | None = None
+    steps: int | None = None
+    rate: float | None = None
+    features: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    weights: Path | None = None
+    keep: int | None = None
+    device: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def plan(self, seed: int) -> tuple[Recipe, Settings, list[str]]:
+        """Recipe, settings, and what the card is to say of the preset.
+
+        Raises:
+            UserError: a preset beside a recipe, or whatever either of them does not take.
+        """
+        crafting = (self.against, self.steps, self.rate, self.features)
+        if self.preset is None:
+            recipe = recipe_named(self.recipe or "standard", *crafting, **self.options)
+            return recipe, Settings(**{**self.given, "seed": seed}), [*self.notes]
+        preset = preset_named(self.preset)
+        if self.recipe is not None:
+            raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave the recipe out.")
+        recipe = preset.recipe(*crafting, **self.options)
+        settings = replace(preset.settings, **{**self.given, "seed": seed})
+        changed = overridden(preset, self.architecture, recipe, replace(settings, seed=preset.settings.seed))
+        notes = [
+            f"Trained by the preset {self.preset} ({preset.source}).",
+            *preset.differences(self.features),
+            *self.notes,
+        ]
+        return recipe, settings, [*notes, *([f"Not as in the preset: {'; '.join(changed)}."] if changed else [])]
+
+    def train(
+        self,
+        data: Dataset,
+        out: Path,
+        seed: int,
+        extra: Dataset | None = None,
+        progress: bool | TrainingDisplay | None = None,
+    ) -> Trained:
+        """Train on ``data`` (and ``extra`` images) into the folder ``out``, going on with what it holds."""
+        recipe, settings, notes = self.plan(seed)
+        net = network_for(self.architecture, data, seed)
+        if self.weights is not None:
+            load_weights(net, self.weights / WEIGHTS if self.weights.is_dir() else self.weights)
+            notes.append(f"It began with the weights in {self.weights}.")
+        return train(
+            net, data, recipe, settings=settings, out=out, architecture=self.architecture, device=self.device,
+            progress=progress, extra=extra, keep=self.keep, notes=notes,
+        )  # fmt: skip
+
+
+def check_settings(given: Mapping[str, Any], where: str = "") -> None:
+    """Raise :class:`UserError` where the trainer has no setting of a ``given`` name; ``where`` these were given."""
+    known = [each.name for each in fields(Settings)]
+    for name in given:
+        if name not in known:
+            there = instead(name, known, f"known are {', '.join(known)}")
+            raise UserError(f"{where}{name!r} is no setting of the trainer{there}")
