@@ -164,17 +164,18 @@ def _legs(record: AttackRecord) -> list[dict[str, Any]]:
 def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     """Such as ``linf \\cite{dai2023} (20 strengths, 0.005 to 0.1) was searched ...``."""
     first = records[0]
-    names = [
-        f"{in_latex(one.name)} ({counted(len(one.strengths), 'strength')}, {strength(one.strengths[0], of=one.name)} to "
-        f"{strength(one.strengths[-1], of=one.name)})"
-        for one in records
-    ]
+    names = [f"{in_latex(one.name)} ({_span(one)})" for one in records]
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
     if first.finder is not None:
         return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
     kicked = any(leg["stage"].get("kick") for leg in _legs(first))
     by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in _named(_kinds(first), kicked)]
     return f"{stem} searched by {in_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
+
+
+def _span(record: AttackRecord) -> str:
+    first, last = (strength(record.strengths[end], of=record.name) for end in (0, -1))
+    return f"{counted(len(record.strengths), 'strength')}, {first} to {last}"
 
 
 def _sources(source: str) -> list[str]:
