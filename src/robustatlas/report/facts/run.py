@@ -32,7 +32,7 @@ from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.frontier import Frontier
-from robustatlas.report.facts.grids import GridAdvice, grid_advice
+from robustatlas.report.facts.grids import GridAdvice, extended, grid_advice
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.queries import QuerySuccess, query_successes
@@ -187,6 +187,7 @@ class RunFacts:
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
+        command: that made the run, as it was typed; empty where that is not known.
     """
 
     name: str
@@ -211,6 +212,17 @@ class RunFacts:
     fingerprint: str = ""
     stopped: Stopped | None = None
     calibrations: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def advice(self) -> list[GridAdvice]:
+        """Better strengths of the attacks whose own tell little."""
+        return [attack.advice for attack in self.attacks if attack.advice]
+
+    @property
+    def extended(self) -> str:
+        """The command that extends the run to better strengths."""
+        return extended(self.command, self.advice)
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -267,6 +279,7 @@ def facts_of(
         fingerprint=result.fingerprint,
         stopped=stopped(result),
         calibrations=calibrations_of(result.records.values()),
+        command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),
     )
 
 
