@@ -159,7 +159,7 @@ class _Batch:
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
         """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
         attack, search = self.task.attack, self.task.search
-        model = self.model.judged_by(attack.errors)
+        model = _as_recorded(self.model, self.task.record).judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             sizes = self.task.certified_at(self.index)
@@ -189,6 +189,9 @@ class _Batch:
             columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
+        if self.task.attack.plans[self.task.search].smooths:
+            true, found = ledger.true_size.double().cpu().numpy(), columns["minimal_size"]
+            columns["true_size"] = np.where(found > 0, np.maximum(true, found), 0.0)
         if self.task.certified is not None:
             columns["saved"] = ledger.saved.cpu().numpy()
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
@@ -205,6 +208,11 @@ class _Batch:
         rows = broken.nonzero().squeeze(1)
         images = threat.apply(ledger.x[rows], take(ledger.best_theta, rows)) if len(rows) else ledger.x[:0]
         return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
+
+
+def _as_recorded(model: Classifier, record: AttackRecord) -> Classifier:
+    """The model, smoothed by what the run recorded when it was first measured, wherever this part is done."""
+    return model if record.gradient is None else model.smoothed_by(record.gradient.kinks)
 
 
 def _stacked(pieces: Sequence[Arrays], order: NDArray[np.int64]) -> Arrays:

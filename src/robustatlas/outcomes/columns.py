@@ -38,8 +38,9 @@ ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int6
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
-LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
-"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
+LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
+"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known; and
+where some legs go back through smoothed ReLUs the smallest size that the others came to, -1: not known."""
 
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
@@ -59,7 +60,8 @@ _MORE = ((SAMPLE_COLUMNS, REJECTING_COLUMNS), (OUTCOME_COLUMNS, {**RANDOM_COLUMN
 
 
 def unknown_columns(samples: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, nothing saved, and no leg."""
+    """What stands for columns that a part does not have: no draws, nothing saved, no leg, and no size
+    without smoothing."""
     draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
     return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
 
