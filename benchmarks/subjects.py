@@ -21,7 +21,9 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 import robustatlas as ra
+from robustatlas.models.architectures import small_cnn
 from robustatlas.models.weights import load_weights
+from robustatlas.training import Settings, recipe_named
 
 KEPT = Path("build/networks")
 
@@ -106,6 +108,13 @@ def _mixing(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
 
+def narrow_cnn(width: int = 4) -> nn.Module:
+    """The network of Wong and Kolter (2018) with a quarter of its channels."""
+    first, second = nn.Conv2d(1, width, 4, 2, 1), nn.Conv2d(width, 2 * width, 4, 2, 1)
+    hidden = nn.Sequential(nn.Flatten(), nn.Linear(2 * width * 49, 100), nn.ReLU(), nn.Linear(100, 10))
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), *hidden)
+
+
 def pooled_cnn(channels: int, activation: Callable[[], nn.Module], width: int = 24) -> nn.Module:
     """Three convolutions, two of them strided and normalised by groups, and the largest of each ninth of the image."""
     layers: list[nn.Module] = []
@@ -127,7 +136,8 @@ Split = Literal["test", "train"]
 class Kind:
     """How a network is made; ``first`` to ``first + count`` of a split are its training images, and those from
     ``attacked`` on of the test images are for attacks. ``epsilon``: it is trained on one step in linf from a random
-    point (Wong et al. 2020); 0: on the images themselves."""
+    point (Wong et al. 2020), or by a ``recipe`` of ``robustatlas train`` against that size; 0: on the images
+    themselves."""
 
     net: Callable[[], nn.Module]
     data: str
@@ -139,6 +149,7 @@ class Kind:
     epochs: int = 12
     rate: float = 2e-3
     epsilon: float = 0.0
+    recipe: str = ""
 
 
 CHOSEN_ON = ("attention", "gelu", "one-hot-4", "one-hot-6", "residual")
@@ -162,6 +173,9 @@ KINDS = {
     "conv-one-hot": Kind(lambda: pooled_cnn(1, nn.ReLU), "fashion-mnist", "train", 0, 16_000, 0, _squared_error),
     "mixer": Kind(lambda: Mixer(1, 28), "fashion-mnist", "train", 40_000, 16_000, 0, epochs=8),
     "conv-adversarial": Kind(lambda: pooled_cnn(3, nn.SiLU), "cifar10", "test", 0, 8_000, 8_000, epsilon=4 / 255),
+    "ibp": Kind(small_cnn, "mnist", "test", 2_000, 8_000, 0, epochs=6, epsilon=0.2, recipe="ibp"),
+    "kw": Kind(narrow_cnn, "mnist", "test", 2_000, 4_000, 0, epochs=4, rate=5e-3, epsilon=0.1, recipe="kw"),
+    "crown-ibp": Kind(small_cnn, "fashion-mnist", "train", 0, 10_000, 0, epochs=6, epsilon=0.1, recipe="crown-ibp"),
     "mixer-adversarial": Kind(lambda: Mixer(3, 32), "cifar10", "test", 0, 8_000, 8_000, epsilon=2 / 255),
 }
 
@@ -193,6 +207,12 @@ def correct(model: ra.Classifier, data: ra.Dataset, rows: Tensor) -> Tensor:
 def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:
     data, chance = ra.load_dataset(kind.data, kind.split), torch.Generator().manual_seed(0)
     rows = torch.arange(kind.first, kind.first + kind.count)
+    if kind.recipe:
+        settings = Settings(kind.epochs, batch_size=50, learning_rate=kind.rate, held_out=0)
+        chosen = ra.Dataset.of_rows(data.rows.chosen(rows), data.labels[rows], data.name)
+        recipe = recipe_named(kind.recipe, {"linf": kind.epsilon}, warmup=0.5)
+        ra.train(net, chosen, recipe, settings=settings, device="cpu", progress=False)
+        return
     images, labels = data.images[rows], data.labels[rows]
     steps = kind.epochs * (len(rows) // batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=kind.rate, weight_decay=1e-2)

@@ -147,6 +147,14 @@ class Attack:
         attack = replace(self.map(bound), threat=self.threat.bound_to(model))
         return attack if model.queries is None else attack.within(MostQueries(model.queries))
 
+    def unsmoothed(self) -> Attack:
+        """The attack on a network whose ReLUs cannot be smoothed: with runs that go back as it does by itself."""
+
+        def plain(leg: Leg) -> Leg:
+            return replace(leg, stage=replace(leg.stage, backward=None)) if leg.stage.backward == "smoothed" else leg
+
+        return self.map(plain)
+
     def within(self, most: MostQueries) -> Attack:
         """The attack with at most so many queries about a sample."""
         limited = {name: replace(plan, rules=(*plan.rules, most)) for name, plan in self.plans.items()}

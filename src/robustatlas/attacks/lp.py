@@ -14,6 +14,7 @@ from robustatlas.attacks.plans import (
     SWEEP,
     bound,
     legs,
+    partly_smoothed,
     plans,
     restarts,
     swept,
@@ -91,7 +92,8 @@ def autoattack(norm: str) -> Attack:
         Leg(Stage(apgd, "dlr", targets="logits"), runs=targets),
         Leg(Stage(FAB(exact=True), "margin", targets="logits"), runs=9),
     )
-    made = plans(published, LP_BOUNDS[norm], LP_BELOW[norm], most=MostPasses(), frontier=_FRONTIERS[norm])
+    downward = partly_smoothed(LP_BOUNDS[norm]), partly_smoothed(LP_BELOW[norm])
+    made = plans(published, *downward, most=MostPasses(), frontier=_FRONTIERS[norm])
     source = (
         "Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
         "(Croce and Hein 2020)"

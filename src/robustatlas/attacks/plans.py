@@ -147,6 +147,20 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
     )
 
 
+def partly_smoothed(legs: Legs) -> tuple[Leg, ...]:
+    """The legs, of which ascents on cross-entropy and all runs by the margin from the smallest example, which restart,
+    walk or refine, go back through smoothed ReLUs. Bounds from the clean point, restarts by DLR and ascents towards the
+    nearest classes keep the network's own gradient: of each role one kind, which comes first."""
+
+    def smooths(stage: Stage) -> bool:
+        from_example = stage.optimizer.minimum_size and stage.start == "best"
+        return stage.objective == "cross-entropy" or (from_example and stage.objective == "margin")
+
+    return tuple(
+        replace(leg, stage=replace(leg.stage, backward="smoothed")) if smooths(leg.stage) else leg for leg in legs
+    )
+
+
 def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:
     """What samples without any example take besides: ascents by the margin towards each of the nearest classes, as many
     as AutoAttack targets."""

@@ -69,6 +69,7 @@ def _words(leg: Leg) -> str:
     begun = (start if stage.start == "best" else _FROM.get(stage.start, "")) + begun
     last = ", last iterate" if stage.judge == "last" else ""
     way = f", backward={stage.backward!r}" if stage.backward else ""
+    way = ", through smoothed ReLUs" if stage.backward == "smoothed" else way
     return f"{settings(stage.optimizer, _STEPS)} on the {stage.objective}{towards}{begun}{last}{way}"
 
 

@@ -157,10 +157,10 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     for attack in facts.attacks:
         if attack.best_known:
             console.print(safe(attack.best_known.sentence(attack.attack)))
-    if advice := [attack.advice for attack in facts.attacks if attack.advice]:
-        better = " ".join(one.option for one in advice)
-        named = listed([one.attack for one in advice])
-        console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}: better {safe(better)}")
+    if facts.advice:
+        named = listed([one.attack for one in facts.advice])
+        said = f"[yellow]Strengths that tell little[/yellow], {safe(named)}: better {safe(facts.extended)}"
+        console.print(said, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.provenance:

@@ -41,6 +41,13 @@ def record_queries(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> No
         ledger.queries[lanes.rows] = torch.where(seen & (before < 0), asked, before)
 
 
+def record_true(setting: Setting, stage: Stage, over: Lanes) -> None:
+    """Note how far ended runs came whose ReLUs were not smoothed."""
+    if stage.backward != "smoothed":
+        known, rows = setting.ledger.true_size, over.rows
+        known[rows] = torch.minimum(known[rows], over.trace.smallest)
+
+
 def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
     """Compute the margins that look lower than any before, ``count`` of them, in full precision and enter them, so that
     every margin on record is one."""

@@ -24,7 +24,8 @@ class Ledger:
 
     ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
     (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``found_class`` its prediction and ``found_leg`` the leg of the plan that found it (-1: none), ``mistakes`` of
+    ``true_size`` [N]: smallest size that runs through the network's own gradients came to, ``found_class`` the
+    prediction of the smallest example and ``found_leg`` the leg of the plan that found it (-1: none), ``mistakes`` of
     ``drawn`` [N] the forward passes that judged it, or the clean input where that is misclassified; ``ranking`` [N, C]:
     wrong classes by their logits, largest first; ``clean_margin`` [N]: softmax margin at the clean input; ``margins``
     [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
@@ -45,6 +46,7 @@ class Ledger:
     best_size: Tensor
     best_theta: Tree
     possible_size: Tensor
+    true_size: Tensor
     found_class: Tensor
     found_leg: Tensor
     mistakes: Tensor
@@ -85,6 +87,7 @@ def open_ledger(
         best_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         best_theta=_neutral(attack, x, rows),
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
+        true_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         found_class=torch.full((n,), -1, device=x.device),
         found_leg=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,

@@ -19,7 +19,7 @@ from robustatlas.attacks.search.plan import Stage
 from robustatlas.common.bundle import join
 from robustatlas.common.host import indices, stride, to_host
 from robustatlas.engine.ahead import moved_ahead, points_at_once
-from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, verify
+from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, record_true, verify
 from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
@@ -93,6 +93,7 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
         return lanes
     over = those(replace(lanes, state=None), lanes.ended, ended)
     fooled = verify(setting, over, indices(those(fresh, lanes.ended, ended), candidates), stage.judge)
+    record_true(setting, stage, over)
     setting.schedule.charge(over.rows, over.before + over.trace.evaluations)
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
     if setting.schedule.most is not None:

@@ -33,10 +33,10 @@ def gradient_record(
     """What a run records of the gradients that an attack takes; None of an attack that takes none.
 
     Args:
-        model: under attack.
+        model: under attack, with the ``kinks`` that it is to be smoothed by.
         first: samples of the data, the same for every evaluation of it.
         sample: images [B, ...] and labels [B] among those to be evaluated.
-        ways: the ways back through input transformations that the attack uses.
+        ways: the ways back that the attack uses.
     """
     if not ways:
         return None
@@ -45,6 +45,7 @@ def gradient_record(
         at=first.index,
         ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)[1]) for way in ordered},
         within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
+        kinks=model.kinks if "smoothed" in ways else (),
         without=without_gradient(model, *sample, ordered),
     )
 

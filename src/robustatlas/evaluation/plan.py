@@ -364,7 +364,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
     """
     known = run.records()
     if task.record.key in known:
-        return [task]
+        return [replace(task, record=known[task.record.key])]
     alike = [
         record
         for record in known.values()

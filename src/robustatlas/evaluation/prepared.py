@@ -33,6 +33,7 @@ from robustatlas.evaluation.progress import Progress, progress_shown
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Manner
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.gradients import GradientRecord
@@ -117,6 +118,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     warnings += check_classes(work.labels, work.classes, model, drawn=request.by_number)
     model = with_what_gradient_it_has(model, work.rows[:_BACK])
     asked, left_out = those_that_fit(asked, named, _probed(model, work.rows[:1]))
+    model, asked = _smoothed(model, asked, searches, work)
     _probe(asked, _probed(model, work.rows[:4]))
     for warning in [*warnings, *left_out]:
         tell(display, warning)
@@ -127,6 +129,16 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     identity, manner = identity_of(model, work.rows.shape[1:], work.record), _manner_of(model, work, request)
     pair = _seconds_of_a_pair(model, work, manner.batch_size)
     return Prepared(model, work, tasks, identity, (*warnings, *left_out), manner, pair, display)
+
+
+def _smoothed(
+    model: Classifier, attacks: list[Attack], searches: Mapping[str, Search], work: Work
+) -> tuple[Classifier, list[Attack]]:
+    """The model with what its ReLUs are smoothed by, where a plan asks for that; where none can be, plans without."""
+    if model.knowledge != "gradients" or not any(attack.plans[searches[attack.name]].smooths for attack in attacks):
+        return model, attacks
+    kinks = model.kinks_at(_probed(model, work.first.images))
+    return model.smoothed_by(kinks), attacks if any(kinks) else [attack.unsmoothed() for attack in attacks]
 
 
 def tell(display: Progress, warning: str) -> None:
@@ -149,10 +161,15 @@ def _tasks(
 
 def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[GradientRecord | None]:
     """The gradients that each plan takes of the model; looked at once for all that take the same."""
-    ways = [ways_back(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
+    ways = [_ways(plan) if model.knowledge == "gradients" else frozenset() for plan in plans]
     sample = (work.rows[:GRADIENTS], work.labels[:GRADIENTS])
     found = {taken: gradient_record(model, work.first, sample, taken) for taken in set(ways)}
     return [found[taken] for taken in ways]
+
+
+def _ways(plan: Plan) -> frozenset[Backward | None]:
+    smoothed: frozenset[Backward | None] = frozenset({"smoothed"} if plan.smooths else ())
+    return ways_back(plan) | smoothed
 
 
 def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:

@@ -167,7 +167,7 @@ class _Batch:
     def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
         """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
         attack, search = self.task.attack, self.task.search
-        model = self.model.judged_by(attack.errors)
+        model = _as_recorded(self.model, self.task.record).judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             sizes = self.task.certified_at(self.index)
@@ -201,6 +201,9 @@ class _Batch:
             columns["typical"] = self.typical.double().cpu().numpy()
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
+        if self.task.attack.plans[self.task.search].smooths:
+            true, found = ledger.true_size.double().cpu().numpy(), columns["minimal_size"]
+            columns["true_size"] = np.where(found > 0, np.maximum(true, found), 0.0)
         if self.task.certified is not None:
             columns["saved"] = ledger.saved.cpu().numpy()
         samples = _stacked([_sample_columns(ledger, self.index)], rows)
@@ -236,6 +239,11 @@ class _Batch:
         if wrong:
             found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
         return found
+
+
+def _as_recorded(model: Classifier, record: AttackRecord) -> Classifier:
+    """The model, smoothed by what the run recorded when it was first measured, wherever this part is done."""
+    return model if record.gradient is None else model.smoothed_by(record.gradient.kinks)
 
 
 def _stacked(pieces: Sequence[Arrays], order: NDArray[np.int64]) -> Arrays:

@@ -44,8 +44,9 @@ TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.fl
 """Those that it has besides where draws say what is typical: the share of them at each strength that is classified
 correctly, NaN where none was drawn."""
 
-LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1)}
-"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known."""
+LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
+"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known; and
+where some legs go back through smoothed ReLUs the smallest size that the others came to, -1: not known."""
 
 SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "index": (np.int64, 1),
@@ -68,7 +69,8 @@ _MORE = (
 
 
 def unknown_columns(samples: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, nothing saved, and no leg."""
+    """What stands for columns that a part does not have: no draws, nothing saved, no leg, and no size
+    without smoothing."""
     draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
     return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
 

@@ -18,6 +18,8 @@ class GradientRecord(BaseModel):
             samples the binary logarithm of the length of its gradient of the margin, and random projections of its
             direction; empty where that is zero. Without ways: the attack takes no gradient.
         within: how far numbers of the same gradient may differ, from device to device.
+        kinks: of each ReLU of the network, in the order of a pass, the standard deviation of its input at these
+            samples, by which it was smoothed; empty where the attack does not smooth them.
         without: the share of some samples, classified correctly, at which no way gives a gradient.
 
     Example:
@@ -33,6 +35,7 @@ class GradientRecord(BaseModel):
     at: tuple[int, ...] = ()
     ways: dict[str, Numbers] = {}
     within: float = 0.0
+    kinks: tuple[float, ...] = ()
     without: float = 0.0
 
     def same(self, other: GradientRecord) -> bool:

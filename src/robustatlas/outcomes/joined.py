@@ -43,6 +43,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
         del columns["index"]
         found = columns.pop("found_leg", np.full(len(index), -1))
+        true = columns.pop("true_size", np.full(len(index), -1.0))
         outcomes.append(
             Outcome(
                 attack=record.name,
@@ -54,6 +55,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 origins=(record.origin,),
                 kinds=record.legs,
                 kind_of=np.where(found < len(record.legs), found, -1),
+                true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
                 errors=str(record.procedure.get("errors", "accepted")),
                 without_gradient=None if record.gradient is None else record.gradient.without,

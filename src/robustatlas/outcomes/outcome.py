@@ -93,6 +93,8 @@ class Outcome:
         kinds: of runs, one phrase for each leg of the plans.
         kind_of: ``[N]``, position in ``kinds`` of what found the smallest example, -1 where that is not known; None: of
             no sample.
+        true_size: ``[N]``, the smallest size that runs through the network's own gradients came to, where others went
+            back through smoothed ReLUs; None: there were none, or it is not known.
         mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
             there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
         queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
@@ -138,6 +140,7 @@ class Outcome:
     kinds: tuple[str, ...] = ()
     kind_of: Integers | None = None
     possible_size: Floats | None = None
+    true_size: Floats | None = None
     mistakes: Integers | None = None
     drawn: Integers | None = None
     queries: Integers | None = None
@@ -253,7 +256,7 @@ class Outcome:
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
         rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file"]
+        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file", "true_size"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 

@@ -52,6 +52,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         kinds=tuple(kinds),
         kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
         possible_size=_possible(outcomes, rows),
+        true_size=_true(outcomes, rows),
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
         queries=_queries(outcomes, covered, strengths),
@@ -71,6 +72,14 @@ def _possible(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
     if all(outcome.possible_size is None for outcome in outcomes):
         return None
     return np.asarray(np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf).min(0))
+
+
+def _true(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+    """The smallest sizes by the network's own gradients alone; None where no search had others."""
+    if all(outcome.true_size is None for outcome in outcomes):
+        return None
+    known = [outcome.minimal_size if outcome.true_size is None else outcome.true_size for outcome in outcomes]
+    return np.asarray(np.where(rows, known, np.inf).min(0))
 
 
 def _saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:

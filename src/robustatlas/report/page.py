@@ -24,7 +24,6 @@ from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import Shared, Standings, distinct_names, shared_if_any, standings_of
-from robustatlas.report.facts.grids import GridAdvice
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
@@ -236,7 +235,7 @@ def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, 
         "calibrations": _alike([(run.name, list(run.calibrations)) for run in facts if run.calibrations], len(facts)),
         "notes": _notes(together or facts),
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
-        "advice": _alike([(run.name, said) for run in facts if (said := _advice(run))], len(facts)),
+        "advice": _alike([(run.name, run.advice) for run in facts if run.advice], len(facts)),
         "other_sets": words.OTHER_SETS,
         "asked": queries.asked(facts),
         "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
@@ -291,10 +290,6 @@ def _run(
 def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
     """What was compared with the reference and what not: pairs of a run and its sentences."""
     return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
-
-
-def _advice(run: RunFacts) -> list[GridAdvice]:
-    return [attack.advice for attack in run.attacks if attack.advice]
 
 
 def _alike(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T]]]:

@@ -229,8 +229,10 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     answers.append(("Where does it break?", _where(facts)))
     if handed := [attack for attack in facts.attacks if attack.best_known]:
         answers.append(("Best known, and by whom?", " ".join(map(_best_known, handed))))
-    if advice := [attack.advice for attack in facts.attacks if attack.advice]:
-        answers.append(("Do the strengths tell enough?", " ".join(one.sentence for one in advice)))
+    if advice := facts.advice:
+        answers.append(
+            ("Do the strengths tell enough?", f"{' '.join(one.why for one in advice)} Better: {facts.extended}.")
+        )
     if facts.reference:
         whom = "specialists" if held_to_specialists(facts.reference) else facts.reference.what
         answers.append((f"Compared with {whom}?", _compared(facts.reference)))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.checks.audits import Audits, finding_of
+from robustatlas.checks.piecewise import piecewise_findings
 from robustatlas.checks.verdict import Diagnosis, at_other_ends
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
@@ -142,8 +143,8 @@ class Result(OutcomeTable, Tabular):
         without gradients alone tells nothing); None where there was none."""
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
-        audits = [finding_of(*audit) for audit in self._audits.all()]
-        return Diagnosis.of(telling[-1], [*at_other_ends(telling), *audits]) if telling else None
+        besides = [finding_of(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
+        return Diagnosis.of(telling[-1], [*at_other_ends(telling), *besides]) if telling else None
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.backward import backward_here
+from robustatlas.models.classifier.backward import chosen_here
 
 Features = Callable[[Tensor], Sequence[Tensor]]
 """From images ``[B, C, H, W]`` in [0, 1] to activations: maps ``[B, c, h, w]``, tokens ``[B, n, c]`` or vectors."""
@@ -151,7 +151,7 @@ class ActivationFeatures:
         """
         same = model.net is self.model.net and model.prepare is self.model.prepare
         full = model.precision == "float32" and model.device.type == "cpu"
-        plain = full and model.draws is None and backward_here(None) is None
+        plain = full and model.draws is None and chosen_here() is None
         if self.layers is None or not (same and plain):
             yield None
             return

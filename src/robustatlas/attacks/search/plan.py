@@ -200,6 +200,11 @@ class Plan:
         """The rule of that kind, if the plan has one."""
         return next((rule for rule in self.rules if isinstance(rule, kind)), None)
 
+    @property
+    def smooths(self) -> bool:
+        """Whether some of its runs go back through smoothed ReLUs."""
+        return any(leg.stage.backward == "smoothed" for leg in self.legs)
+
     def passes_before(self, classes: int) -> int:
         """Forward and backward passes before the first run: the clean one, and those that order classes."""
         ordered = any(leg.stage.targets == "distance" for leg in self.legs)

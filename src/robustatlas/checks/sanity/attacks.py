@@ -71,15 +71,16 @@ def ways_back(plan: Plan) -> frozenset[Backward | None]:
         plan: of one search of an attack.
 
     Returns:
-        :data:`~robustatlas.models.classifier.backward.Backward`, None for what the model does by itself; nothing
-        where the plan takes no gradient.
+        :data:`~robustatlas.models.classifier.backward.Backward`, None for what the model does by itself, also where
+        the ReLUs of its network go back smoothed; nothing where the plan takes no gradient.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> ways_back(attack_named("linf").plans["descent"]), ways_back(attack_named("corruption-fog").plans["every"])
         (frozenset({None}), frozenset())
     """
-    return frozenset(leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
+    ways = (leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
+    return frozenset(None if way == "smoothed" else way for way in ways)
 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:

@@ -1,6 +1,7 @@
-"""Which gradient a model with an input transformation gives to an attack: chosen by the attack, for the time of a pass.
+"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass.
 
-The values that the model computes are always its own; only the way back through the transformation differs.
+The values that the model computes are always its own; only the way back through input transformations, or through the
+ReLUs of the network, differs.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal
+from typing import Literal, get_args
 
 from robustatlas.common.errors import UserError
 
-Backward = Literal["true", "identity", "surrogate", "bare"]
+Backward = Literal["true", "identity", "surrogate", "bare", "smoothed"]
 """``"true"``: what autograd makes of the transformation (rounding: zero); ``"identity"``: as if it did nothing (BPDA:
 Athalye et al. 2018); ``"surrogate"``: that of its smooth stand-in; ``"bare"``: that of the network without it, taken at
-the input itself, so that examples are transferred from there."""
+the input itself, so that examples are transferred from there. ``"smoothed"``: transformations as each says itself, and
+the ReLUs of the network smoothed (:mod:`robustatlas.models.classifier.smoothing`)."""
 
-BACKWARD: tuple[Backward, ...] = ("true", "identity", "surrogate", "bare")
+BACKWARD: tuple[Backward, ...] = get_args(Backward)
 
 _CHOSEN: ContextVar[Backward | None] = ContextVar("backward", default=None)
 
@@ -49,6 +51,12 @@ def going_back(by: Backward | None) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
+def chosen_here() -> Backward | None:
+    """What an attack has chosen for a pass made now; None: nothing."""
+    return _CHOSEN.get()
+
+
 def backward_here(own: Backward | None) -> Backward | None:
-    """What holds for a pass made now through something whose ``own`` choice is this."""
-    return _CHOSEN.get() or own
+    """What holds for a pass made now through an input transformation whose ``own`` choice is this."""
+    chosen = chosen_here()
+    return own if chosen in (None, "smoothed") else chosen

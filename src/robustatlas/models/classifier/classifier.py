@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import real, whole
-from robustatlas.models.classifier.backward import backward_here
+from robustatlas.models.classifier.backward import chosen_here
 from robustatlas.models.classifier.batches import batch_sizes, in_batches
 from robustatlas.models.classifier.columns import Classes, Columns
 from robustatlas.models.classifier.compiled import Compiled
@@ -30,6 +30,7 @@ from robustatlas.models.classifier.precision import surroundings, true_float32
 from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels, looks_rejecting
 from robustatlas.models.classifier.sampling import drawn_logits
 from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
+from robustatlas.models.classifier.smoothing import Kinks, kinks_of, noting, smoothing
 from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.models.objectives import margin_of
 
@@ -84,6 +85,8 @@ class Classifier:
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
         errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
+        kinks: by which its ReLUs go back smoothed where an attack asks for that, see :meth:`smoothed_by`; empty: as
+            they are.
         remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
 
     Raises:
@@ -174,6 +177,7 @@ class Classifier:
         self._fast = self._faster()
         self._way: Net | None = None
         self.remedy = ""
+        self.kinks: Kinks = ()
         self._total = Passes()
         self._columns = Columns(said.columns)
 
@@ -253,6 +257,22 @@ class Classifier:
         vars(view).update(vars(self), _way=way, remedy=remedy)
         return view
 
+    def kinks_at(self, x: Tensor) -> Kinks:
+        """Of each ReLU of the network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of
+        a pass; none where no ReLU can be seen, as in other frameworks and scripted networks. Not counted."""
+        moments: list[list[Tensor]] = []
+        net = noting(self.net, moments)
+        with torch.no_grad(), true_float32():
+            in_batches(lambda part: logits_in(self.answer(part, net), len(part)), x, self.batch_sizes)
+        return kinks_of(moments)
+
+    def smoothed_by(self, kinks: Kinks) -> Classifier:
+        """This model, whose gradients by ``backward="smoothed"`` go through its ReLUs smoothed by ``kinks``, see
+        :meth:`kinks_at`. Passes are counted together."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), kinks=kinks)
+        return view
+
     def logits(
         self, x: Tensor, *, labels: Tensor | None = None, noise: Noise | None = None, verifying: bool = False
     ) -> Tensor:
@@ -311,7 +331,7 @@ class Classifier:
         """What a search goes through; where an attack chooses the way back, its choice is not compiled in."""
         if self._way is not None:
             return self._way
-        return self.net if self._fast is None or (self.compiled and backward_here(None)) else self._fast
+        return self.net if self._fast is None or (self.compiled and chosen_here()) else self._fast
 
     def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
         if net is None and self._way is not None and x.requires_grad and torch.is_grad_enabled():
@@ -327,6 +347,8 @@ class Classifier:
 
     def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
         x = counted(x, [self._total, *listeners(self._total)])
+        if self.kinks and net is not self._way and chosen_here() == "smoothed":
+            net = smoothing(net, self.kinks)
         answers = net if net is self._way else answering(self._around(net), self.outputs, self.rejection)
         with surroundings(self.precision, self.device, verifying):
             logits = in_batches(self._columns.checked(answers), x, self.batch_sizes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +24,13 @@ EARLY = 0.1
 """Half of the images wrong below this share of the first strength: everything happens before the grid begins."""
 
 FARTHER = 4
-"""So many times the largest strength is proposed where the model holds beyond what was searched."""
+"""So many times the largest strength is proposed where the model holds beyond what was searched, and where half of it
+falls is not known either."""
 
 _PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
 """Strengths of this unit reach all images there."""
+
+_EVALUATE = ["robustatlas", "evaluate"]
 
 STEPS = 20
 """Strengths that are proposed at most, as many as MultiRobustBench has."""
@@ -51,11 +56,6 @@ class GridAdvice:
     def option(self) -> str:
         """The option of ``evaluate`` that asks for them."""
         return f"--strengths {self.attack}={self.last:g}:{self.steps}"
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong, and what to ask for."""
-        return f"{self.why} Better: {self.option}."
 
 
 def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
@@ -88,9 +88,32 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
         return GridAdvice(attack, why, _rounded_up(1.2 * (reach or strengths[0])), steps)
     if accuracies[-1] > FLAT * clean:
         why = f"{attack}: the accuracy is at or above {math.floor(accuracies.min())} % throughout."
+        beyond = 1.2 * reach if math.isfinite(half) else FARTHER * strengths[-1]
         most = _ALL_IMAGES if outcome.unit == _PIXEL and strengths[-1] < _ALL_IMAGES else math.inf
-        return GridAdvice(attack, why, min(most, _rounded_up(FARTHER * strengths[-1])), steps)
+        return GridAdvice(attack, why, min(most, _rounded_up(beyond)), steps)
     return None
+
+
+def extended(command: str, advice: Sequence[GridAdvice]) -> str:
+    """The command that extends a run to better strengths: the ``command`` that made it, with these; the options alone
+    where that was no command of the shell, or one of several parts.
+
+    Example:
+        >>> farther = GridAdvice("linf", "", 0.6, 20)
+        >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
+        'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
+        >>> extended("python mine.py", [farther])
+        '--strengths linf=0.6:20'
+    """
+    options, begun = " ".join(one.option for one in advice), "--strengths"
+    words = iter(shlex.split(command.replace(f"{begun}=", f"{begun} ")))
+    kept: list[str] = []
+    for word in words:
+        given = [word, next(words, "")] if word == begun else [word]
+        if len(given) == 1 or given[1].partition("=")[0] not in {one.attack for one in advice}:
+            kept += given
+    whole = kept[:2] == _EVALUATE and not any(word.startswith("--part") for word in kept)
+    return f"{shlex.join(kept)} {options}" if whole else options
 
 
 def _rounded_up(value: float) -> float:

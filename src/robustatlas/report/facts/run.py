@@ -33,7 +33,7 @@ from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.frontier import Frontier
-from robustatlas.report.facts.grids import GridAdvice, grid_advice
+from robustatlas.report.facts.grids import GridAdvice, extended, grid_advice
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
@@ -193,6 +193,7 @@ class RunFacts:
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
         headline: the number that comes first; None where no attack is known at every strength.
+        command: that made the run, as it was typed; empty where that is not known.
     """
 
     name: str
@@ -218,6 +219,17 @@ class RunFacts:
     stopped: Stopped | None = None
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
+    command: str = ""
+
+    @property
+    def advice(self) -> list[GridAdvice]:
+        """Better strengths of the attacks whose own tell little."""
+        return [attack.advice for attack in self.attacks if attack.advice]
+
+    @property
+    def extended(self) -> str:
+        """The command that extends the run to better strengths."""
+        return extended(self.command, self.advice)
 
     def certified_under(self, attack: str) -> CertifiedFacts | None:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
@@ -279,6 +291,7 @@ def facts_of(
         stopped=stopped(result),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(judged, headline),
+        command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),
     )
 
 

@@ -1,0 +1,49 @@
+"""What runs through smoothed ReLUs found beyond those through the network's own gradients, as a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from robustatlas.checks.verdict import Finding
+from robustatlas.metrics.audit import LARGE
+from robustatlas.metrics.intervals import Interval, proportion_bounds
+from robustatlas.outcomes.outcome import Floats, Outcome, broken_within
+from robustatlas.outcomes.readings import Reading
+
+
+def piecewise_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
+    """A finding for each attack with runs of both kinds. It is flagged as an audit is: where one search, here that
+    through the network's own gradients, surely leaves more than 5 points more in the mean over the strengths.
+
+    Args:
+        outcomes: of the attacks of a run.
+
+    Example:
+        >>> import numpy as np
+        >>> from dataclasses import replace
+        >>> from robustatlas.outcomes import OutcomeTable
+        >>> table = OutcomeTable.from_sizes("a", [1] * 40, {"linf": [0.05] * 40}, {"linf": [0.1, 0.2]})
+        >>> found = replace(table.outcome("linf"), true_size=np.repeat([0.05, 0.15], 20))
+        >>> [(finding.name, finding.value, finding.flagged) for finding in piecewise_findings([found])]
+        [('piecewise linf', 25.0, True)]
+    """
+    return [_finding(each, each.true_size) for each in outcomes if each.true_size is not None and each.monotone]
+
+
+def _finding(outcome: Outcome, true: Floats) -> Finding:
+    missed = outcome.broken() & ~broken_within(true, outcome.strengths)
+    counts = missed.sum(0)
+    low, high = proportion_bounds(counts, outcome.samples)
+    share = Interval(float(100 * missed.mean()), float(low.mean()), float(high.mean()), 0.95)
+    reading = Reading(
+        name=f"piecewise {outcome.attack}",
+        severity="doubtful",
+        threshold=LARGE / 100,
+        limit="broken at a strength through smoothed ReLUs alone",
+        means=f"the gradient is all but piecewise constant: {outcome.attack} broke what only smoothed ReLUs lead to",
+        remedy="Evaluate at high effort (effort='high'); attacks through the network's own gradient miss examples",
+        source="ours: runs of one plan through both gradients",
+        values=tuple(map(float, missed.mean(1))),
+        doubtful=tuple(missed.any(1).nonzero()[0].tolist()),
+    )
+    return Finding(reading.name, share.value, share, LARGE, share.low > LARGE, outcome.samples, reading, opens=False)

@@ -1,0 +1,154 @@
+"""ReLUs that go back smoothed: their values are their own, their derivative is a sigmoid in place of a step.
+
+A network trained by bounds has few active units and large flat pieces, so that its gradient says little of what lies a
+step further; the derivative of softplus looks across the kink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from numbers import Number
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+Kinks = tuple[float, ...]
+"""Of each ReLU of a network, in the order in which a pass calls them, the standard deviation of its input on a few
+samples of the data."""
+
+STEEPNESS = 10.0
+"""c of the derivative sigmoid(c x / s) at an input x, where s is the standard deviation of such inputs."""
+
+_DIGITS = 3
+"""Significant ones that are kept of a standard deviation: more are rounding, which differs from device to device."""
+
+_CLAMPS = ("clamp", "clip", "clamp_min")
+
+Net = Callable[[Tensor], Any]
+_Relu = tuple[Tensor, Callable[[Tensor], Tensor], bool]
+"""What goes in, what is done to it, and whether it is done in place."""
+
+
+def smoothing(net: Net, kinks: Kinks) -> Net:
+    """``net``, whose ReLUs go back smoothed: modules, ``relu`` and ``clamp(min=0)`` as functions and methods, in place
+    or not. Call number n of a pass takes ``kinks[n]``; those beyond, and those whose number is 0, go back as they are.
+
+    Example:
+        >>> x = torch.tensor([-0.1, 0.1], requires_grad=True)
+        >>> y = smoothing(torch.nn.ReLU(), (1.0,))(x)
+        >>> y.tolist() == x.relu().tolist(), torch.autograd.grad(y.sum(), x)[0]
+        (True, tensor([0.2689, 0.7311]))
+    """
+
+    def run(x: Tensor) -> Any:
+        with _Smoothing(kinks):
+            return net(x)
+
+    return run
+
+
+def noting(net: Net, moments: list[list[Tensor]]) -> Net:
+    """``net``, which adds to ``moments`` the number, sum and sum of squares of what goes into each of its ReLUs: a list
+    for each pass."""
+
+    def run(x: Tensor) -> Any:
+        with _Noting() as noted:
+            answer = net(x)
+        moments.append(noted.moments)
+        return answer
+
+    return run
+
+
+def kinks_of(moments: Iterable[Sequence[Tensor]]) -> Kinks:
+    """Standard deviations from what :func:`noting` noted of the passes of one network; 0 where it is no number.
+
+    Example:
+        >>> moments = []
+        >>> _ = noting(torch.nn.ReLU(), moments)(torch.tensor([-3.0, 3.0]))
+        >>> kinks_of(moments)
+        (3.0,)
+    """
+    calls = [torch.stack(call).sum(0).tolist() for call in zip(*moments, strict=False)]
+    return tuple(_deviation(*call) for call in calls)
+
+
+def _deviation(count: float, total: float, squares: float) -> float:
+    variance = squares / count - (total / count) ** 2 if count else 0.0
+    return float(f"{variance**0.5:.{_DIGITS}g}") if 0 < variance < torch.inf else 0.0
+
+
+class _Smoothing(TorchFunctionMode):
+    """Goes through the ReLUs of one pass."""
+
+    def __init__(self, kinks: Kinks) -> None:
+        super().__init__()
+        self.left = iter(kinks)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        relu = _relu_in(function, args, kwargs or {})
+        deviation = next(self.left, 0.0) if relu else 0.0
+        if relu is None or not deviation or not (relu[0].requires_grad and torch.is_grad_enabled()):
+            return function(*args, **kwargs or {})
+        x, outright, in_place = relu
+        y = _Smooth.apply(x, outright, STEEPNESS / deviation)  # type: ignore[no-untyped-call]
+        return x.copy_(y) if in_place else y
+
+
+class _Noting(TorchFunctionMode):
+    """Notes what goes into the ReLUs of one pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: list[Tensor] = []
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if relu := _relu_in(function, args, kwargs or {}):
+            x = relu[0].detach().double()
+            self.moments.append(torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()]).cpu())
+        return function(*args, **kwargs or {})
+
+
+def _relu_in(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Relu | None:
+    """The ReLU that a call of torch is; None: it is something else."""
+    name = getattr(function, "__name__", "")
+    plain = name.rstrip("_")
+    if plain != "relu" and plain not in _CLAMPS:
+        return None
+    x, *limits = args or (kwargs.get("input"),)
+    if not isinstance(x, Tensor) or not x.is_floating_point() or "out" in kwargs:
+        return None
+    if plain == "relu":
+        return x, torch.relu, name.endswith("_") or bool(kwargs.get("inplace"))
+    low, high, *_ = (*limits, None, None)
+    low, high = kwargs.get("min", low), kwargs.get("max", high)
+    if high is None and isinstance(low, Number) and low == 0:
+        return x, partial(torch.clamp, min=0), name.endswith("_")
+    return None
+
+
+class _Smooth(torch.autograd.Function):
+    """A ReLU with the derivative sigmoid(steepness x)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, relu: Callable[[Tensor], Tensor], steepness: float) -> Tensor:
+        return relu(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, _, steepness = inputs
+        ctx.save_for_backward(torch.sigmoid(steepness * x))  # x itself may be written into afterwards
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return gradient * slope, None, None
