@@ -18,7 +18,6 @@ from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.metrics.references.matching import (
-    CLEAN,
     chosen_attacks,
     known_attacks,
     match_cells,
