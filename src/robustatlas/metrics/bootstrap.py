@@ -25,7 +25,7 @@ from robustatlas.metrics.references.matching import (
     table_of,
     weights_at,
 )
-from robustatlas.metrics.references.points import Points
+from robustatlas.metrics.references.points import CLEAN, Points
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of
 from robustatlas.outcomes.accuracies import AccuracyTable
