@@ -104,7 +104,7 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
 
 def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
     """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
-    published = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    published: Mapping[Search, Plan] = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
     attacks = [attack_named(norm + ending) for norm in levels]
     plans: list[Mapping[Search, Plan]] = [
         published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
