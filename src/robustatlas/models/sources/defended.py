@@ -37,7 +37,7 @@ def defended_model(inside: str) -> nn.Module:
     before, comma, source = inside.partition(",")
     if not comma or not source:
         raise UserError(
-            f"defended:{inside} is not understood; expected defended:TRANSFORMATION,MODEL, such as "
+            f"The model defended:{inside} is not understood; expected defended:TRANSFORMATION,MODEL, such as "
             "defended:jpeg=75,trained:nets/a."
         )
     found = transformations(before)

@@ -17,7 +17,7 @@ from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
 from robustatlas.studies.description import Strength, Study
-from robustatlas.studies.numbers import Measured
+from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.outputs.base import _known as known
 from robustatlas.studies.tables import Cell, Sheet
@@ -63,10 +63,10 @@ class Curves(Output):
         rows = [(*row, *(values[place] for values in printed)) for place, row in enumerate(rows)]
         return Made({"": Sheet(title, ("size", *found, *labels), rows)}, {"": figure})
 
-    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> Measured:
+    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings."""
         broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
-        return Measured(over_trainings(broken)["error"])
+        return StudyNumber(over_trainings(broken)["error"])
 
 
 class Slopes(Curves):

@@ -30,7 +30,7 @@ def _volume(run: Result, attack: str) -> AdversarialHypervolume:
     return found
 
 
-class Frontier(Output):
+class Frontiers(Output):
     """The confidence that models keep on one image, over the size of the perturbation; ``image``: its place among those
     evaluated, or the first that all models get right."""
 

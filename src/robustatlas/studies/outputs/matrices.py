@@ -17,7 +17,7 @@ from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import Measured
+from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.tables import Cell, Sheet
 from robustatlas.training.calibration import calibrate
@@ -42,7 +42,7 @@ class _Matrix(Output):
         known = done.reference(self.reference).accuracies.attacks
         return [attack for attack in self.attacks or runs[0].attacks if attack in known]
 
-    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+    def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
         """Model -> attack -> its number."""
         return {
             model: {a: self.number(done, f"{self.kind_of_number} {a}", model) for a in self.columns(done)}
@@ -75,7 +75,7 @@ class CrMatrix(_Matrix):
     worst: bool = False
     unit = "CR (%)"
 
-    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+    def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
         """Model -> attack -> its ratio."""
         kind = "CR ind-worst" if self.worst else "CR"
         return {
