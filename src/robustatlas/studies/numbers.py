@@ -16,7 +16,7 @@ from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.masked import masked

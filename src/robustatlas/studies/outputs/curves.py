@@ -13,6 +13,7 @@ from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
+from robustatlas.metrics.interclass import LpNorm
 from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
@@ -102,7 +103,7 @@ class PrintedDistances(Output):
         return Made()
 
 
-_NORMS = ("linf", "l2", "l1")
+_NORMS: tuple[LpNorm, ...] = ("linf", "l2", "l1")
 
 
 class Distances(Output):

@@ -53,7 +53,7 @@ class _Matrix(Output):
         """The table and the heat map."""
         matrix = self.matrix(done)
         attacks = self.columns(done)
-        rows = [(done.label(model), *row.values()) for model, row in matrix.items()]
+        rows: list[tuple[Cell, ...]] = [(done.label(model), *row.values()) for model, row in matrix.items()]
         sheet = Sheet(self.title, ("model", *(wording(attack).label for attack in attacks)), rows)
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
         sheets = {"": sheet}

@@ -26,7 +26,7 @@ class Scores(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table."""
-        rows = [
+        rows: list[tuple[Cell, ...]] = [
             (done.label(model), *(self.number(done, name, model) for name in self.numbers))
             for model in self.chosen(done.study)
         ]
