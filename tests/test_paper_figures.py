@@ -13,7 +13,7 @@ from robustatlas.metrics import (
     hypervolume_at_levels,
     hypervolume_limit,
 )
-from robustatlas.metrics.figures import plot_convergence, plot_frontier, plot_scores
+from robustatlas.metrics.figures import plot_convergence, plot_frontier, plot_frontiers, plot_scores
 
 
 def test_the_change_of_slope_is_found_where_it_is() -> None:
@@ -57,6 +57,16 @@ def test_the_area_under_a_frontier_is_the_hypervolume() -> None:
     assert axes.lines[0].get_ydata().tolist() == [0.9, 0.8, 0.4, 0.0, 0.0]
     with pytest.raises(UserError, match="row of numbers"):
         plot_frontier([[0.5]], 0.9, 0.1)
+
+
+def test_frontiers_of_several_models_stand_in_one_figure_with_their_hypervolumes() -> None:
+    volume = adversarial_hypervolume([[0.8, 0.4, 0.0, -0.3]], [0.9])
+    axes = plot_frontiers({"a": [volume.clean[0], *volume.frontier[0]], "b": [0.5, 0.5, 0.5, 0.5, 0.5]}, 0.1)
+    assert [line.get_label() for line in axes.lines] == ["a, 0.300", "b, 0.500"]
+    assert axes.lines[0].get_xdata().tolist() == pytest.approx([0, 0.025, 0.05, 0.075, 0.1])
+    for wrong in ({}, {"a": [0.9]}, {"a": [[0.9, 0.8]]}):
+        with pytest.raises(UserError, match="at least one model"):
+            plot_frontiers(wrong, 0.1)
 
 
 def test_heat_maps_leave_what_is_missing_empty() -> None:

@@ -24,6 +24,7 @@ from robustatlas.metrics.figures import (
     plot_convergence,
     plot_curves,
     plot_frontier,
+    plot_frontiers,
     plot_over_epochs,
     plot_scores,
     plot_two_sided,
@@ -187,6 +188,7 @@ def all_figures() -> dict[str, list[Axes]]:
         "scores": [plot_scores({f"model {row}": dict.fromkeys(("linf", "jpeg-linf", "fog"), 50.0) for row in "abc"})],
         "epochs": [plot_over_epochs({"clean": points, "L∞": points})],
         "frontier": [plot_frontier([0.8, 0.5, 0.0], clean=0.9, largest=8 / 255)],
+        "frontiers": [plot_frontiers({name: [0.9, 0.8, 0.5, 0.0] for name in many}, largest=8 / 255)],
         "convergence": [plot_convergence({1: 0.25, 2: 0.375, 128: 0.4375}, limit=0.5, slope=0.25)],
         "training": list(plot_training(HISTORY).axes),
     }

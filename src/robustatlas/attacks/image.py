@@ -69,7 +69,7 @@ from robustatlas.threats.warp import Affine, Perspective
 UAR = "Kang et al. 2019 (UAR), as run by MultiRobustBench"
 MRB = "Dai et al. 2023 (MultiRobustBench)"
 
-_STEPS = 20  # of every attack of MultiRobustBench but lpips
+_STEPS = 20  # of MultiRobustBench's code, for all but lpips; its paper says UAR's own settings for UAR's
 _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 _PERCEPTUAL_ASCENT = PGD(steps=10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)

@@ -55,13 +55,13 @@ def _named(*names: str) -> Callable[[Procedure], list[Attack]]:
     return lambda procedure: [attack_named(name, procedure) for name in names]
 
 
-def _uar(reference: str, only: tuple[str, ...] = ()) -> Callable[[Procedure], list[Attack]]:
+def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callable[[Procedure], list[Attack]]:
     """The attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last iterate."""
 
     def build(procedure: Procedure) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [uar_attack(name, tuple(float(s) for s in table.strengths(name)), procedure) for name in names]
+        return [uar_attack(name, tuple(map(float, table.strengths(name))), procedure, steps) for name in names]
 
     return build
 
@@ -75,7 +75,8 @@ def _uar_core_cifar10(procedure: Procedure) -> list[Attack]:
 
 
 def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, steps: int = 200) -> Attack:
-    """An attack at UAR's strengths; as published it takes 200 steps towards a random class (50 in appendix D.2)."""
+    """An attack at UAR's strengths; as published it takes 200 ``steps`` towards a random class, and 50 to see what they
+    are worth (appendix D.2)."""
     attack = replace(attack_named(name, procedure), strengths=strengths)
     if procedure != PAPER:
         return attack
@@ -102,7 +103,7 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
 
 def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
     """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
-    published = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    published: Mapping[Search, Plan] = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
     attacks = [attack_named(norm + ending) for norm in levels]
     plans: list[Mapping[Search, Plan]] = [
         published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
@@ -180,6 +181,16 @@ SUITES: dict[str, Suite] = {
         ),
         Suite("uar-cifar10", "UAR's attacks at six strengths calibrated for CIFAR-10", _uar("uar-cifar10")),
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
+        Suite(
+            "uar-cifar10-50-steps",
+            "the same by 50 steps in place of 200 with --procedure paper, as UAR's appendix D.2 has it on ImageNet-100",
+            _uar("uar-cifar10", steps=50),
+        ),
+        Suite(
+            "uar-imagenet100-50-steps",
+            "UAR's attacks for ImageNet-100, by 50 steps in place of 200 with --procedure paper (its appendix D.2)",
+            _uar("uar-imagenet100", steps=50),
+        ),
         Suite(
             "uar-core",
             "the five attacks that UAR suggests to start with, at six strengths calibrated for ImageNet-100",

@@ -9,7 +9,7 @@ import typer
 
 from robustatlas.cli import _asked, _attacks, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._terminal import printable
 
 
@@ -25,6 +25,9 @@ def gallery(
         ),
     ] = "linf,l2,l1,l0",
     features: _asked.Features = None,
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -39,6 +42,15 @@ def gallery(
         int,
         typer.Option(metavar="N", min=1, max=20, help="Number of strengths of each attack.", rich_help_panel=OUTPUT),
     ] = 4,
+    strengths: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Strengths of an attack that are drawn: a list, `fog=128,8192`, or equal steps, `linf=0.1:4`. By "
+            "default some of its own, evenly spread. Given once for each attack.",
+            rich_help_panel=ATTACKS,
+        ),
+    ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
@@ -61,11 +73,16 @@ def gallery(
     nothing fooled the model, the strongest attempt stands, as "still" its class.
 
         robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
+
+    At the smallest and the largest strength of a calibration, as in UAR's figure 5b:
+
+        robustatlas gallery MODEL --data imagenet100 --attacks snow --strengths snow=0.0625,8
     """
     from robustatlas.report.sheet import picture_kind, plot_gallery, save_gallery
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     chosen = _attacks.chosen(names_in(attacks), "default", features)
-    save_gallery(plot_gallery(classifier, _models.data_for(classifier, data), chosen, sample, columns), output)
+    images, grids = _models.data_for(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
+    save_gallery(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
     typer.echo(f"Gallery: {printable(str(output))}")

@@ -18,7 +18,6 @@ from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.metrics.references.matching import (
-    CLEAN,
     chosen_attacks,
     known_attacks,
     match_cells,
@@ -26,7 +25,7 @@ from robustatlas.metrics.references.matching import (
     table_of,
     weights_at,
 )
-from robustatlas.metrics.references.points import Points
+from robustatlas.metrics.references.points import CLEAN, Points
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of
 from robustatlas.outcomes.accuracies import AccuracyTable

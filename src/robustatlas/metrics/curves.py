@@ -111,7 +111,7 @@ class RobustnessCurve(Tabular):
     Raises:
         UserError: there is no sample, or a size is negative or NaN.
 
-    Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021, "Robustness curves".
+    Source: Göpfert et al. 2020, "Adversarial Robustness Curves", definition 1; Risse et al. 2021.
 
     Example:
         >>> curve = RobustnessCurve([0.0, 0.1, 0.3, float("inf")])

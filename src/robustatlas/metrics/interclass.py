@@ -83,7 +83,7 @@ def interclass_distances(
     Raises:
         UserError: where images and labels do not fit, values lie outside [0, 1], or there is only one class.
 
-    Source: Risse et al. 2021, "Robustness curves", section 3.3 and Table 2.
+    Source: Risse et al. 2021, section 3.3 and Table 2.
 
     Example:
         >>> images = np.array([[0.0, 0.0], [0.5, 0.25], [1.0, 1.0]])

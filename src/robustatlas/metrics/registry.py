@@ -128,7 +128,7 @@ _ALL = (
     Metric(
         "mUAR",
         "Mean UAR over the attacks.",
-        _KANG,
+        f"Definition B.1 of {_MRB}, of the UAR of {_KANG}",
         heading="mUAR, %",
         against=lambda ours, reference: ours.uar(reference),
     ),

@@ -63,7 +63,7 @@ def change_of_slope(
         UserError: ``up_to`` is no positive size, the curve does not rise before it, or it is of sets that are not
             nested.
 
-    Source: Risse et al. 2021, "Robustness curves", Figure 3 shows such changes; the fit is ours.
+    Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.
 
     Example:
         >>> sizes = np.concatenate([np.linspace(0.0, 0.5, 50), np.linspace(0.5, 0.6, 50)])

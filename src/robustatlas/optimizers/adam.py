@@ -33,8 +33,8 @@ class AdamState(State):
 class Adam(Optimizer[AdamState]):
     """Maximise objective - roughness / epsilon * R(theta) by Adam (Kingma and Ba 2015), projecting after every step.
 
-    The learning rate is ``rate`` x epsilon. R is the threat model's ``smoothness``; ``roughness`` = 0 leaves it out
-    (MultiRobustBench's evaluation), .0025 for stadv and .0036 for recolor are the weights of Laidlaw et al. 2021. With
+    The learning rate is ``rate`` x epsilon. R is the threat model's ``smoothness``; ``roughness`` = 0 leaves it out,
+    as MultiRobustBench's code does; its paper (C.1) prints .0025 for stadv and .0036 for recolor. With
     the margin as the objective this is the attack of Laidlaw and Feizi 2019.
     """
 

@@ -135,7 +135,7 @@ def _weights(reference: Reference, attack: str) -> list[float] | None:
     if reference.weights is None or attack not in reference.ranked:
         return None
     found = [value_at(reference.weights, attack, s) for s in reference.accuracies.strengths(attack).tolist()]
-    return np.nan_to_num(found).tolist()
+    return [float(weight) for weight in np.nan_to_num(found)]
 
 
 def build_leaderboard(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,7 @@ def plot_gallery(
     sample: int | None = None,
     columns: int = 4,
     amplify: float | None = None,
+    strengths: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
     """Clean image, adversarial images and below them their differences: a row an attack, a column a strength.
 
@@ -111,13 +112,23 @@ def plot_gallery(
         columns: strengths per attack.
         amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
             the full range, so that the differences of a row can be compared.
+        strengths: attack -> those to draw, in place of some of its own; UAR's figure 5b has the smallest and the
+            largest calibrated ones.
+
+    Raises:
+        UserError: strengths of an attack that is not drawn, no such sample, or no attack that fits the images.
     """
     position = _first_correct(model, data) if sample is None else sample
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
-    rows = []
-    for attack in attacks_of(attacks, sides=clean.shape[1:]):
+    rows, given = [], {name: tuple(map(float, grid)) for name, grid in (strengths or {}).items()}
+    drawn = attacks_of(attacks, sides=clean.shape[1:])
+    if strange := given.keys() - {attack.name for attack in drawn}:
+        raise UserError(f"Strengths are given of {', '.join(sorted(strange))}, which is not among the attacks.")
+    columns = max([columns if len(given) < len(drawn) else 1, *map(len, given.values())])
+    for each in drawn:
+        attack = replace(each, strengths=given.get(each.name, each.strengths))
         try:
             rows.append((attack, cells(model, data, attack, columns, position)))
         except UnsupportedInputError:

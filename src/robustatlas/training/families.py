@@ -34,7 +34,6 @@ _MRB_STRENGTHS = {
     "hue": 0.25, "saturation": 0.25, "brightness": 0.15, "contrast": 0.25,
 }  # fmt: skip
 """Each is trained at 20 strengths; where no paper has one, this is the middle of them."""
-_ONE_NUMBER = ("affine", "perspective", "hue", "saturation", "brightness", "contrast")
 
 
 def frank_wolfe(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
@@ -43,7 +42,7 @@ def frank_wolfe(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
 
 
 def _mrb(attack: str, strength: float) -> Preset:
-    length = strength / (20**0.5 if attack in _UAR_ATTACKS else 9 if attack in _ONE_NUMBER else 18)
+    length = strength / (20**0.5 if attack in _UAR_ATTACKS else 18)
     fight = Fight(strength, 20, length, optimizer=frank_wolfe if attack == "jpeg-l1" else None)
     return Preset(
         "Dai et al. 2023 (MultiRobustBench), the networks of acc*",

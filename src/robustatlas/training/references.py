@@ -41,7 +41,7 @@ from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
-from robustatlas.training.ways import ALL, STANDARD, STEPS, PerAttack, Way, own_recipe, own_steps, way_of
+from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, own_recipe, own_steps, way_of
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
@@ -142,9 +142,9 @@ class ReferencePlan:
         features = self.features if isinstance(attack_named(attack).threat, Perceptual) else None
         return self.way_of(attack).against(attack, strength, features)
 
-    def way_of(self, attack: str | None) -> Way:
+    def way_of(self, attack: str | None) -> Course:
         """How networks are trained against an attack (None: none)."""
-        usual = Way(self.recipe, self.steps or 0, self.rate, self.recipe_settings or {}, self.settings)
+        usual = Course(self.recipe, self.steps or 0, self.rate, self.recipe_settings or {}, self.settings)
         return way_of(attack, self.rule, self.presets, self.per_attack, usual)
 
     def recipe_of(self, attack: str) -> str:

@@ -53,7 +53,7 @@ def own_steps(attack: str, rule: Rule = "acc") -> int:
 
 
 @dataclass(frozen=True)
-class Way:
+class Course:
     """How networks are trained against one attack.
 
     Attributes:
@@ -78,7 +78,7 @@ class Way:
             return self.preset.recipe({attack: strength}, self.steps, self.rate, features, **self.options)
         return recipe_named(self.recipe, {attack: strength}, self.steps, self.rate, features=features, **self.options)
 
-    def asked(self, given: Mapping[str, Any]) -> Way:
+    def asked(self, given: Mapping[str, Any]) -> Course:
         """The same with what is asked for.
 
         Raises:
@@ -100,8 +100,8 @@ def way_of(
     rule: Rule,
     family: str = "",
     per_attack: PerAttack | None = None,
-    usual: Way | None = None,
-) -> Way:
+    usual: Course | None = None,
+) -> Course:
     """How a network of a reference is trained.
 
     Args:
@@ -126,16 +126,16 @@ def way_of(
     if attack is None:
         trainer = {each.name for each in fields(Settings)}
         mine = {**{key: value for key, value in every.items() if key in trainer}, **mine}
-        settings = PRESETS[f"{family}-linf"].settings if family else (usual or Way("", 0)).settings
-        return Way(STANDARD, 0, settings=settings).asked(mine)
+        settings = PRESETS[f"{family}-linf"].settings if family else (usual or Course("", 0)).settings
+        return Course(STANDARD, 0, settings=settings).asked(mine)
     mine = {**every, **mine}
     if family:
         preset = PRESETS.get(f"{family}-{attack}")
         if preset is None or list(preset.fights) != [attack]:
             raise UserError(f"There is no preset {family}-{attack}; leave {attack} out, or train without presets.")
         (fight,) = preset.fights.values()
-        way = Way(preset.kind, fight.steps, fight.length / fight.strength, {}, preset.settings, preset)
+        way = Course(preset.kind, fight.steps, fight.length / fight.strength, {}, preset.settings, preset)
         return way.asked(mine)
-    base = usual or Way("", 0)
+    base = usual or Course("", 0)
     own = replace(base, recipe=base.recipe or own_recipe(attack, rule), steps=base.steps or own_steps(attack, rule))
     return own.asked(mine)

@@ -5,7 +5,7 @@ matplotlib's own settings are left as they are; axes that are given keep their f
 
 from robustatlas.metrics.figures.curves import plot_curves
 from robustatlas.metrics.figures.epochs import plot_over_epochs
-from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier
+from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier, plot_frontiers
 from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE
 from robustatlas.metrics.figures.sides import plot_two_sided
@@ -18,6 +18,7 @@ __all__ = [
     "plot_convergence",
     "plot_curves",
     "plot_frontier",
+    "plot_frontiers",
     "plot_over_epochs",
     "plot_scores",
     "plot_two_sided",

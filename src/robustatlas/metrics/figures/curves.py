@@ -82,7 +82,7 @@ def plot_curves(
     Raises:
         UserError: where there is no curve, or `up_to` is not a positive size.
 
-    Source: Risse et al. 2021, "Robustness curves", for the curves and the marks where they cross.
+    Source: Risse et al. 2021, for the curves over two models; the marks where they cross and the intervals are ours.
 
     Example:
         >>> from robustatlas.metrics import RobustnessCurve

@@ -9,7 +9,8 @@ import numpy as np
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.figures.paper import INK, OTHER, axes_of
+from robustatlas.common.styles import styles_of
+from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +58,48 @@ def plot_frontier(
     return axes
 
 
+def plot_frontiers(
+    frontiers: Mapping[str, ArrayLike], largest: float, ax: Axes | None = None, *, unit: str = "perturbation size"
+) -> Axes:
+    """Draw the frontiers of several models over one image.
+
+    Args:
+        frontiers: name -> [L + 1], the confidence on the clean image and what is kept at largest / L, ..., largest.
+        largest: the largest size, the same for all.
+        ax: where to draw; a new figure when None.
+        unit: what sizes measure.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is no model, or a frontier is no row of two numbers or more.
+
+    Source: Guo et al. 2024, Figure 2.
+
+    Example:
+        >>> axes = plot_frontiers({"A": [0.9, 0.8, 0.0], "B": [0.7, 0.7, 0.4]}, largest=0.03)
+        >>> [line.get_label() for line in axes.lines]
+        ['A, 0.400', 'B, 0.550']
+    """
+    kept = {name: np.asarray(frontier, dtype=np.float64) for name, frontier in frontiers.items()}
+    if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
+        raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
+    with axes_of(ax, 2.15) as axes:
+        for (name, row), style in zip(kept.items(), styles_of(list(kept)), strict=True):
+            sizes = np.linspace(0, largest, len(row))
+            axes.plot(
+                sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
+                label=f"{wording.shortened(name)}, {row[1:].mean():.3f}",
+            )  # fmt: skip
+        axes.set_xlim(0, largest)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(wording.axis(unit))
+        axes.set_ylabel("confidence kept")
+        legend_above(axes, len(kept))
+    return axes
+
+
 def plot_convergence(by_levels: Mapping[int, float], limit: float, slope: float, ax: Axes | None = None) -> Axes:
     """Draw the mean hypervolume over the number of levels, with the fit h - c / L.
 
@@ -72,7 +115,7 @@ def plot_convergence(by_levels: Mapping[int, float], limit: float, slope: float,
     Raises:
         UserError: there is nothing to draw.
 
-    Source: Guo et al. 2024, Figure 5.
+    Source: after Guo et al. 2024, Figure 5, which draws the error against 20 levels instead.
 
     Example:
         >>> axes = plot_convergence({1: 0.25, 2: 0.375, 4: 0.4375}, limit=0.5, slope=0.25)

@@ -90,7 +90,7 @@ def plot_scores(
     Raises:
         UserError: there is no model or no attack.
 
-    Source: the heat maps of Kang et al. 2019 (models trained against each attack) and of Dai et al. 2023, Figure 1c.
+    Source: Kang et al. 2019, Figure 6a (UAR of models trained against each attack).
 
     Example:
         >>> axes = plot_scores({"linf 8": {"linf": 90.0, "fog": 40.0}, "fog 128": {"linf": 30.0, "fog": 95.0}})

@@ -19,7 +19,7 @@ from robustatlas.metrics.bootstrap import (
 )
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.registry import against_reference, of_model
 from robustatlas.outcomes.strengths import in_levels, position_of
 from robustatlas.outcomes.table import OutcomeTable

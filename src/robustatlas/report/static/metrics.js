@@ -163,7 +163,7 @@ const Metrics = (() => {
   }
 
   /**
-   * Stability constant (MultiRobustBench, section 4): the steepest change of accuracy between a cell seen in training and
+   * Stability constant (MultiRobustBench, definition 3.7): the steepest change of accuracy between a cell seen in training and
    * any cell whose reference accuracy is at most `alpha` percentage points away.
    * @param {number[]} accuracies
    * @param {Cells} cells

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
 
 
+_WHOLE = 100.0
+
+
 class OverEpochs(Output):
     """Numbers over the epochs of the models' trainings: their mean, and one deviation to each side."""
 
@@ -56,8 +59,9 @@ class OverEpochs(Output):
                 done.label(model): np.array([[e, *_band(numbers[place])] for e, numbers in rows.items()])
                 for model, rows in found.items()
             }
-            percent = not name.startswith(("SC", "AH "))
-            axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=percent)
+            percent = not name.startswith(("SC", "AH ", "std AH "))
+            within = percent and all(line[:, 1].max() <= _WHOLE for line in lines.values())  # ratios may be larger
+            axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=within)
             figures[name.replace(" ", "-").replace("/", "-")] = axes.figure
         return Made(sheets, figures)
 
