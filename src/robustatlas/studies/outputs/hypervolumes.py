@@ -47,9 +47,7 @@ class Frontiers(Output):
         rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
         at = int(next(iter(runs.values())).index[image])
         heads = ("model", *(f"{size:.4g}" for size in sizes))
-        return Made(
-            {"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": axes.figure}
-        )
+        return Made({"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": figure})
 
 
 class Convergence(Output):
