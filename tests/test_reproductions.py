@@ -15,11 +15,7 @@ import on_board  # noqa: E402
 import on_digits  # noqa: E402
 import run  # noqa: E402
 
-from robustatlas.attacks.suites import attacks_of  # noqa: E402
 from robustatlas.models.defenses import BitDepthReduction  # noqa: E402
-from robustatlas.training import RECIPES  # noqa: E402
-from robustatlas.training.presets import PRESETS  # noqa: E402
-from test_docs import parsed  # noqa: E402
 
 
 def test_the_page_says_what_was_measured() -> None:
@@ -48,23 +44,3 @@ def test_claims_on_digits_can_be_measured(tmp_path: Path, monkeypatch: pytest.Mo
     first = on_digits.claims(tmp_path, scale, seeds=(0, 1))
     assert {claim.paper for claim in first} == {"MSD", "Robustness curves", "Adversarial hypervolume"}
     assert on_digits.claims(tmp_path, scale, seeds=(0, 1)) == first
-
-
-PAPERS = sorted((ROOT / "benchmarks" / "reproductions" / "papers").glob("*.sh"))
-LINES = [
-    pytest.param(line.strip(), id=f"{path.stem}-{number}")
-    for path in PAPERS
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines())
-    if line.strip().startswith("robustatlas ")
-]
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_the_program_takes_the_commands_of_the_papers(line: str) -> None:
-    """Names and options are known, and so are presets, recipes and suites."""
-    parsed(line)
-    for option, names in (("--preset", PRESETS), ("--recipe", RECIPES)):
-        if option in line:
-            assert line.split(f"{option} ")[1].split()[0] in names
-    if "--attacks" in line:
-        assert attacks_of(line.split("--attacks ")[1].split()[0].split(","))

@@ -27,7 +27,8 @@ def study(
         typer.Argument(metavar="FILE", help="File of the study, or the name of one that comes with robustatlas."),
     ] = None,
     size: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One of the sizes in the file. By default small.")
+        str | None,
+        typer.Option(metavar="NAME", help="One of the sizes in the file. By default small.", rich_help_panel=COMPUTE),
     ] = None,
     out: Annotated[
         Path | None,
@@ -57,8 +58,12 @@ def study(
             rich_help_panel=COMPUTE,
         ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print the file, to copy it and change it.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the studies that come with robustatlas.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the file, to copy it and change it.", rich_help_panel=OUTPUT)
+    ] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the studies that come with robustatlas.", rich_help_panel=OUTPUT)
+    ] = False,
 ) -> None:
     """Train, evaluate and tabulate all that the file of a study says.
 
@@ -72,7 +77,7 @@ def study(
 
     A study of your own begins with one of these:
 
-        robustatlas study uar --show > mine.toml
+        robustatlas study uar --show
 
         robustatlas study mine.toml --out studies/mine
 

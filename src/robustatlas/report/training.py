@@ -12,6 +12,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
@@ -67,6 +68,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
                 markevery=max(1, len(epochs) // 8), label=label,
             )  # fmt: skip
         below.set_xlabel("epoch")
+        below.xaxis.set_major_locator(MaxNLocator(integer=True))
         percent_axis(below, "accuracy (%)")
         legend_above(below, len(curves))
     found = above.figure

@@ -42,7 +42,8 @@ class Finished:
     @classmethod
     def of(cls, study: Study, folder: Path) -> Finished:
         """The study in ``folder``, which may be empty."""
-        steps, what = steps_of(study), {}
+        steps = steps_of(study)
+        what: dict[str, Any] = {}
         for step in steps:
             if step.kind != "outputs":
                 what[step.name] = json.loads(json.dumps(described(study, step, what)))

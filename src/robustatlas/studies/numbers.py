@@ -16,7 +16,7 @@ from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.matching import CLEAN
+from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.masked import masked
@@ -32,7 +32,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class StudyNumber:
     """A number of a model as a cell of a table.
 
     Attributes:
@@ -77,7 +77,7 @@ class Measured:
 
 def number_of(
     name: str, results: Sequence[Result], reference: Reference | None, trained_on: Mapping[str, float]
-) -> Measured:
+) -> StudyNumber:
     """A number over the trainings of a model.
 
     Args:
@@ -98,7 +98,7 @@ def number_of(
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
     void = name != "clean" and any(masked(result, attacks) for result in results)
-    return Measured(over, digits_of(name), void, resampled=not name.startswith("std "))
+    return StudyNumber(over, digits_of(name), void, resampled=not name.startswith("std "))
 
 
 def digits_of(name: str) -> int:

@@ -187,8 +187,8 @@ def _check(study: Study, where: str) -> None:
         _check_model(study, name, model, f"models.{name}")
         _check_chain(study, name, where)
     for name, evaluation in study.evaluations.items():
-        for model in evaluation.models or ():
-            _known(model, study.models, f"evaluations.{name}.models of {where}")
+        for evaluated in evaluation.models or ():
+            _known(evaluated, study.models, f"evaluations.{name}.models of {where}")
         with _placed(f"evaluations.{name}.attacks of {where}"):
             attacks_of(wanted_attacks(evaluation.attacks, evaluation.procedure, None), evaluation.procedure)
     for name, output in study.outputs.items():

@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robustatlas.studies.numbers import Measured
+from robustatlas.studies.numbers import StudyNumber
 
-Cell = str | int | float | Measured
+Cell = str | int | float | StudyNumber
 
 IMAGES = "I: 95 % interval over the choice of images."
 TRAININGS = "±: standard deviation over trainings; T: 95 % interval over trainings."
@@ -46,7 +46,7 @@ class Sheet:
         return [["\n".join(self._lines(cell)) for cell in row] for row in self.rows]
 
     def _lines(self, cell: Cell) -> list[str]:
-        if isinstance(cell, Measured):
+        if isinstance(cell, StudyNumber):
             found = [cell.text + (" *" if cell.masked else "")]
             ends = {name: (each.low, each.high) for name, each in cell.intervals.items()}
             return found + [
@@ -60,7 +60,7 @@ class Sheet:
     @property
     def legend(self) -> tuple[str, ...]:
         """What the marks in the cells mean."""
-        cells = [cell for row in self.rows for cell in row if isinstance(cell, Measured)]
+        cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber)]
         several = any(cell.std is not None for cell in cells)
         found = [IMAGES, TRAININGS][: 1 + several] if cells else []
         found += ["*: gradients mislead, upper bound only."] if any(cell.masked for cell in cells) else []
@@ -78,7 +78,9 @@ class Sheet:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         whole = [
-            column for column in range(len(self.columns)) if any(isinstance(row[column], Measured) for row in self.rows)
+            column
+            for column in range(len(self.columns))
+            if any(isinstance(row[column], StudyNumber) for row in self.rows)
         ]
         writer.writerow([head for column, head in enumerate(self.columns) for head in _heads(head, column in whole)])
         for row in self.rows:
@@ -94,7 +96,7 @@ def _heads(head: str, whole: bool) -> list[str]:
 
 
 def _values(cell: Cell, whole: bool) -> list[str]:
-    if not isinstance(cell, Measured):
+    if not isinstance(cell, StudyNumber):
         return [_plain(cell), *[""] * (len(_PARTS) * whole)]
     ends = [cell.intervals.get(name) for name in ("trainings", "images")]
     numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]

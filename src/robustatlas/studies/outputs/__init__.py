@@ -12,7 +12,7 @@ OUTPUTS: Registry[type[Output]] = Registry(
     "robustatlas.outputs",
     {
         "scores": "studies.outputs.scores:Scores",
-        "published": "studies.outputs.scores:Published",
+        "published": "studies.outputs.scores:BesidePrinted",
         "scatter": "studies.outputs.scores:Scatter",
         "uar-matrix": "studies.outputs.matrices:UarMatrix",
         "cr-matrix": "studies.outputs.matrices:CrMatrix",
@@ -25,7 +25,7 @@ OUTPUTS: Registry[type[Output]] = Registry(
         "distances": "studies.outputs.curves:Distances",
         "curves-over-epochs": "studies.outputs.epochs:OverEpochs",
         "trainings": "studies.outputs.epochs:Trainings",
-        "frontier": "studies.outputs.hypervolumes:Frontier",
+        "frontier": "studies.outputs.hypervolumes:Frontiers",
         "convergence": "studies.outputs.hypervolumes:Convergence",
         "tests-between-groups": "studies.outputs.groups:BetweenGroups",
         "board": "studies.outputs.pages:Board",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead, listed, wording
 from robustatlas.studies.description import Study, StudyEntry
-from robustatlas.studies.numbers import Measured, number_of
+from robustatlas.studies.numbers import StudyNumber, number_of
 from robustatlas.studies.tables import Sheet
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Output(StudyEntry):
         for model in wanted.trainings:
             _known(model, study.models, f"{place}: models")
 
-    def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> Measured:
+    def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
         """A number of a model over its trainings."""
         runs = done.runs(evaluation or self.evaluations(done.study)[0], model)
         return number_of(name, runs, self.against(done), done.trained_on(model))

@@ -13,11 +13,12 @@ from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
+from robustatlas.metrics.interclass import LpNorm
 from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
 from robustatlas.studies.description import Strength, Study
-from robustatlas.studies.numbers import Measured
+from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.outputs.base import _known as known
 from robustatlas.studies.tables import Cell, Sheet
@@ -63,10 +64,10 @@ class Curves(Output):
         rows = [(*row, *(values[place] for values in printed)) for place, row in enumerate(rows)]
         return Made({"": Sheet(title, ("size", *found, *labels), rows)}, {"": figure})
 
-    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> Measured:
+    def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings."""
         broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
-        return Measured(over_trainings(broken)["error"])
+        return StudyNumber(over_trainings(broken)["error"])
 
 
 class Slopes(Curves):
@@ -102,7 +103,7 @@ class PrintedDistances(Output):
         return Made()
 
 
-_NORMS = ("linf", "l2", "l1")
+_NORMS: tuple[LpNorm, ...] = ("linf", "l2", "l1")
 
 
 class Distances(Output):

@@ -12,12 +12,15 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.figures import plot_over_epochs
 from robustatlas.report.training import plot_training
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import Measured, label_of, number_of
+from robustatlas.studies.numbers import StudyNumber, label_of, number_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
+
+
+_WHOLE = 100.0
 
 
 class OverEpochs(Output):
@@ -38,7 +41,7 @@ class OverEpochs(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         """A table for each model, and a figure for each number."""
         evaluation, reference = self.evaluations(done.study)[0], self.against(done)
-        found: dict[str, dict[int, list[Measured]]] = {}
+        found: dict[str, dict[int, list[StudyNumber]]] = {}
         for model in self.chosen(done.study):
             runs = {epoch: done.runs(evaluation, model, epoch) for epoch in done.epochs(evaluation, model)}
             seen = done.trained_on(model)
@@ -56,13 +59,14 @@ class OverEpochs(Output):
                 done.label(model): np.array([[e, *_band(numbers[place])] for e, numbers in rows.items()])
                 for model, rows in found.items()
             }
-            percent = not name.startswith(("SC", "AH "))
-            axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=percent)
+            percent = not name.startswith(("SC", "AH ", "std AH "))
+            within = percent and all(line[:, 1].max() <= _WHOLE for line in lines.values())  # ratios may be larger
+            axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=within)
             figures[name.replace(" ", "-").replace("/", "-")] = axes.figure
         return Made(sheets, figures)
 
 
-def _band(number: Measured) -> tuple[float, float, float]:
+def _band(number: StudyNumber) -> tuple[float, float, float]:
     spread = number.std or 0.0
     return number.mean, number.mean - spread, number.mean + spread
 

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.styles import styles_of
-from robustatlas.common.wording import axis
-from robustatlas.metrics.figures import plot_convergence
-from robustatlas.metrics.figures.paper import axes_of, legend_above
+from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, hypervolume_at_levels, hypervolume_limit
 from robustatlas.report.facts.numbers import hypervolume_of
 from robustatlas.report.facts.units import unit_of
@@ -30,7 +27,7 @@ def _volume(run: Result, attack: str) -> AdversarialHypervolume:
     return found
 
 
-class Frontier(Output):
+class Frontiers(Output):
     """The confidence that models keep on one image, over the size of the perturbation; ``image``: its place among those
     evaluated, or the first that all models get right."""
 
@@ -46,21 +43,11 @@ class Frontier(Output):
         image = int(np.argmax(right)) if self.image is None else self.image
         sizes = [0.0, *next(iter(runs.values())).strengths(self.attack).tolist()]
         kept = {label: [float(one.clean[image]), *one.frontier[image].tolist()] for label, one in volumes.items()}
-        with axes_of(None, 2.15 + 0.11 * max(0, len(kept) - 3)) as axes:
-            for (label, values), style in zip(kept.items(), styles_of(list(kept)), strict=True):
-                axes.plot(sizes, values, color=style.colour, linestyle=style.linestyle, marker=style.marker,
-                          markersize=3, linewidth=1.3, label=label)  # fmt: skip
-            axes.set_xlim(0, sizes[-1])
-            axes.set_ylim(0, 1.02)
-            axes.set_xlabel(axis(unit_of(self.attack)))
-            axes.set_ylabel("confidence kept")
-            legend_above(axes, len(kept))
+        figure = plot_frontiers(kept, sizes[-1], unit=unit_of(self.attack)).figure
         rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
         at = int(next(iter(runs.values())).index[image])
         heads = ("model", *(f"{size:.4g}" for size in sizes))
-        return Made(
-            {"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": axes.figure}
-        )
+        return Made({"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": figure})
 
 
 class Convergence(Output):

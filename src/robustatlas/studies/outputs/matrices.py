@@ -17,7 +17,7 @@ from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import Measured
+from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.tables import Cell, Sheet
 from robustatlas.training.calibration import calibrate
@@ -42,7 +42,7 @@ class _Matrix(Output):
         known = done.reference(self.reference).accuracies.attacks
         return [attack for attack in self.attacks or runs[0].attacks if attack in known]
 
-    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+    def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
         """Model -> attack -> its number."""
         return {
             model: {a: self.number(done, f"{self.kind_of_number} {a}", model) for a in self.columns(done)}
@@ -53,7 +53,7 @@ class _Matrix(Output):
         """The table and the heat map."""
         matrix = self.matrix(done)
         attacks = self.columns(done)
-        rows = [(done.label(model), *row.values()) for model, row in matrix.items()]
+        rows: list[tuple[Cell, ...]] = [(done.label(model), *row.values()) for model, row in matrix.items()]
         sheet = Sheet(self.title, ("model", *(wording(attack).label for attack in attacks)), rows)
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
         sheets = {"": sheet}
@@ -75,7 +75,7 @@ class CrMatrix(_Matrix):
     worst: bool = False
     unit = "CR (%)"
 
-    def matrix(self, done: Finished) -> dict[str, dict[str, Measured]]:
+    def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
         """Model -> attack -> its ratio."""
         kind = "CR ind-worst" if self.worst else "CR"
         return {

@@ -11,7 +11,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above
 from robustatlas.studies.description import Study, StudyEntry
-from robustatlas.studies.numbers import Measured, label_of
+from robustatlas.studies.numbers import StudyNumber, label_of
 from robustatlas.studies.outputs.base import Made, Output
 from robustatlas.studies.tables import Cell, Sheet
 
@@ -26,7 +26,7 @@ class Scores(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table."""
-        rows = [
+        rows: list[tuple[Cell, ...]] = [
             (done.label(model), *(self.number(done, name, model) for name in self.numbers))
             for model in self.chosen(done.study)
         ]
@@ -43,7 +43,7 @@ class Printed(StudyEntry):
     evaluation: str | None = None
 
 
-class Published(Output):
+class BesidePrinted(Output):
     """Ours beside what the paper prints, a row for each value."""
 
     values: Annotated[list[Printed], Field(min_length=1)]
@@ -65,7 +65,7 @@ class Published(Output):
             ours: Cell = "not at this size"
             if value.model in done.study.models:
                 ours = self.number(done, value.number, value.model, value.evaluation or usual)
-            digits = ours.digits if isinstance(ours, Measured) else 2
+            digits = ours.digits if isinstance(ours, StudyNumber) else 2
             rows.append(
                 (done.label(value.model) if value.model in done.study.models else value.model, label_of(value.number),
                  f"{value.printed:.{digits}f}", ours, value.source)

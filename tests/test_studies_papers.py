@@ -1,0 +1,25 @@
+"""The four papers, each from one file to all of its tables and figures, at their smallest size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import robustatlas as ra
+from robustatlas.studies import shipped
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_each_paper_runs_to_all_of_its_tables_and_figures(name: str, tmp_path: Path) -> None:
+    done = ra.study(name, tmp_path, "tiny", progress=False)
+    assert done.complete, [written.why or written.waits for written in done.outputs if written.why or written.waits]
+    for file, sheet in done.tables.items():
+        assert sheet.rows, file
+        assert all(cell.strip() for row in sheet.texts() for cell in row), file
+        assert (tmp_path / "outputs" / f"{file}.csv").is_file()
+    figures = [figure for written in done.outputs for figure in written.figures]
+    assert figures
+    for figure in figures:
+        assert all((tmp_path / "outputs" / f"{figure}.{form}").stat().st_size > 1000 for form in ("png", "svg", "pdf"))
+    assert all(written.sheets or written.figures or written.pages for written in done.outputs)

@@ -1,0 +1,118 @@
+"""Studies read: each mistake is a sentence that names its key, sizes change entries, parts share the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robustatlas.common.errors import UserError
+from robustatlas.evaluation.workers.share import Share
+from robustatlas.studies import OUTPUTS, read_study, shipped, steps_of
+from robustatlas.studies.planning import chosen, mine
+from robustatlas.studies.tables import Sheet
+from study_files import SMALL, command, without_sizes, written
+
+MISTAKES = [
+    (("seeds = 2", "seedss = 2"), "models.plain.seedss of study mine is not known; a misspelt entry?"),
+    (("samples = 12", 'samples = "many"'), "data.digits.samples of study mine: input should be a valid integer"),
+    (("samples = 12", "samples = 0"), "data.digits.samples of study mine: input should be greater than or equal to 1"),
+    (("seeds = [3, 4]", "seeds = []"), r"models.linf.seeds of study mine: \[\]; expected how many trainings"),
+    (("seeds = [3, 4]", ""), "outputs.tests of study mine compares groups of trainings, and models.linf has one"),
+    (
+        ("against = { linf = 0.1 }", "against = { linf = -1 }"),
+        "models.linf.against.linf of study mine: -1 is no strength",
+    ),
+    (('"0.2:2"', '"0.2:x"'), "evaluations.main.strengths.linf of study mine: '0.2:x' is not understood"),
+    (('recipe = "pgd"', 'recipe = "pdg"'), "models.linf: There is no recipe 'pdg'; did you mean 'pgd'?"),
+    (('recipe = "pgd"', 'preset = "tradez"'), "models.linf: There is no preset 'tradez'; did you mean 'trades'?"),
+    (
+        ("epochs = 1,", "epoch = 1,"),
+        "models.plain.settings: 'epoch' is no setting of the trainer; did you mean 'epochs'?",
+    ),
+    (("steps = 1", 'steps = 1\nstart = "plane"'), "models.linf.start names 'plane'; did you mean 'plain'?"),
+    (
+        ("steps = 1\nseeds = [3, 4]", 'steps = 1\nstart = "plain"\n[models.plain2]\nstart = "plain2"'),
+        "models of study mine wait for each other in a circle: plain2 -> plain2",
+    ),
+    (('of = "plain"', 'of = "plane"'), "models.bits.of names 'plane'; did you mean 'plain'?"),
+    (('defense = "bits=3"', 'defense = "bitz=3"'), "models.bits.defense: 'bitz=3' is no transformation"),
+    (
+        ('attacks = ["linf"]', 'attacks = ["lnif"]'),
+        "evaluations.main.attacks of study mine: .*'lnif'.*did you mean 'linf'",
+    ),
+    (
+        ('kind = "scores"', 'kind = "score"'),
+        "outputs.scores.kind of study mine: There is no output 'score'; did you mean",
+    ),
+    (('kind = "scores"', ""), "outputs.scores of study mine has no kind; there are scores, "),
+    (('numbers = ["clean", "linf@0.1", "average"]', "numbers = []"), "outputs.scores of study mine"),
+    (('numbers = ["clean", "linf@0.1", "average"]', ""), "numbers of outputs.scores of study mine is missing"),
+    (
+        ('models = ["linf"]', 'models = ["lnif"]'),
+        "outputs.tests of study mine: models names 'lnif'; did you mean 'linf'?",
+    ),
+    (("samples = 12", "samples = = 12"), "study mine is not TOML"),
+    (("[data.digits]", "[date.digits]\n[data.digits]"), "date of study mine is not known"),
+    (("[models.bits]", "[models]\nbits = 3\n[other]"), "is not TOML|models.bits of study mine is 3; expected a table"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), MISTAKES, ids=[sentence[:40] for _, sentence in MISTAKES])
+def test_each_mistake_is_one_sentence_that_names_the_key(
+    change: tuple[str, str], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=sentence) as raised:
+        read_study(written(tmp_path, without_sizes(SMALL), change))
+    assert "\n" not in str(raised.value)
+
+
+def test_sizes_give_keys_anew_and_leave_entries_out(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    study = read_study(file, "other")
+    assert study.evaluations["main"].strengths == {"linf": (0.1, 0.2, 0.3)}
+    assert study.evaluations["main"].effort == "low" and "bits" not in study.models
+    assert study.size == "other" and study.differs == ["one more strength"]
+    with pytest.raises(UserError, match=r"There is no size 'othr'; did you mean 'other'\?"):
+        read_study(file, "othr")
+    with pytest.raises(UserError, match="There is no size 'small'; the sizes of study mine are other"):
+        read_study(file)
+    with pytest.raises(UserError, match=r"size.other.without of study mine names 'models.bitz', which is not there"):
+        read_study(written(tmp_path, SMALL, ('models.bits"]', 'models.bitz"]')), "other")
+    with pytest.raises(UserError, match=r"There is no study 'uhr'; did you mean 'uar'\?"):
+        read_study("uhr")
+
+
+def test_parts_share_all_steps_and_none_waits_for_another(tmp_path: Path) -> None:
+    steps = steps_of(read_study(written(tmp_path, without_sizes(SMALL))))
+    parts = [{step.name for step in mine(steps, Share(number, 3))} for number in range(3)]
+    once = [step.name for step in steps if step.kind in ("models", "evaluations")]
+    assert sorted(once) == sorted(name for part in parts for name in part if not name.startswith("outputs"))
+    for part in parts:
+        assert all(
+            need in part for step in steps if step.name in part and step.kind == "evaluations" for need in step.needs
+        )
+    assert len(chosen(steps, ["models"])) == 4
+
+
+def test_the_command_lists_and_shows_those_that_come_along(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command("--list") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(shipped())
+    assert command("uar", "--show") == 0
+    copy = tmp_path / "copy.toml"
+    copy.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert read_study(copy, "tiny").models == read_study("uar", "tiny").models
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+@pytest.mark.parametrize("size", ["tiny", "small", "paper"])
+def test_the_four_papers_are_read_at_each_size_and_say_what_differs(name: str, size: str) -> None:
+    study = read_study(name, size)
+    assert study.differs and study.paper and steps_of(study)
+
+
+def test_a_sheet_spells_its_cells() -> None:
+    sheet = Sheet("t", ("a|b", "c"), [("=x", 1.25), ("y", float("nan"))])
+    assert sheet.markdown().splitlines()[0] == "| a\\|b | c |"
+    assert sheet.csv().splitlines() == ["a|b,c", "'=x,1.25", "y,nan"]
+    assert set(OUTPUTS) >= {"scores", "board"}
