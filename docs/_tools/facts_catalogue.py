@@ -32,6 +32,7 @@ OPTIMIZERS = {
     "PPGD": ("PPGD", "Laidlaw et al. 2021"),
     "Scan": ("scan of the one parameter", ""),
     "SigmaZero": ("sigma-zero", "Cinà et al. 2025"),
+    "Sweep": ("exhaustive sweep over a grid", ""),
     "Square": ("Square", "Andriushchenko et al. 2020"),
 }
 """Of each kind of optimizer the name that pages use, and the paper it is from (empty: nothing to cite)."""
