@@ -36,11 +36,13 @@ from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.optimizers.square import Square
+from robustatlas.optimizers.sweep import Sweep
 from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Hue
 from robustatlas.threats.compose import Compose
 from robustatlas.threats.corruption import Corruption
+from robustatlas.threats.everyday.geometry import Rotated
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.gabor import Gabor
 from robustatlas.threats.historical.jpeg import HistoricalJpegL1
@@ -65,6 +67,7 @@ OPTIMIZERS: list[Optimizer] = [
     Adam(3, roughness=0.01),
     Scan(4),
     Once(),
+    Sweep.of(Rotated(), 2),
     Square(4),
     SigmaZero(3),
     HopSkipJump(40, first=5),
@@ -89,6 +92,7 @@ THREATS: list[tuple[ThreatModel, float]] = [
     (HistoricalJpegL1(), 5.0),
     (Compose((Gabor(), Brightness(), Linf()), (10.0, 0.3, 0.1)), 1.0),
     (Perceptual(), 0.3),
+    (Rotated(), 20.0),
 ]
 
 
@@ -190,6 +194,7 @@ def test_every_optimizer_of_the_catalogue_is_here():
         (BrendelBethge(), L2(), "BrendelBethge needs the l1 ball, and got the threat model L2; use FMN"),
         (Square(), L0(), "Square needs one of the balls Linf, L2 and L1"),
         (Scan(), Linf(), "Scan needs a set of one number per sample"),
+        (Sweep(), Linf(), "Sweep needs the everyday change that it was made for"),
         (SigmaZero(), Gabor(), "SigmaZero needs a set of changes of the image itself"),
         (FMN(dense=True), Snow(), "FMN needs an lp ball where it is dense"),
         (FrankWolfe(), L2(), "FrankWolfe needs a set with a linear oracle"),

@@ -18,7 +18,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.threats.everyday.change import Change, with_border
 from robustatlas.threats.everyday.geometry import Cropped, Rotated, Sheared, Shifted, Tilted, Zoomed
 from robustatlas.threats.everyday.light import Contrasted, Exposed, Gamma, Saturated
-from robustatlas.threats.everyday.optics import Blurred, Coarse, Compressed, Grainy, Occluded, Shaken
+from robustatlas.threats.everyday.optics import Coarse, Grainy, Occluded, Recompressed, Shaken, Unfocused
 from robustatlas.threats.everyday.weather import Foggy, Rainy, Snowy
 from robustatlas.threats.probe import probe
 from threat_properties import (
@@ -48,12 +48,12 @@ CHANGES: list[tuple[Change, float]] = [
     (Gamma(), 100.0),
     (Contrasted(), 75.0),
     (Saturated(), 100.0),
-    (Blurred(), 2.0),
-    (Blurred("grey"), 2.0),
+    (Unfocused(), 2.0),
+    (Unfocused("grey"), 2.0),
     (Shaken("black"), 7.0),
     (Grainy(), 30.0),
     (Coarse(), 75.0),
-    (Compressed(), 95.0),
+    (Recompressed(), 95.0),
     (Occluded(), 40.0),
     (Foggy(), 80.0),
     (Rainy(), 10.0),
@@ -74,7 +74,7 @@ def test_is_sound(threat: Change, strength: float, x: Tensor) -> None:
     assert probe(threat, x, (strength / 3, strength / 2, strength)) == []
 
 
-SMOOTH = [(t, s) for t, s in CHANGES if not isinstance(t, (Coarse, Compressed, Blurred))]
+SMOOTH = [(t, s) for t, s in CHANGES if not isinstance(t, (Coarse, Recompressed, Unfocused))]
 
 
 @pytest.mark.parametrize(("threat", "strength"), SMOOTH, ids=named)
@@ -91,7 +91,7 @@ def test_slope(threat: Change, strength: float) -> None:
 def test_slope_of_blur() -> None:
     """Away from the widths at which its kernel gets a pixel more."""
     x, sigma = images(count=1, side=16, dtype=torch.float64), torch.tensor([[1.05]], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda theta: Blurred().apply(x, theta), sigma.requires_grad_())
+    assert torch.autograd.gradcheck(lambda theta: Unfocused().apply(x, theta), sigma.requires_grad_())
 
 
 def at(threat: Change, *numbers: float, x: Tensor = Y) -> Tensor:
@@ -215,7 +215,7 @@ def test_blur_is_that_of_scipy(border: str, mode: str, fill: float) -> None:
             Y,
             lambda c, s=sigma: scipy.ndimage.gaussian_filter(c, s, mode=mode.removeprefix("grid-"), cval=fill),
         )
-        torch.testing.assert_close(at(with_border(Blurred(), border), sigma), expected, rtol=0, atol=1e-9)
+        torch.testing.assert_close(at(with_border(Unfocused(), border), sigma), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("border", "mode", "fill"), MODES)
@@ -244,7 +244,7 @@ def test_resolution_is_that_of_pillow() -> None:
 def test_jpeg_is_the_file_that_pillow_writes() -> None:
     x = images(count=4, side=32)
     lost = torch.tensor([[5.0], [30.0], [70.0], [95.0]])
-    found = Compressed().apply(x, lost)
+    found = Recompressed().apply(x, lost)
     for image, quality, result in zip(x, (95, 70, 30, 5), found, strict=True):
         file = io.BytesIO()
         to_pillow(image).save(file, "JPEG", quality=quality)

@@ -14,7 +14,7 @@ from robustatlas.optimizers.sweep import Sweep
 from robustatlas.threats.everyday.change import BORDERS, Bordered, Change, with_border
 from robustatlas.threats.everyday.geometry import Cropped, Rotated, Sheared, Shifted, Tilted, Zoomed
 from robustatlas.threats.everyday.light import Contrasted, Exposed, Gamma, Saturated
-from robustatlas.threats.everyday.optics import Blurred, Coarse, Compressed, Grainy, Occluded, Shaken
+from robustatlas.threats.everyday.optics import Coarse, Grainy, Occluded, Recompressed, Shaken, Unfocused
 from robustatlas.threats.everyday.weather import Foggy, Rainy, Snowy
 
 DRAWS = 3
@@ -100,7 +100,7 @@ def _with_edges(attack: Attack, border: str) -> Attack:
 
 
 def _blur(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], source: str) -> Everyday:
-    return Everyday("blur", Blurred(), strengths, step, "pixels, standard deviation", suite, source)
+    return Everyday("blur", Unfocused(), strengths, step, "pixels, standard deviation", suite, source)
 
 
 def _shaken(strengths: tuple[float, ...], step: float, suite: tuple[float, ...]) -> Everyday:
@@ -113,7 +113,7 @@ def _noise(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], 
 
 def _jpeg(suite: tuple[float, ...], source: str) -> Everyday:
     beside = "jpeg-linf, changes coefficients at will"
-    return Everyday("jpeg-quality", Compressed(), grid(95, 19), 5, f"{FALLEN}quality", suite, source, beside)
+    return Everyday("jpeg-quality", Recompressed(), grid(95, 19), 5, f"{FALLEN}quality", suite, source, beside)
 
 
 def _coarse(suite: tuple[float, ...], source: str) -> Everyday:
@@ -165,7 +165,7 @@ CHANGES: tuple[Everyday, ...] = (
         _blur(grid(6, 12), 0.5, (1, 3, 6), f"Gaussian blur at {_IMAGENET_C}"),
         small=_blur(grid(1.2, 12), 0.1, (0.4, 0.7, 1.0), f"Gaussian blur at {_CIFAR_C}"),
     ),
-    replace(_shaken(grid(24, 6), 4, (8, 16, 24)), small=_shaken((3, 5, 7), 1, (3, 5, 7))),
+    replace(_shaken(grid(24, 3), 8, (8, 16, 24)), small=_shaken(grid(9, 3), 3, (3, 6, 9))),
     replace(
         _noise(grid(100, 5), 20, (20, 40, 100), f"nearly {_IMAGENET_C}"),
         small=_noise(grid(25, 5), 5, (10, 20, 25), f"{_CIFAR_C}, in whole levels"),

@@ -223,13 +223,13 @@ def evaluate(
     )
     if dry_run:
         print_forecast(classifier, dataset, request)
-        return
-    with stopped_by_hand(partial(what_is_kept, folder)):
-        if any_of is not None:
+    elif any_of is not None:
+        with stopped_by_hand(partial(what_is_kept, folder)):
             _draws.evaluate_by_rules(classifier, dataset, request, any_of, card)
-            return
-        result = _until.result_of(classifier, dataset, request, until, against)
-    _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, request)
+    else:
+        with stopped_by_hand(partial(what_is_kept, folder)):
+            result = _until.result_of(classifier, dataset, request, until, against)
+        _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, request)
 
 
 def samples_and_folder(

@@ -13,6 +13,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import printable
 from robustatlas.report.facts import chosen_reference
 from robustatlas.report.facts.rows import read_about
+from robustatlas.report.gate import Requirement
 from robustatlas.results.result import load_result
 
 
@@ -37,6 +38,15 @@ def report(
             rich_help_panel=MODEL,
         ),
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT>=NUMBER",
+            help="A bound as `check` takes it; the page begins with whether it is kept, how many images would decide "
+            "it, and the images that broke. Give it several times for several bounds.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +61,10 @@ def report(
     One HTML file that needs no network to be read:
 
         robustatlas report runs/mynet-cifar10 -o report.html
+
+    With a verdict above all, on what you require:
+
+        robustatlas report runs/mynet --require "rotation@10>=80" --require "typical-rotation@10>=90"
     """
     from robustatlas.data import load_dataset
     from robustatlas.report.page import build_report
@@ -64,5 +78,6 @@ def report(
         trained_on=known,
         data=None if data is None else load_dataset(data),
         headline=parse_strength_of(headline, "--headline") or None,
+        requirements=[Requirement.parse(text) for text in require or ()],
     )
     typer.echo(f"Report: {printable(str(page.resolve()))}")

@@ -45,7 +45,7 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
     with surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":
-            fitting = counted(ready.manner.batch_size, "sample")
+            fitting = counted(ready.at_once, "sample")
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
         store = request.begin(ready.identity)
         check_answers(ready.model, store, ready.work)
@@ -96,7 +96,7 @@ def _question(ready: Prepared) -> Question:
     """What a diagnosis of the run is asked."""
     plans = [task.attack.plans[task.search] for task in ready.tasks]
     passes = _SURE * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
-    batch = ready.manner.batch_size
+    batch = ready.at_once
     gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
     return question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients)
 
@@ -159,7 +159,7 @@ def _enough_memory(ready: Prepared) -> Iterator[None]:
     except Exception as error:
         if not ran_out(error):
             raise
-        size, halves = ready.manner.batch_size, ready.manner.halves
+        size, halves = ready.at_once, ready.manner.halves
         fewer = size > 1 and not halves
         advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
         raise UserError(

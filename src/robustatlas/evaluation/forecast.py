@@ -113,7 +113,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
     places = request.places(ready.model)
     workers = places.hands if isinstance(places, Cluster) else len(places)
-    return Forecast(tuple(expected), max(1, workers), ready.manner.batch_size)
+    return Forecast(tuple(expected), max(1, workers), ready.at_once)
 
 
 class _Enough(Exception):  # noqa: N818

@@ -42,9 +42,9 @@ from robustatlas.threats.probe import probe
 
 DEFAULT_BATCH = 256
 _BACK = 2
+"""Samples by which it is tried whether the backward pass of a model fails."""
 _LOOKED_AT = 64
 """Samples that are looked at for pixels that no 8-bit file holds, before the work; all are when their turn comes."""
-"""Samples by which it is tried whether the backward pass of a model fails."""
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]
 
@@ -70,6 +70,11 @@ class Prepared:
     def attacks(self) -> list[Attack]:
         """One a task."""
         return [task.attack for task in self.tasks]
+
+    @property
+    def at_once(self) -> int:
+        """Samples at work at once."""
+        return min(self.manner.batch_size, len(self.work.labels))
 
     @property
     def classes(self) -> int:
@@ -127,7 +132,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     if void := {name: share for name, share in lost.items() if share}:
         tell(display, void_sentence(void))
     identity, manner = identity_of(model, work.rows.shape[1:], work.record), _manner_of(model, work, request)
-    pair = _seconds_of_a_pair(model, work, manner.batch_size)
+    pair = _seconds_of_a_pair(model, work, min(manner.batch_size, len(work.labels)))
     return Prepared(model, work, tasks, identity, (*warnings, *left_out), manner, pair, display)
 
 
@@ -177,7 +182,7 @@ def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:
     count, size = len(work.labels), DEFAULT_BATCH if request.batch_size is None else request.batch_size
     if size == "auto":
         size = fitting_batch(model, _probed(model, work.rows[:1]), count)
-    return Manner(request.seed, min(size, count), not isinstance(request.batch_size, int), request.keep_adversarial)
+    return Manner(request.seed, size, not isinstance(request.batch_size, int), request.keep_adversarial)
 
 
 def _probe(attacks: Sequence[Attack], x: Tensor) -> None:

@@ -44,7 +44,8 @@ Arrays = dict[str, NDArray[Any]]
 class Manner:
     """How the work is done; none of it changes the numbers but ``seed``.
 
-    ``batch_size``: samples at work at once; ``halves``: that many at first, and half of it where memory runs out.
+    ``batch_size``: inputs at work at once, of one sample each, or several points of a sweep; ``halves``: that many at
+    first, and half of it where memory runs out.
     """
 
     seed: int

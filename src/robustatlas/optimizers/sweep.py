@@ -70,8 +70,8 @@ class Sweep(Optimizer[SweepState]):
         return self.steps
 
     def lengthened(self, factor: float) -> Sweep:
-        """As it is: the grid is what its result is exact to."""
-        return self
+        """Finer or coarser."""
+        return replace(self, sizes=max(1, round(factor * self.sizes)))
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, Change) or (threat.bounded, threat.signed, threat.free) != (
@@ -98,9 +98,19 @@ class Sweep(Optimizer[SweepState]):
     def finished(self, state: SweepState) -> Tensor:
         return state.found | (state.step >= self.steps)
 
+    def grid(self) -> Tensor:
+        """``[steps, n]``: the points in their order; bounded numbers as shares of epsilon, of draws their number."""
+        others = list(itertools.product(*(_values(kind, count) for kind, count in self.free)))
+        points = []
+        for size in range(1, self.sizes + 1):
+            along = sorted(range(-size, size + 1), key=lambda place: (-abs(place), -place)) if self.signed else [size]
+            shell = [place for place in itertools.product(along, repeat=self.bounded) if max(map(abs, place)) == size]
+            points += [(*(number / self.sizes for number in place), *rest) for place in shell for rest in others]
+        return torch.tensor(points, dtype=torch.float64)
+
     def _at(self, problem: Problem, state: SweepState) -> SweepState:
         """The state with theta at the point of its step."""
-        table = cached(_grid, self.sizes, self.bounded, self.signed, self.free, like=problem.x)
+        table = cached(self.grid, like=problem.x)
         point = table[state.step.clamp_max(len(table) - 1)]
         bounded, free = point[:, : self.bounded] * problem.epsilon[:, None], point[:, self.bounded :]
         for column, (kind, count) in enumerate(self.free):
@@ -110,17 +120,6 @@ class Sweep(Optimizer[SweepState]):
                 free[:, column] = draws.gather(1, point[:, self.bounded + column, None].long())[:, 0]
         theta = torch.cat([bounded, free], 1)
         return replace(state, theta=torch.where(state.found[:, None], state.theta, theta))
-
-
-def _grid(sizes: int, bounded: int, signed: bool, free: tuple[tuple[Free, int], ...]) -> Tensor:
-    """``[steps, n]``: the points in their order; bounded numbers as shares of epsilon, of draws the number."""
-    others = list(itertools.product(*(_values(kind, count) for kind, count in free)))
-    points = []
-    for size in range(1, sizes + 1):
-        along = sorted(range(-size, size + 1), key=lambda place: (-abs(place), -place)) if signed else [size]
-        shell = [place for place in itertools.product(along, repeat=bounded) if max(map(abs, place)) == size]
-        points += [(*(number / sizes for number in place), *rest) for place in shell for rest in others]
-    return torch.tensor(points, dtype=torch.float64)
 
 
 def _values(kind: Free, count: int) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +27,11 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     rows = np.stack(covered)
     sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
     best = sizes.argmin(0)
-
-    def of_best(columns: Sequence[Integers | None], otherwise: int) -> Integers:
-        known = np.stack([np.zeros(outcomes[0].samples, np.int64) if column is None else column for column in columns])
-        return np.where(np.isfinite(sizes.min(0)), np.take_along_axis(known, best[None], 0)[0], otherwise)
-
+    found = np.isfinite(sizes.min(0))
+    of_best, known_of_best = partial(_of_best, best, found), partial(_known_of_best, best, found)
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
-    kept = any(outcome.as_file is not None for outcome in outcomes)
-    drawn = any(outcome.drawn is not None for outcome in outcomes)
     return replace(
         outcomes[0],
         strengths=np.asarray(strengths),
@@ -53,8 +49,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
         possible_size=_possible(outcomes, rows),
         true_size=_true(outcomes, rows),
-        mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
-        drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
+        mistakes=known_of_best([outcome.mistakes for outcome in outcomes]),
+        drawn=known_of_best([outcome.drawn for outcome in outcomes]),
         queries=_queries(outcomes, covered, strengths),
         typical=_typical(outcomes, covered, strengths),
         frontier=any(
@@ -63,8 +59,19 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         ),
         without_gradient=_without_gradient(outcomes, covered),
         saved=_saved(outcomes, covered),
-        as_file=of_best([outcome.as_file for outcome in outcomes], 0) if kept else None,
+        as_file=known_of_best([outcome.as_file for outcome in outcomes]),
     )
+
+
+def _of_best(best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0) -> Integers:
+    """``[N]``: of each sample the number in the column of its ``best`` outcome."""
+    known = np.stack([np.zeros(len(best), np.int64) if column is None else column for column in columns])
+    return np.where(found, np.take_along_axis(known, best[None], 0)[0], otherwise)
+
+
+def _known_of_best(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
+    """The same; None where no outcome has the column."""
+    return None if all(column is None for column in columns) else _of_best(best, found, columns)
 
 
 def _possible(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:

@@ -34,7 +34,7 @@ OPTIMIZERS = {
     "PPGD": ("PPGD", "Laidlaw et al. 2021"),
     "Scan": ("scan of the one parameter", ""),
     "SigmaZero": ("sigma-zero", "Cinà et al. 2025"),
-    "Sweep": ("sweep of the parameters", ""),
+    "Sweep": ("exhaustive sweep over a grid", ""),
     "Square": ("Square", "Andriushchenko et al. 2020"),
 }
 """Of each kind of optimizer the name for readers, and the paper it is from (empty: nothing to cite)."""

@@ -19,7 +19,7 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.masked import masked
-from robustatlas.report import field, looks, multiples, pages, queries, words
+from robustatlas.report import field, looks, multiples, pages, queries, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.card import card_of
@@ -27,6 +27,7 @@ from robustatlas.report.facts.comparison import Shared, Standings, distinct_name
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
+from robustatlas.report.gate import Requirement
 from robustatlas.report.plotted import plotted
 from robustatlas.report.sections import SECTIONS, Section
 from robustatlas.report.shapes import svg_of
@@ -86,6 +87,7 @@ def build_report(
     trained_on: Mapping[str, Mapping[str, float]] | None = None,
     data: Dataset | None = None,
     headline: Mapping[str, float] | None = None,
+    requirements: Sequence[Requirement] = (),
 ) -> Path:
     """Write the report.
 
@@ -98,6 +100,7 @@ def build_report(
         data: the data set of the runs, to show the clean images next to kept adversarial examples.
         headline: attack -> strength of the number that comes first; None: see
             :func:`robustatlas.report.facts.headline.headline_of`.
+        requirements: that are ruled on above everything else.
 
     Returns:
         the path of the page.
@@ -122,6 +125,9 @@ def build_report(
         swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
         leaders=_leaders(table),
         runs=runs,
+        rulings=[
+            rulings.ruled(*about, requirements) for about in zip(results, facts, (r.gallery for r in runs), strict=True)
+        ],
         many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,

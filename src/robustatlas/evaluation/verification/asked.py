@@ -133,12 +133,10 @@ def wanted_of(
                 "which of these the examples are evidence for."
             )
     wanted = {}
-    for attack in attacks_of(attacks):
+    for attack in (_as_searched(each, searched) for each in attacks_of(attacks)):
         records = searched.get(attack.name)
         if not records:
             raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
-        if attack is catalogue().get(attack.name):
-            attack = attack_as_recorded(attack.name, records)
         threat = attack.threat.for_data(first).bound_to(model)
         held = {key: value for key, value in records[0].threat.items() if key != PIXELS}
         if plain(threat) != held and _as_recorded(threat) != held:
@@ -159,6 +157,12 @@ def wanted_of(
         merged = merged_strengths([np.array(record.strengths) for record in records])
         wanted[attack.name] = (records[0].model_copy(update={"strengths": tuple(merged)}), threat)
     return wanted
+
+
+def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]]) -> Attack:
+    """An attack of the catalogue in the sets that the run searched; another one as it is."""
+    ours = attack is catalogue().get(attack.name)
+    return attack_as_recorded(attack.name, searched.get(attack.name, ())) if ours else attack
 
 
 def _as_recorded(threat: ThreatModel) -> Any:

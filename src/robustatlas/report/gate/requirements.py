@@ -72,6 +72,15 @@ class Requirement:
             return (number.low if judged == "interval" else number.value) >= self.bound
         return (number.high if judged == "interval" else number.value) <= self.bound
 
+    def broken_by(self, number: Interval) -> bool:
+        """Whether the whole interval of ``number`` breaks the bound."""
+        return number.high < self.bound if self.sign == ">=" else number.low > self.bound
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether its number is a share of the samples."""
+        return "@" in self.what or self.what in ("clean", "union")
+
 
 def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Interval:
     """The number that a requirement is about, with its interval.

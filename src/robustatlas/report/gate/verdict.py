@@ -17,6 +17,7 @@ from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on
+from robustatlas.report.gate.rulings import ruling_on
 from robustatlas.results.result import Result
 
 
@@ -54,18 +55,20 @@ def check_requirements(
         number = number_of(requirement, result, facts)
         why = masked(result, rests_on(requirement, result))
         passed = requirement.met_by(number, judged) and not why
-        found.append(Check(requirement.text, passed, _kept(requirement, number, why, judged)))
+        found.append(Check(requirement.text, passed, _kept(requirement, number, why, judged, result.samples)))
     return found
 
 
-def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged) -> str:
+def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged, samples: int) -> str:
     said = f"{requirement.what} is {number.value:.4g} [{number.low:.4g}, {number.high:.4g}]"
     if why:
         return f"{beside_masked(said, why)}, which proves nothing. {why_masked(why)}"
     if requirement.met_by(number, judged):
         return f"{said}."
     if judged == "interval" and requirement.met_by(number, "value"):
-        return f"{said}: its value keeps the bound, its interval does not; more samples would decide."
+        wanted = ruling_on(requirement, number, samples).samples
+        more = "more samples" if wanted is None else f"about {wanted:,} samples"
+        return f"{said}: its value keeps the bound, its interval does not; {more} would decide."
     return f"{said}, which does not keep {requirement.sign} {requirement.bound:g}."
 
 

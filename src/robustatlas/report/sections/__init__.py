@@ -35,7 +35,10 @@ class Section:
 SECTIONS: Registry[Section] = Registry(
     "section of the report",
     "robustatlas.sections",
-    {"imagenet-ua": "report.sections.imagenet_ua:SECTION"},
+    {
+        "everyday": "report.sections.everyday:SECTION",
+        "imagenet-ua": "report.sections.imagenet_ua:SECTION",
+    },
     "a robustatlas.extending.Section",
     lambda thing: isinstance(thing, Section),
 )

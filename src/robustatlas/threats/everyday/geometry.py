@@ -20,7 +20,7 @@ from robustatlas.threats.warp import about_centre, turned, units, warped
 _PADDING: dict[Border, Padding] = {"reflect": "reflection", "black": "zeros", "grey": "zeros"}
 
 
-class Moved(Bordered):
+class Displaced(Bordered):
     """A change of places by a matrix made from theta."""
 
     signed: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Moved(Bordered):
 
 
 @dataclass(frozen=True)
-class Rotated(Moved):
+class Rotated(Displaced):
     """Rotation about the middle of the image, counter-clockwise, by at most epsilon degrees either way."""
 
     def most(self, x: Tensor) -> float:
@@ -45,7 +45,7 @@ class Rotated(Moved):
 
 
 @dataclass(frozen=True)
-class Shifted(Moved):
+class Shifted(Displaced):
     """A shift to the right and down, each by at most epsilon pixels, or per cent of the side, either way.
 
     Args:
@@ -68,7 +68,7 @@ class Shifted(Moved):
 
 
 @dataclass(frozen=True)
-class Zoomed(Moved):
+class Zoomed(Displaced):
     """Enlarged or made smaller about the middle by at most epsilon per cent: a side becomes 1 + theta / 100 as long."""
 
     def most(self, x: Tensor) -> float:
@@ -81,7 +81,7 @@ class Zoomed(Moved):
 
 
 @dataclass(frozen=True)
-class Sheared(Moved):
+class Sheared(Displaced):
     """Upright lines leant about the middle by at most epsilon degrees either way."""
 
     def most(self, x: Tensor) -> float:
@@ -94,7 +94,7 @@ class Sheared(Moved):
 
 
 @dataclass(frozen=True)
-class Tilted(Moved):
+class Tilted(Displaced):
     """The image as a flat picture, seen from straight ahead at a distance of its longer side, and turned about its
     horizontal and its vertical middle line, each by at most epsilon degrees either way."""
 

@@ -24,7 +24,7 @@ _TINY = 1e-6
 
 
 @dataclass(frozen=True)
-class Blurred(Bordered):
+class Unfocused(Bordered):
     """Out of focus: blurred by a Gaussian whose standard deviation is at most epsilon pixels."""
 
     def most(self, x: Tensor) -> float:
@@ -55,7 +55,7 @@ def _gaussian(sigma: Tensor, side: int, mirrors: bool) -> Tensor:
 
 @dataclass(frozen=True)
 class Shaken(Bordered):
-    """Moved while exposed: the mean along a straight line of at most epsilon pixels in any direction."""
+    """Displaced while exposed: the mean along a straight line of at most epsilon pixels in any direction."""
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("angle", 4),)
 
@@ -131,7 +131,7 @@ def _resizing(before: Tensor, after: Tensor, side: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Compressed(Change):
+class Recompressed(Change):
     """Saved as JPEG, at a quality of 100 - epsilon or better, by Pillow (chrominance at half the resolution).
 
     The quality has no slope; the slope for the image is that of the image itself.
@@ -172,7 +172,7 @@ class Occluded(Change):
         grey: of the rectangle, from 0 (black) to 1.
     """
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 4), ("place", 4))
+    free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
 
     grey: float = 0.5
 

@@ -1,0 +1,50 @@
+"""The first lines of a report: what is required, whether it is kept, and the images that broke."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from robustatlas.common.wording import MASKED
+from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts import RunFacts
+from robustatlas.report.gallery import Example
+from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of
+from robustatlas.report.gate.rulings import State, ruling_on
+from robustatlas.results.result import Result
+
+_MOST_IMAGES = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """A requirement on the page: its words, whether it is kept, the sentence beside it, and images that broke within
+    its strength, by attack."""
+
+    text: str
+    state: State
+    said: str
+    broken: tuple[tuple[str, Example], ...]
+
+
+def ruled(
+    result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirements: Sequence[Requirement]
+) -> list[Line]:
+    """What is to say of each requirement of a run; ``gallery``: kept examples, by attack."""
+    return [_line(result, facts, gallery, requirement) for requirement in requirements]
+
+
+def _line(result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirement: Requirement) -> Line:
+    number = number_of(requirement, result, facts)
+    ruling = ruling_on(requirement, number, result.samples)
+    said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
+    if masked(result, rests_on(requirement, result)):
+        return Line(requirement.text, "fail", f"{said}: {MASKED}, which proves nothing", ())
+    if ruling.state == "open":
+        wanted = "more images" if ruling.samples is None else f"about {ruling.samples:,} images"
+        said = f"{said}; {wanted} would decide, {result.samples:,} were looked at"
+    within = dict(strengths_of(requirement, result))
+    broken = [
+        (attack, example) for attack, at in within.items() for example in gallery.get(attack, ()) if example.size <= at
+    ]
+    return Line(requirement.text, ruling.state, said, tuple(broken[:_MOST_IMAGES]))
