@@ -84,7 +84,7 @@ def test_every_paper_that_is_named_has_an_address() -> None:
     assert [name for name in named | sources if known(name) is None] == []
 
 
-@pytest.mark.parametrize("page", facts.pages(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*facts.pages()], ids=lambda page: page.stem)
 def test_a_page_says_what_was_measured_and_what_runs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- generated: ") == text.count("<!-- end -->")

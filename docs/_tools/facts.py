@@ -23,6 +23,7 @@ from facts_catalogue import (
 )
 from facts_measured import (
     board_table,
+    claims_table,
     compiled_table,
     coverage_table,
     imagenet_ua_cost_table,
@@ -46,8 +47,6 @@ from facts_search import (
 )
 from facts_stored import ROOT
 
-from robustatlas.attacks.catalogue import catalogue
-
 PART = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->)(\n?).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -56,19 +55,14 @@ def _effort(effort: str) -> str:
     return f"{100 * low:.0f} to {100 * high:.0f} %" if effort == "low" else f"{low:.1f} to {high:.1f} times"
 
 
-def _count(corruptions: bool) -> str:
-    return str(len([name for name in catalogue() if name.startswith("corruption-") is corruptions]))
-
-
 FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
     "attacks": attacks_table,
     "board": board_table,
     "citation": citation,
+    "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,
-    "count-attacks": lambda: _count(False),
-    "count-corruptions": lambda: _count(True),
     "coverage": coverage_table,
     "curve-cost": curve_cost_table,
     "drop-in": drop_in_table,

@@ -9,8 +9,9 @@ from facts_stored import NORMS, ROOT, Row, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
+from robustatlas.attacks.plans import DESCENT, MINIMUM
 from robustatlas.attacks.suites import SUITES
-from robustatlas.attacks.table import rules_as_markdown
+from robustatlas.attacks.table import settings
 from robustatlas.common.papers import papers
 from robustatlas.report.citing import HOPPING, OPTIMIZERS, what_runs
 
@@ -60,8 +61,10 @@ def optimizers_table() -> str:
 
 
 def rules_table() -> str:
-    """The rules of a plan with their usual constants."""
-    return rules_as_markdown()
+    """The rules of a plan with their usual constants, and why they are there."""
+    usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
+    rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
+    return table(("rule", "why", "source"), rows)
 
 
 def citation() -> str:

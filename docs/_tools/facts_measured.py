@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from facts_stored import ROOT, stored, table
 
 
@@ -124,3 +126,13 @@ def board_table() -> str:
     head, _, *rows = columns
     kept = [head.index(name) for name in ("defense", "CR", "worst CR")]
     return table([head[k] for k in kept], [[row[k] for k in kept] for row in rows], 2)
+
+
+def claims_table() -> str:
+    """Claims of papers and what was measured here; what stands in brackets there is in the stored results."""
+    rows = []
+    for paper in dict.fromkeys(claim["paper"] for claim in stored("reproductions")):
+        for claim in (claim for claim in stored("reproductions") if claim["paper"] == paper):
+            measured = re.sub(r" \([^()]*\)|; for instance .*", "", claim["measured"])
+            rows.append((f"{paper}: {claim['claim']}", claim["on"].split(",")[0], measured, f"**{claim['verdict']}**"))
+    return table(("claim", "on", "measured here", ""), rows)

@@ -142,8 +142,10 @@ def imagenet_ua_table() -> str:
 
 
 def drop_in_table() -> str:
+    """One script by AutoAttack and by the drop-in: of each network and version the first norm."""
+    first = {(row["data"], row["version"]): row for row in reversed(stored("drop_in"))}
     rows = []
-    for row in stored("drop_in"):
+    for row in reversed(first.values()):
         what = f"{row['data']}, {row['norm']} {row['eps']:.3g}, {row['version']}, {row['samples']} images"
         for way, found in row["ways"].items():
             passes = f"{found['forward']:,.0f} + {found['backward']:,.0f}"
