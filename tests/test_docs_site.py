@@ -15,31 +15,41 @@ from robustatlas.cli import app
 
 ROOT = Path(__file__).parents[1]
 
-ROOT_PAGES = ("README.md", "docs/*.md", "docs/api/cli.md", "docs/research/*.md")
+PLACES = ("README.md", "docs/*.md", "docs/api/cli.md", "docs/research/*.md")
+PAGES = [page for place in PLACES for page in sorted(ROOT.glob(place))]
+REFERENCES = {"attacks", "changelog", "cite", "glossary", "index", "troubleshooting"}
+"""Pages to look something up. All others in `docs` are guides, to be read."""
 
 
-@pytest.mark.parametrize(
-    "page", [page for pages in ROOT_PAGES for page in sorted(ROOT.glob(pages))], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_plain_markdown(page: Path) -> None:
     """No directive, role or substitution that a code host would show as it is."""
     text = re.sub(r"^(```.*)\n(?:.*\n)*?```$|`[^`\n]*`", r"\1", page.read_text("utf-8"), flags=re.MULTILINE)
     assert re.findall(r"^`{3,}\{.*|^:::.*|\{\w+\}`|\{\{.*\}\}|^: .*|^\(.*\)=$|^---$", text, re.MULTILINE) == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for pages in ROOT_PAGES for page in sorted(ROOT.glob(pages))], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     """As a code host reads them: to files, and to headings by the words of these."""
-    for place, anchor in re.findall(
-        r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", re.sub("<!-- site.*?-->", "", page.read_text("utf-8"))
-    ):
+    text = re.sub("<!-- site.*?-->", "", page.read_text("utf-8"))
+    for place, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", text):
         target = (page.parent / place).resolve() if place else page
         assert target.exists(), place
         if anchor:
             heads = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, anchor
+
+
+def test_pages_are_short_and_few() -> None:
+    """25 guides of at most 1,200 words, 8 pages of research, 30,000 words in all but the API reference."""
+    words = {page: len(re.findall(r"\S*\w\S*", page.read_text("utf-8"))) for page in PAGES if page.parent.name != "api"}
+    guides = {
+        page: count for page, count in words.items() if page.parent.name == "docs" and page.stem not in REFERENCES
+    }
+    assert len(guides) <= 25
+    assert {page.stem: count for page, count in guides.items() if count > 1_200} == {}
+    assert len([page for page in words if page.parent.name == "research"]) <= 8
+    assert sum(words.values()) <= 30_000
 
 
 def test_every_page_is_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
