@@ -94,6 +94,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 docs: $(VENV)/.docs  ## Build the documentation into docs/_build/html: every example runs, every link inside is followed.
+	$(BIN)/python docs/_tools/examples.py
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	$(BIN)/python docs/_tools/check_site.py docs/_build/html
 

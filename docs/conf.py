@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_tools"))
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Kernels and commands of the examples: no progress bars, and lines that fit the page.
-os.environ.update(COLUMNS="88", NO_COLOR="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
-# Kernels choose the backend that hands figures to their pages, unless they are told another one.
-os.environ.pop("MPLBACKEND", None)
-os.environ["ROBUSTATLAS_DOCS_TOOLS"] = str(HERE / "_tools")
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-# Kernels write to the terminal what has no meaning here.
-PROFILE = HERE / "_build" / "ipython" / "profile_default"
-PROFILE.mkdir(parents=True, exist_ok=True)
-(PROFILE / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 50\n")
-os.environ["IPYTHONDIR"] = str(PROFILE.parent)
-
-import facts  # noqa: E402
 
 from robustatlas import __version__  # noqa: E402
 
@@ -38,18 +21,16 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.duration",
-    "generated",
+    "plain",
     "paper_links",
     "sphinx_copybutton",
-    "myst_nb",
-    "examples",
+    "myst_parser",
     "board",
-    "commands",
     "source_links",
     "accessible",
     "narrow",
 ]
-exclude_patterns = ["_build", "_tools", "board", "board-cifar10", "README.md"]
+exclude_patterns = ["_build", "_tools", "board", "board-cifar10"]
 default_role = "code"
 
 autodoc_member_order = "bysource"
@@ -68,16 +49,9 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block", "substitution"]
-myst_substitutions = facts.inline()
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
-nb_execution_mode = "force"
-nb_execution_show_tb = True
-nb_execution_timeout = 300
-nb_merge_streams = True
-nb_execution_in_temp = True
-nb_mime_priority_overrides = [("html", "text/html", 1)]
 myst_fence_as_directive = []
 suppress_warnings: list[str] = []
 

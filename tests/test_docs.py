@@ -21,10 +21,10 @@ from robustatlas.cli import app, main
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
 COMMANDS = [
-    (page.name, line.strip())
+    (page.name, line.strip().removeprefix("$ "))
     for page in PAGES
     for line in page.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    if re.match(r"(    )?robustatlas [a-z-]", line)
+    if re.match(r"(    |\$ )?robustatlas [a-z-]", line)
 ]
 
 
@@ -135,6 +135,7 @@ def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.Monkey
     names = {
         "images": np.zeros((4, 8, 8), np.uint8),
         "labels": np.array([0, 1, 1, 0]),
+        "data": ra.load_dataset("digits"),
         "net": ra.load_model("builtin:digits-linf").net,
         "ra": ra,
         "torch": torch,
@@ -149,8 +150,8 @@ def test_the_guide_on_data_and_models(tmp_path: Path, monkeypatch: pytest.Monkey
         "photographs": (torch.rand(1, 3, 64, 64), torch.tensor([0])),
     }
     ran, shortened = [], 0
-    for block in blocks("data_and_models.md"):
-        if re.search(rf"mymodel|a1_in1k|train\(|{_OTHERS}", block):
+    for block in blocks("data_and_models.md") + blocks("defenses.md"):
+        if re.search(rf"mymodel|{_OTHERS}", block):
             continue
         needed = [word for word in NEEDS if word in block]
         if all(importable(package) for word in needed for package in NEEDS[word]):
@@ -184,7 +185,7 @@ def test_the_guide_on_defenses_and_on_what_others_found() -> None:
         "labels": data.labels,
         "adversarial": 1 - data.images.numpy(),
     }
-    found = [block for block in blocks("data_and_models.md") if re.search(_OTHERS, block)]
+    found = [block for block in blocks("defenses.md") if re.search(_OTHERS, block)]
     assert len(found) == 4
     for block in found:
         if "foolbox" in block:
@@ -195,5 +196,5 @@ def test_the_guide_on_defenses_and_on_what_others_found() -> None:
             names |= {"model": ra.Classifier(net), "foolbox_model": foolbox.PyTorchModel(net.eval(), bounds=(0, 1))}
         if "ra.verify" in block:
             names["model"] = ra.Classifier(net)
-        exec(compile(block, "data_and_models.md", "exec"), names)
+        exec(compile(block, "defenses.md", "exec"), names)
     assert names["result"].attacks == ("linf",) and len(names["found"].verified) == 3  # type: ignore[attr-defined]

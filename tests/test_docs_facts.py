@@ -26,12 +26,13 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_tools"))
 
+import examples  # noqa: E402
 import facts  # noqa: E402
-import facts_readme  # noqa: E402
+import facts_attacks  # noqa: E402
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("research/*.md"), *DOCS.glob("notebooks/*.md"))
+    for path in (ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("research/*.md"))
 }
 README = PAGES["README.md"]
 GUIDES = {name: text for name, text in PAGES.items() if not name.startswith("docs/research/")}
@@ -83,17 +84,40 @@ def test_every_paper_that_is_named_has_an_address() -> None:
     assert [name for name in named | sources if known(name) is None] == []
 
 
-def test_every_generated_table_can_be_made() -> None:
-    asked = {name for text in PAGES.values() for name in re.findall(r"```\{generated\} (\S+)", text)}
-    assert asked <= set(facts.TABLES)
-    for name, table in facts.TABLES.items():
-        assert len(table().splitlines()) > 2, name
-    used = {name for text in PAGES.values() for name in re.findall(r"\{\{ (\w+) \}\}", text)}
-    assert used <= set(facts.inline())
+@pytest.mark.parametrize("page", [*facts.pages()], ids=lambda page: page.stem)
+def test_a_page_says_what_was_measured_and_what_runs(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<!-- generated: ") == text.count("<!-- end -->")
+    assert facts.with_facts(text) == text, "run: python docs/_tools/facts.py"
 
 
-def test_the_readme_says_what_was_measured_and_what_runs() -> None:
-    assert facts_readme.with_facts(README) == README, "run: python docs/_tools/facts.py"
+def test_every_fact_stands_on_a_page() -> None:
+    told = "".join(page.read_text(encoding="utf-8") for page in facts.pages())
+    assert {name for name in facts.FACTS if f"<!-- generated: {name} -->" not in told} == set()
+    for name, fact in facts.FACTS.items():
+        assert fact(), name
+
+
+def test_what_commands_and_python_print_stands_below_them() -> None:
+    """As it was printed when the page was written; `make docs` runs all of it."""
+    runs = {name: list(examples.BLOCK.finditer(text)) for name, text in PAGES.items() if name.startswith("docs/")}
+    marked = re.findall(r"^<!-- (?:runs|prints)\b.*$", "".join(PAGES.values()), re.MULTILINE)
+    assert len(marked) == sum(block["python"] is None for blocks in runs.values() for block in blocks) > 10
+    for name, blocks in runs.items():
+        for block in blocks:
+            if block["shell"] is not None:
+                commands = examples.commands_in(block["shell"])
+                printed = examples.COMMAND.sub("", block["shell"]).strip()
+                assert commands and bool(printed) is (block["how"] != "silent"), (name, commands)
+            assert block["text"] is None or block["text"].strip(), name
+
+
+def test_every_attack_has_a_picture_and_words() -> None:
+    """Whoever adds an attack says what one sees, and draws it (`docs/_tools/scene.py`)."""
+    shown = {name for names in facts_attacks.groups().values() for name in names}
+    assert {facts_attacks.set_of(attack) for attack in catalogue().values()} == shown
+    for group in facts_attacks.groups():
+        assert facts_attacks.picture_of(group).stat().st_size > 5_000, group
 
 
 def test_the_readme_prints_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +154,7 @@ def test_effort_is_said_once() -> None:
         name: re.sub(r"<!-- generated.*?<!-- end -->", "", text, flags=re.DOTALL) for name, text in GUIDES.items()
     }
     assert [name for name, text in (written | sources).items() if numbers.search(text)] == []
-    assert "{{ effort_high }}" in PAGES["docs/searches.md"]
+    assert "<!-- generated: effort-high -->" in PAGES["docs/searches.md"]
 
 
 def test_counts_are_those_of_the_package() -> None:
@@ -162,12 +186,12 @@ def test_what_to_cite_is_the_same_everywhere() -> None:
         assert entry["author"] in cff.replace("name: The", "The")
 
 
-def test_the_page_on_numerics_names_the_tested_versions() -> None:
+def test_the_page_on_runs_names_the_tested_versions() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pythons = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if re.search(r"Python :: 3\.\d", c)]
     pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
-    assert f"Python {pythons[0]} to {pythons[-1]}, torch {pinned[1]} " in PAGES["docs/numerics.md"]
+    assert f"Python {pythons[0]} to {pythons[-1]}, torch {pinned[1]} " in PAGES["docs/runs.md"]
 
 
 def test_suites_and_efforts_of_the_pages_exist() -> None:
@@ -210,8 +234,8 @@ TERMS = (
 
 
 def test_the_glossary_has_the_terms() -> None:
-    entries = re.findall(r"^([^\n:#`{][^\n]*)\n: ", PAGES["docs/glossary.md"], re.MULTILINE)
-    words = {word.strip() for entry in entries for word in re.sub(r"[()]", ",", entry).split(",")}
+    entries = re.findall(r"\*\*([^*]*(?:\\\*[^*]*)*)\*\*: ", PAGES["docs/glossary.md"])
+    words = {word.strip() for entry in entries for word in re.sub(r"[()]", ",", entry.replace("\\*", "*")).split(",")}
     missing = [term for term in TERMS if term not in words]
     assert missing == []
 

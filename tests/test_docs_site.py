@@ -1,11 +1,10 @@
-"""The check of a built site, on small sites: what is missing on a page is a fault."""
+"""The pages as a code host shows them, and what a site needs besides."""
 
 from __future__ import annotations
 
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -16,62 +15,49 @@ from robustatlas.cli import app
 
 ROOT = Path(__file__).parents[1]
 
-SOURCE = """---
-file_format: mystnb
----
-
-```{code-cell} ipython3
-:tags: [remove-cell]
-
-import matplotlib.pyplot as plt
-```
-
-```{code-cell} ipython3
-print("plot")
-```
-
-```{code-cell} ipython3
-:tags: [hide-input]
-
-curve.plot();
-```
-"""
-PRINTED = '<div class="cell docutils container"><div class="cell_output"><pre tabindex="0">plot</pre></div></div>'
-CURVE = (
-    '<div class="cell docutils container"><div class="cell_input"><div><pre tabindex="0">curve.plot()</pre></div></div>'
-)
-DRAWN = f'{CURVE}<div class="cell_output"><div><img alt="_images/1.png" src="#"/></div></div></div>'
-TOLD = f'{CURVE}<div class="cell_output"><div><pre tabindex="0">Axes</pre></div></div></div><img alt="" src="#"/>'
+PLACES = ("README.md", "docs/*.md", "docs/api/cli.md", "docs/research/*.md")
+PAGES = [page for place in PLACES for page in sorted(ROOT.glob(place))]
+REFERENCES = {"attacks", "changelog", "cite", "glossary", "index", "troubleshooting"}
+"""Pages to look something up. All others in `docs` are guides, to be read."""
 
 
-@pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_plain_markdown(page: Path) -> None:
+    """No directive, role or substitution that a code host would show as it is."""
+    text = re.sub(r"^(```.*)\n(?:.*\n)*?```$|`[^`\n]*`", r"\1", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert re.findall(r"^`{3,}\{.*|^:::.*|\{\w+\}`|\{\{.*\}\}|^: .*|^\(.*\)=$|^---$", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    """As a code host reads them: to files, and to headings by the words of these."""
+    text = re.sub("<!-- site.*?-->", "", page.read_text("utf-8"))
+    for place, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", text):
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), place
+        if anchor:
+            heads = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, anchor
+
+
+def test_pages_are_short_and_few() -> None:
+    """25 guides of at most 1,200 words, 8 pages of research, 30,000 words in all but the API reference."""
+    words = {page: len(re.findall(r"\S*\w\S*", page.read_text("utf-8"))) for page in PAGES if page.parent.name != "api"}
+    guides = {
+        page: count for page, count in words.items() if page.parent.name == "docs" and page.stem not in REFERENCES
+    }
+    assert len(guides) <= 25
+    assert {page.stem: count for page, count in guides.items() if count > 1_200} == {}
+    assert len([page for page in words if page.parent.name == "research"]) <= 8
+    assert sum(words.values()) <= 30_000
+
+
+def test_every_page_is_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "_tools"))
-    return import_module("check_site")
-
-
-@pytest.mark.parametrize(
-    ("page", "faults"),
-    [
-        (PRINTED + DRAWN, []),
-        (PRINTED + TOLD, ["curve.html: cell 2 draws, and no picture is on the page"]),
-        (PRINTED + CURVE + "</div>", ["curve.html: cell 2 draws, and no picture is on the page"]),
-        (DRAWN, ["curve.html: 2 cells in its source, 1 on the page"]),
-    ],
-)
-def test_a_cell_that_draws_needs_a_picture(checks: Any, tmp_path: Path, page: str, faults: list[str]) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "site").mkdir()
-    (tmp_path / "docs" / "curve.md").write_text(SOURCE)
-    (tmp_path / "site" / "curve.html").write_text(page)
-    assert checks.pictureless(tmp_path / "site", tmp_path / "docs") == faults
-
-
-def test_the_notebooks_draw(checks: Any) -> None:
-    """Seen in their sources: these are the cells whose pictures a build must show."""
-    notebooks = ROOT / "docs" / "notebooks"
-    drawing = [page.stem for page in notebooks.glob("*.md") if any(checks.drawing_cells(page.read_text("utf-8")))]
-    assert sorted(drawing) == ["first_curve", "own_threat", "two_models"]
+    pages = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in (ROOT / "docs").glob("*.md")}
+    pages |= {f"research/{path.stem}" for path in (ROOT / "docs" / "research").glob("*.md")}
+    contents = import_module("plain").contents((ROOT / "docs" / "index.md").read_text("utf-8"))
+    assert pages - {"index"} <= set(contents.splitlines())
 
 
 def test_the_index_names_all_that_is_public() -> None:
@@ -96,14 +82,14 @@ def test_the_index_names_all_that_is_public() -> None:
 
 def test_the_command_line_reference_has_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "_tools"))
-    written = import_module("commands").reference()
+    written = (ROOT / "docs" / "api" / "cli.md").read_text("utf-8")
 
     for names, command in import_module("commands").every_command(get_command(app)):
-        begin = written.index(f":::{{program}} robustatlas {' '.join(names)}\n")
-        part = written[begin : written.find("\n## ", begin)]
+        begin = written.index(f"\n## {' '.join(names)}\n")
+        part = written[begin : written.find("\n## ", begin + 1)]
         for parameter in command.params:
             if parameter.param_type_name == "option":
-                assert re.search(rf"^::::\{{option\}} .*{parameter.opts[-1]}\b", part, re.MULTILINE), parameter.opts
+                assert re.search(rf"^- `.*{parameter.opts[-1]}\b", part, re.MULTILINE), parameter.opts
             assert parameter.help in part
 
 

@@ -18,11 +18,8 @@ from robustatlas.cli import main
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS / "_tools"))
 
+import examples  # noqa: E402
 import pictures  # noqa: E402
-
-STEP = re.compile(
-    r"```(?:python\n# (?P<file>\w+\.py)\n(?P<code>.*?)|\{terminal\}\n(?::\w+:\n)?(?P<command>.*?))```", re.DOTALL
-)
 
 
 def run(command: str) -> None:
@@ -45,17 +42,18 @@ def test_from_a_network_to_a_latex_table(
     shorter = {"range(5)": "range(1)", "--samples 100 ": "--samples 4 ", "--samples 50 ": "--samples 4 "}
     for short in shorter:
         assert short in page
-    steps = list(STEP.finditer(page))
-    assert len(steps) == page.count("```python") + page.count("```{terminal}")
+    steps = list(examples.BLOCK.finditer(page))
+    assert len(steps) == page.count("```python") + page.count("```console")
     for step in steps:
-        if step["file"]:
-            code = step["code"].replace("range(5)", "range(1)")
-            (tmp_path / step["file"]).write_text(code, encoding="utf-8")
+        if code := step["python"]:
+            file = examples.FILE.match(code)
+            assert file
+            (tmp_path / file[1]).write_text(code.replace("range(5)", "range(1)"), encoding="utf-8")
             continue
-        command = step["command"]
-        for long, short in shorter.items():
-            command = command.replace(long, short)
-        run(command)
+        for command in examples.commands_in(step["shell"]):
+            for long, short in shorter.items():
+                command = command.replace(long, short)
+            run(command)
     printed = capsys.readouterr().out
     assert re.search(r"average linf (& [\d.]+ \[[\d.]+, [\d.]+\] ){2}& \$(< )?[\d.]+\$ \\\\", printed)
     assert "\\cite{pintor2021}" in printed and "@misc{pintor2021," in (tmp_path / "methods.bib").read_text("utf-8")

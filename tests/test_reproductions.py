@@ -1,4 +1,4 @@
-"""What the page on reproductions says is what was measured, and follows from the tables that ship."""
+"""What was measured of the claims of papers follows from the tables that ship."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ import on_digits  # noqa: E402
 import run  # noqa: E402
 
 from robustatlas.models.defenses import BitDepthReduction  # noqa: E402
-
-
-def test_the_page_says_what_was_measured() -> None:
-    page = run.PAGE.read_text(encoding="utf-8")
-    assert run.with_table(page, claims.read(run.RESULTS)) == page
 
 
 def test_claims_about_the_board_follow_from_its_tables() -> None:

@@ -1,35 +1,25 @@
-"""Test the central claims of four papers, and write what was measured into the documentation.
+"""Test the central claims of four papers; ``python docs/_tools/facts.py`` then writes what was measured into the pages.
 
     python benchmarks/reproductions/run.py [--out DIR] [--board DIR] [--only board]
 
 The tables of the board answer some of them at once; networks on digits and Fashion-MNIST are trained for the others,
 three of each, and kept in ``--out``. ``--only board`` leaves the others as they were measured. Writes
-``benchmarks/results/reproductions.json`` and the table in ``docs/research/paper_claims.md``.
+``benchmarks/results/reproductions.json``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import on_board
 import on_digits
 import on_fashion
 import torch
-from claims import Claim, read, table, write
+from claims import read, table, write
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "reproductions.json"
-PAGE = ROOT / "docs" / "research" / "paper_claims.md"
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-
-
-def with_table(page: str, claims: Sequence[Claim]) -> str:
-    """The page with the table of these claims in its place."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + "\n" + table(claims) + "\n" + END + after
 
 
 def main() -> None:
@@ -48,7 +38,6 @@ def main() -> None:
         claims = [*on_board.claims(given.board), *claims]
     claims.sort(key=lambda claim: claim.paper)
     write(claims, RESULTS)
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), claims), encoding="utf-8")
     print(table(claims))
 
 

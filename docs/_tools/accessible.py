@@ -17,12 +17,7 @@ CORRECTIONS = (
     (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="On this page" class="toc-drawer'),
     # What scrolls inside of itself is reached by the keyboard.
     (re.compile(r"<pre>"), '<pre tabindex="0">'),
-    (
-        re.compile(r'<div class="((?:table-wrapper|output text_html|ra-scroll)[^"]*)">'),
-        r'<div class="\1" tabindex="0">',
-    ),
-    # The file's name is no description of what a cell of a notebook draws.
-    (re.compile(r'<img alt="[^"]*_images/[0-9a-f]{64}\.\w+"'), '<img alt="What the code above draws"'),
+    (re.compile(r'<div class="(table-wrapper[^"]*)">'), r'<div class="\1" tabindex="0">'),
     # Parameters on lines of their own are no list of definitions.
     (re.compile(r'<dl>\n(?=<dd><em class="sig-param">)'), '<dl role="none">\n'),
 )

@@ -1,14 +1,11 @@
-"""Follow every link inside a built site; ask whether all that is public is in its API reference, and whether every cell
-that draws shows what it drew.
+"""Follow every link inside a built site, and ask whether all that is public is in its API reference.
 
 python docs/_tools/check_site.py docs/_build/html
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,15 +20,8 @@ SOURCES = Path(__file__).parents[1]
 RESERVED = ("genindex", "py-modindex", "search")
 
 
-CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TAGS = re.compile(r"^:tags: \[(.*)\]$", re.MULTILINE)
-DRAWS = re.compile(r"plot\w*|subplots|imshow")
-"""What a function is called that draws."""
-
-
 class Page(HTMLParser):
-    """Links and anchors of a page, what says nothing to those who do not see it or have no mouse, and the cells of a
-    notebook: whether each one's output holds a picture."""
+    """Links and anchors of a page, and what says nothing to those who do not see it or have no mouse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,16 +29,9 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.mute = 0
         self.unreached: set[str] = set()
-        self.cells: list[bool] = []
-        self.inside: list[list[str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        if tag == "div":
-            self.inside.append((values.get("class") or "").split())
-            self.cells += [False] * ("cell" in self.inside[-1])
-        if tag in ("img", "svg") and any("cell_output" in classes for classes in self.inside):
-            self.cells[-1] = True
         self.anchors |= {value for key in ("id", "name") if (value := values.get(key))}
         for key in ("href", "src", "srcset"):
             if value := values.get(key):
@@ -58,10 +41,6 @@ class Page(HTMLParser):
             self.unreached.add("code that scrolls and that the keyboard does not reach")
         if values.get("role") == "heading" and "aria-level" not in values:
             self.unreached.add("a heading without its level")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "div" and self.inside:
-            self.inside.pop()
 
 
 def read(path: Path) -> Page:
@@ -94,36 +73,6 @@ def overwritten(sources: Path) -> list[str]:
     return [f"{name}.md: Sphinx has a page of that name" for name in RESERVED if (sources / f"{name}.md").exists()]
 
 
-def drawing_cells(source: str) -> list[bool]:
-    """Of the cells that a page's source shows: whether each one draws."""
-    shown = []
-    for cell in CELL.findall(source):
-        tags = {tag.strip() for found in TAGS.findall(cell) for tag in found.split(",")}
-        if "remove-cell" not in tags and not {"remove-input", "remove-output"} <= tags:
-            calls = [node.func for node in ast.walk(ast.parse(TAGS.sub("", cell))) if isinstance(node, ast.Call)]
-            names = [getattr(call, "attr", getattr(call, "id", "")) for call in calls]
-            shown.append("remove-output" not in tags and any(DRAWS.fullmatch(name) for name in names))
-    return shown
-
-
-def pictureless(site: Path, sources: Path) -> list[str]:
-    """Cells that draw, and whose page does not show it."""
-    wrong = []
-    for source in sorted(sources.rglob("*.md")):
-        page = site / source.relative_to(sources).with_suffix(".html")
-        drawn = drawing_cells(source.read_text(encoding="utf-8"))
-        if not page.exists() or not any(drawn):
-            continue
-        cells = read(page).cells
-        name = page.relative_to(site)
-        if len(cells) != len(drawn):
-            wrong.append(f"{name}: {len(drawn)} cells in its source, {len(cells)} on the page")
-        for number, (draws, pictured) in enumerate(zip(drawn, cells, strict=False), 1):
-            if draws and not pictured:
-                wrong.append(f"{name}: cell {number} draws, and no picture is on the page")
-    return wrong
-
-
 def public() -> set[str]:
     """Names that the API reference must have."""
     names = {f"robustatlas.{name}" for name in ra.__all__ if name not in ("callbacks", "metrics", "__version__")}
@@ -145,7 +94,7 @@ def undocumented(site: Path) -> list[str]:
 
 
 def main(site: Path) -> int:
-    wrong = [*broken_links(site), *overwritten(SOURCES), *undocumented(site), *pictureless(site, SOURCES)]
+    wrong = [*broken_links(site), *overwritten(SOURCES), *undocumented(site)]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) / 2**20
     print(f"{site}: {len(list(site.rglob('*.html')))} pages, {size:.1f} MiB, {len(wrong)} faults")

@@ -1,15 +1,29 @@
 """Facts of pages and README that are not written but read: from the catalogue, and from stored measurements.
 
-On a page ``{generated} NAME`` is a table of `TABLES`, and ``{{ NAME }}`` in a sentence one of `inline()` (`generated.py`).
-Into the README ``python docs/_tools/facts.py`` writes its parts (`facts_readme.py`), and a test compares.
+``python docs/_tools/facts.py`` writes all of them into the pages, between ``<!-- generated: NAME -->`` and ``<!-- end -->``: a
+table on lines of its own, or a few words within a sentence. A test compares what stands there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from facts_catalogue import cite_table, kinds_table, merged, papers_list, said, searches_table, suites_table
+from commands import reference
+from facts_attacks import attacks_table, same_sets_table
+from facts_catalogue import (
+    citation,
+    lp_default,
+    optimizers_table,
+    papers_list,
+    rules_table,
+    searches_table,
+    suites_table,
+)
 from facts_measured import (
+    board_table,
+    claims_table,
     compiled_table,
     coverage_table,
     imagenet_ua_cost_table,
@@ -19,13 +33,10 @@ from facts_measured import (
     scheduling_table,
     training_table,
 )
-from facts_optimality import NORMS, SUBJECTS, against_peers_table, effort_range, effort_table, optimality_table
+from facts_optimality import against_peers_table, effort_range
 from facts_search import (
-    IMAGES_MEASURED,
-    LP_MEASURED,
     curve_cost_table,
     drop_in_table,
-    frontier_table,
     gaps_budgets_table,
     gaps_minimum_table,
     gaps_table,
@@ -34,57 +45,70 @@ from facts_search import (
     search_rules_table,
     threats_table,
 )
+from facts_stored import ROOT
 
-from robustatlas.attacks.catalogue import catalogue
+PART = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->)(\n?).*?(<!-- end -->)", re.DOTALL)
 
-TABLES: dict[str, Callable[[], str]] = {
-    "imagenet-ua": imagenet_ua_table,
-    "imagenet-ua-cost": imagenet_ua_cost_table,
-    "drop-in": drop_in_table,
-    "kinds": kinds_table,
-    "cite": cite_table,
-    "suites": suites_table,
-    "searches": searches_table,
-    "papers": papers_list,
-    "effort": effort_table,
-    "gaps": gaps_table,
-    "gaps-held-out": lambda: gaps_table(held_out=True),
-    "gaps-budgets": gaps_budgets_table,
-    "gaps-minimum": gaps_minimum_table,
-    "frontier": frontier_table,
-    "curve-cost": curve_cost_table,
+
+def _effort(effort: str) -> str:
+    low, high = effort_range(effort)
+    return f"{100 * low:.0f} to {100 * high:.0f} %" if effort == "low" else f"{low:.1f} to {high:.1f} times"
+
+
+FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
-    "threats": threats_table,
-    "scheduling": scheduling_table,
+    "attacks": attacks_table,
+    "board": board_table,
+    "citation": citation,
+    "claims": claims_table,
+    "commands": reference,
     "compiled": compiled_table,
     "coverage": coverage_table,
-    "randomised": randomised_table,
-    "interclass": interclass_table,
-    "training": training_table,
-    "search-rules-lp": lambda: search_rules_table(LP_MEASURED, chosen=True),
-    "search-rules-lp-other": lambda: search_rules_table(LP_MEASURED, chosen=False),
-    "search-rules-images": lambda: search_rules_table(IMAGES_MEASURED, chosen=True),
-    "search-rules-images-other": lambda: search_rules_table(IMAGES_MEASURED, chosen=False),
+    "curve-cost": curve_cost_table,
+    "drop-in": drop_in_table,
+    "effort-high": lambda: _effort("high"),
+    "effort-low": lambda: _effort("low"),
+    "gaps": gaps_table,
+    "gaps-budgets": gaps_budgets_table,
+    "gaps-minimum": gaps_minimum_table,
+    "imagenet-ua": imagenet_ua_table,
+    "imagenet-ua-cost": imagenet_ua_cost_table,
     "inner-l1": inner_l1_table,
-    **{f"optimality-{subject}": lambda subject=subject: optimality_table(subject) for subject in SUBJECTS},  # type: ignore[misc]
+    "interclass": interclass_table,
+    "lp-default": lp_default,
+    "optimizers": optimizers_table,
+    "papers": papers_list,
+    "randomised": randomised_table,
+    "rules": rules_table,
+    "same-sets": same_sets_table,
+    "scheduling": scheduling_table,
+    "search-rules": search_rules_table,
+    "search-rules-size": search_rules_size,
+    "searches": searches_table,
+    "suites": suites_table,
+    "threats": threats_table,
+    "training": training_table,
 }
 
 
-def inline() -> dict[str, str]:
-    """Facts within sentences."""
-    low, high = effort_range("low"), effort_range("high")
-    lp = {norm: said(catalogue()[norm]) for norm in NORMS}
-    return {
-        "search_rules_size": search_rules_size(),
-        "effort_low": f"{100 * low[0]:.0f} to {100 * low[1]:.0f} %",
-        "effort_high": f"{high[0]:.1f} to {high[1]:.1f} times",
-        "lp_default": "; ".join(f"`{names[1]}`: {names[0]}" for names in merged(lp)),
-        "attacks": str(len([name for name in catalogue() if not name.startswith("corruption-")])),
-        "corruptions": str(len([name for name in catalogue() if name.startswith("corruption-")])),
-    }
+def pages() -> Iterator[Path]:
+    """All that people read: the README, the guides and the references."""
+    yield ROOT / "README.md"
+    yield from sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
+
+
+def with_facts(text: str) -> str:
+    """A page with its generated parts as they are now."""
+    return PART.sub(lambda part: f"{part[1]}{part[3]}{FACTS[part[2]]()}{part[3]}{part[4]}", text)
+
+
+def write() -> None:
+    """Write the generated parts of all pages as they are now."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if (now := with_facts(text)) != text:
+            page.write_text(now, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    import facts_readme
-
-    facts_readme.write()
+    write()

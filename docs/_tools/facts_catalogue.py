@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from facts_stored import Row, table
+from facts_stored import NORMS, ROOT, Row, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
+from robustatlas.attacks.plans import DESCENT, MINIMUM
 from robustatlas.attacks.suites import SUITES
+from robustatlas.attacks.table import settings
 from robustatlas.common.papers import papers
-from robustatlas.report.citing import what_runs
+from robustatlas.report.citing import HOPPING, OPTIMIZERS, what_runs
 
 
 def said(attack: Attack, search: Search | None = None) -> str:
@@ -46,33 +48,34 @@ def _named(markdown: str) -> str:
     return re.sub(r"`corruption-[a-z0-9-]+`", "`corruption-NAME`", markdown)
 
 
-def kinds_table() -> str:
-    """Which kinds of optimizers each attack runs, by its default search and at one strength."""
-    rows = grouped(shown(), lambda a: (f"`{a.searches[0]}`", said(a), said(a, "every")))
-    return _named(table(("attack", "default search", "what it runs", "at one strength (`bisection`, `every`)"), rows))
+def lp_default() -> str:
+    """What the default search of each norm runs, in words."""
+    found = merged({norm: said(catalogue()[norm]) for norm in NORMS})
+    return "; ".join(f"`{names}`: {words}" for words, names in found)
 
 
-def cite_table() -> str:
-    """What to cite for each attack: where its set is from, and what the default search runs."""
+def optimizers_table() -> str:
+    """What an attack may run, and the paper to cite for it."""
+    named = dict.fromkeys([*OPTIMIZERS.values(), HOPPING])
+    return table(("what runs", "paper"), [(name, paper or "this package") for name, paper in named])
 
-    def sources(attack: Attack) -> Row:
-        return attack.about.source, "; ".join(
-            f"{name}: {paper}" if paper else name for name, paper in what_runs(attack)
-        )
 
-    return _named(table(("attack", "set and grid from", "what the default search runs"), grouped(shown(), sources)))
+def rules_table() -> str:
+    """The rules of a plan with their usual constants, and why they are there."""
+    usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
+    rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
+    return table(("rule", "why", "source"), rows)
+
+
+def citation() -> str:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    return f"```yaml\n{text.strip()}\n```"
 
 
 def suites_table() -> str:
-    """The suites and their attacks."""
-    rows = []
-    for suite in SUITES.values():
-        attacks = suite.build("default")
-        names = " ".join(f"`{attack.name}`" for attack in attacks)
-        if all(attack.name.startswith("corruption-") for attack in attacks):
-            names = f"all {len(attacks)} `corruption-NAME`"
-        rows.append((f"`{suite.name}`", suite.about, names))
-    return table(("suite", "what it is", "attacks"), rows)
+    """The suites, and how many attacks each has."""
+    rows = [(f"`{suite.name}`", suite.about, len(suite.build("default"))) for suite in SUITES.values()]
+    return table(("suite", "what it is", "attacks"), rows, 1)
 
 
 def searches_table() -> str:
@@ -82,4 +85,4 @@ def searches_table() -> str:
 
 
 def papers_list() -> str:
-    return "\n".join(f"- {name}, *[{paper.title}]({paper.where})*" for name, paper in papers().items())
+    return ",\n".join(f"[{name}]({paper.where})" for name, paper in papers().items()) + "."

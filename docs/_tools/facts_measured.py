@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from facts_stored import stored, table
+import re
+
+from facts_stored import ROOT, stored, table
 
 
 def compiled_table() -> str:
@@ -107,10 +109,30 @@ def inner_l1_table() -> str:
 
 
 def imagenet_ua_cost_table() -> str:
+    """The three dearest maps in time, and in memory."""
     network, *maps = stored("imagenet_ua_cost")["rows"]
+    dearest = [sorted(maps, key=lambda row, what=what: -row[what])[:3] for what in ("seconds", "megabytes")]  # type: ignore[misc]
     rows = []
-    for row in sorted(maps, key=lambda row: -row["seconds"]):
+    for row in (*dearest[0], *(row for row in dearest[1] if row not in dearest[0])):
         of = [f"{100 * row[what] / network[what]:.1f} %" for what in ("seconds", "megabytes")]
-        rows.append((f"`{row['map']}`", f"{row['seconds']:.4f}", of[0], f"{row['megabytes']:.0f}", of[1]))
-    rows.append(("ResNet-50", f"{network['seconds']:.3f}", "", f"{network['megabytes']:.0f}", ""))
-    return table(("map", "seconds", "of the network's", "MB", "of the network's"), rows, 4)
+        rows.append((f"`{row['map']}`", *of))
+    return table(("map", "of the network's seconds", "of its memory"), rows, 2)
+
+
+def board_table() -> str:
+    """Of the board's table the ratios and their intervals."""
+    lines = (ROOT / "docs" / "board" / "table.md").read_text(encoding="utf-8").splitlines()
+    columns = [[cell.split(" ±")[0].strip() for cell in line.split("|")[1:-1]] for line in lines]
+    head, _, *rows = columns
+    kept = [head.index(name) for name in ("defense", "CR", "worst CR")]
+    return table([head[k] for k in kept], [[row[k] for k in kept] for row in rows], 2)
+
+
+def claims_table() -> str:
+    """Claims of papers and what was measured here; what stands in brackets there is in the stored results."""
+    rows = []
+    for paper in dict.fromkeys(claim["paper"] for claim in stored("reproductions")):
+        for claim in (claim for claim in stored("reproductions") if claim["paper"] == paper):
+            measured = re.sub(r" \([^()]*\)|; for instance .*", "", claim["measured"])
+            rows.append((f"{paper}: {claim['claim']}", claim["on"].split(",")[0], measured, f"**{claim['verdict']}**"))
+    return table(("claim", "on", "measured here", ""), rows)

@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from facts_optimality import SUBJECTS
 from facts_stored import mean, signed, stored, table
 
 
-def gaps_table(held_out: bool = False) -> str:
-    """The default beside the best known, on networks that were held out or on the others."""
-    rows = [
-        (
-            f"`{row['networks']}`",
-            f"`{row['attack']}`",
-            row["samples"],
-            f"{row['passes']:.0f}",
-            f"{row['default']:.1f}",
-            f"{row['best known']:.1f}",
-            f"{row['mean gap']:.1f}",
-            f"{row['largest gap']:.1f}",
-            f"{row['seeds differ']:.0f} %",
+def gaps_table() -> str:
+    """The default beside the best known, by attack: over all networks, and where most is missed."""
+    known = [row for row in stored("gaps") if row["search"] == "descent"]
+    rows = []
+    for attack in dict.fromkeys(row["attack"] for row in known):
+        found = [row for row in known if row["attack"] == attack]
+        worst = max(found, key=lambda row: row["mean gap"])
+        passes = [row["passes"] for row in found]
+        rows.append(
+            (
+                f"`{attack}`",
+                len(found),
+                f"{min(passes):.0f} to {max(passes):.0f}" if len(found) > 1 else f"{passes[0]:.0f}",
+                f"{mean([row['mean gap'] for row in found]):.1f}",
+                f"{worst['mean gap']:.1f} (`{worst['networks']}`)",
+            )
         )
-        for row in stored("gaps")
-        if row["search"] == "descent" and row["held out"] is held_out
-    ]
-    head = (
-        "network", "attack", "images", "passes", "robust accuracy", "best known", "mean gap", "largest gap", "seeds differ",
-    )  # fmt: skip
-    return table(head, rows, 7)
+    return table(("attack", "networks", "passes", "mean gap", "largest mean gap"), rows, 4)
 
 
 def gaps_minimum_table() -> str:
@@ -62,21 +58,6 @@ def gaps_budgets_table() -> str:
     return table(head, rows, 5)
 
 
-def frontier_table() -> str:
-    rows = [
-        (
-            SUBJECTS.get(row["subject"], f"`{row['subject']}`"),
-            f"{row['first']:,} on, {row['samples']}",
-            f"`{row['norm']}`",
-            f"{row['passes']:.0f}",
-            *(f"{row[name]:.3f}" for name in ("frontier", "descent", "long ascents", "lowest known")),
-        )
-        for row in stored("frontier")
-    ]
-    head = ("network", "images", "norm", "passes", "`frontier`", "`descent`", "long ascents", "lowest known")
-    return table(head, rows, 5)
-
-
 def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
     """Seconds and passes of a whole curve beside those of MultiRobustBench's procedure."""
     rows = [
@@ -106,37 +87,37 @@ def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
 
 
 def threats_table() -> str:
-    """The default beside the paper's optimizer on the same set: mean robust accuracy and passes."""
-    rows = [
-        (
-            f"`{row['attack']}`, {row['model']}",
-            f"{mean(row['default']['accuracies']):.1f}",
-            f"{mean(row['paper_same_set']['accuracies']):.1f}",
-            f"{row['default']['passes']:,.0f}",
-            f"{row['paper_same_set']['passes']:,.0f}",
-        )
-        for row in stored("threats")
-    ]
-    return table(
-        ("attack, network", "robust accuracy, default", "paper's optimizer", "passes, default", "paper's"), rows, 4
-    )
-
-
-def search_rules_table(attacks: Sequence[str], chosen: bool) -> str:
-    """What taking each thing away changes, over those of the ``attacks`` and networks that were chosen on, or not."""
-    known = [r for r in stored("search_rules") if r["chosen on"] == chosen and r["attack"] in attacks]
+    """The default beside the paper's optimizer on the same set, over all networks: robust accuracy and passes."""
     rows = []
-    for what in dict.fromkeys(row["without"] for row in known if row["without"] != "default"):
-        found = [row for row in known if row["without"] == what]
-        saved = mean([r["passes"] for r in found]) / mean([r["usual passes"] for r in found]) - 1
-        differ = mean([r["seeds differ"] for r in found])
-        worst = max(found, key=lambda row: row["mean"])
-        where = f"{worst['mean']:+.1f} (`{worst['attack']}`, {worst['network']})"
-        rows.append((what, f"{100 * saved:+.0f} %", f"{mean([r['mean'] for r in found]):+.2f}", where, f"{differ:.2f}"))
-    return table(("without", "passes", "robust accuracy", "most, of an attack", "seeds differ"), rows, 4)
+    for attack in dict.fromkeys(row["attack"] for row in stored("threats")):
+        found = [row for row in stored("threats") if row["attack"] == attack]
+        ways = [[row[way] for row in found] for way in ("default", "paper_same_set")]
+        accuracies = [f"{mean([mean(way['accuracies']) for way in each]):.1f}" for each in ways]
+        rows.append((f"`{attack}`", *accuracies, *(f"{mean([way['passes'] for way in each]):,.0f}" for each in ways)))
+    return table(("attack", "robust accuracy, default", "paper's optimizer", "passes, default", "paper's"), rows, 4)
 
 
 LP_MEASURED, IMAGES_MEASURED = ("linf", "l2", "l1"), ("stadv", "elastic", "gabor", "fog", "snow", "affine")
+
+
+def search_rules_table() -> str:
+    """What taking each thing away changes, over all networks: passes and points, in the norms and in image attacks."""
+    known = [row for row in stored("search_rules") if row["without"] != "default"]
+    rows = []
+    for what in dict.fromkeys(row["without"] for row in known):
+        found = [row for row in known if row["without"] == what]
+        sides = [[row for row in found if row["attack"] in attacks] for attacks in (LP_MEASURED, IMAGES_MEASURED)]
+        rows.append((what, *(text for side in sides for text in _change(side))))
+    head = ("without", "norms: passes", "points", "image attacks: passes", "points")
+    return table(head, rows, 4)
+
+
+def _change(found: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Of passes, and of robust accuracy."""
+    if not found:
+        return "", ""
+    saved = mean([row["passes"] for row in found]) / mean([row["usual passes"] for row in found]) - 1
+    return f"{100 * saved:+.0f} %", f"{mean([row['mean'] for row in found]):+.2f}"
 
 
 def search_rules_size() -> str:
@@ -149,33 +130,22 @@ def search_rules_size() -> str:
 
 
 def imagenet_ua_table() -> str:
+    """The default beside the published optimizer: means over the attacks at low, medium and high, and passes."""
     rows = []
-    for row in stored("imagenet_ua"):
-        ours, theirs = row["default"], row["published"]
-        rows.append(
-            (
-                f"`{row['attack']}`",
-                row["model"],
-                *(cell for way in (ours, theirs) for cell in _standing(way)),
-            )
-        )
-    columns = ("seeds differ", "passes")
-    return table(("attack", "network", "default", *columns, "published", *columns), rows, 6)
-
-
-def _standing(way: dict[str, Any]) -> tuple[str, str, str]:
-    """What stands at the levels, how seeds differ, and passes."""
-    return ", ".join(f"{value:.0f}" for value in way["accuracies"]), _seeds_differ(way), f"{way['passes']:.0f}"
-
-
-def _seeds_differ(way: dict[str, Any]) -> str:
-    """By how many points, where they differ most."""
-    return f"{max(max(level) - min(level) for level in zip(*way['accuracies by seed'], strict=True)):.1f}"
+    for model in dict.fromkeys(row["model"] for row in stored("imagenet_ua")):
+        found = [row for row in stored("imagenet_ua") if row["model"] == model]
+        for way in ("default", "published"):
+            levels = zip(*(row[way]["accuracies"] for row in found), strict=True)
+            passes = mean([row[way]["passes"] for row in found])
+            rows.append((model, way, *(f"{mean(level):.1f}" for level in levels), f"{passes:.0f}"))
+    return table(("network", "search", "low", "medium", "high", "passes"), rows, 4)
 
 
 def drop_in_table() -> str:
+    """One script by AutoAttack and by the drop-in: of each network and version the first norm."""
+    first = {(row["data"], row["version"]): row for row in reversed(stored("drop_in"))}
     rows = []
-    for row in stored("drop_in"):
+    for row in reversed(first.values()):
         what = f"{row['data']}, {row['norm']} {row['eps']:.3g}, {row['version']}, {row['samples']} images"
         for way, found in row["ways"].items():
             passes = f"{found['forward']:,.0f} + {found['backward']:,.0f}"

@@ -11,6 +11,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
+NORMS = ("linf", "l2", "l1", "l0")
+
 Row = Sequence[object]
 
 

@@ -14,7 +14,7 @@ import numpy as np, torch
 import robustatlas as ra
 from pathlib import Path
 from safetensors.torch import save_file
-from robustatlas.training import network_for, network_named
+from robustatlas.training import network_named
 images, labels = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4)
 vision = types.ModuleType("torchvision")
 vision.__spec__ = importlib.machinery.ModuleSpec("torchvision", None)
@@ -22,10 +22,6 @@ vision.models = types.SimpleNamespace(resnet18=lambda num_classes: network_named
 sys.modules["torchvision"] = vision
 save_file(vision.models.resnet18(10).state_dict(), "resnet.safetensors")
 net = ra.load_model("builtin:digits-linf").net
-abstaining = lambda x: torch.cat([net(x), torch.full((len(x), 1), 2.0)], 1)
-detecting = lambda x: (net(x), -net(x).amax(1), -2.0)
-quantise = lambda x: (31 * x).round() / 31
-threshold = lambda x: (x > 0.5).float()
 first = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
 second = first[:10]
 forward = lambda x: x.flatten(1).numpy() @ first
@@ -34,6 +30,17 @@ classifier = types.SimpleNamespace(predict_proba=lambda x: np.full((len(x), 10),
 ask = lambda x: np.zeros(len(x), np.int64)
 data = ra.load_dataset("digits")
 photographs = torch.rand(1, 3, 64, 64), torch.tensor([0])
+""",
+    "defenses": """
+import types
+import numpy as np, torch
+import robustatlas as ra
+net = ra.load_model("builtin:digits-linf").net
+abstaining = lambda x: torch.cat([net(x), torch.full((len(x), 1), 2.0)], 1)
+detecting = lambda x: (net(x), -net(x).amax(1), -2.0)
+quantise = lambda x: (31 * x).round() / 31
+threshold = lambda x: (x > 0.5).float()
+data = ra.load_dataset("digits").take(20)
 """,
     "while_training": """
 import torch
@@ -50,14 +57,6 @@ import torch
 import robustatlas as ra
 data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
 ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
-""",
-    "drop_in": """
-import robustatlas as ra
-model = ra.load_model("builtin:digits-linf").net
-data = ra.load_dataset("digits").take(4)
-x_test, y_test = images, labels = data.images[:4], data.labels[:4]
-import foolbox
-fmodel = foolbox.PyTorchModel(model, bounds=(0, 1))
 """,
     "extending": """
 from robustatlas.attacks.search import SEARCHES, Schedule
@@ -95,12 +94,6 @@ a = b = result
 results, x, y = [a], [0, 1], [1, 0]
 reference = ra.load_reference("multirobustbench-cifar10")
 """,
-    "trust": """
-import torch
-import robustatlas as ra
-inside, data = ra.load_model("builtin:digits-linf").net, ra.load_dataset("digits")
-net = lambda x: inside(x + 0.05 * torch.randn_like(x))
-""",
     "threat_models": """
 import torch
 import robustatlas as ra
@@ -114,7 +107,6 @@ model = other = ra.Classifier(network_named("resnet20", (3, 32, 32), 10))
 }
 
 SHORTER = {
-    "trust": {"samples=200": "samples=4", '"linf", any_of': '"pgd-linf", any_of'},
     "training": {
         "epochs=60": "epochs=1",
         "steps=10": "steps=1",
@@ -122,9 +114,9 @@ SHORTER = {
     },
     "data_and_models": {
         "def resnet():": "def squeezed(bits):\n    return resnet()\n\n\ndef resnet():",
-        "epochs=50": "epochs=1",
         'device="cuda"': 'device="cpu"',
-        "model = ra.Classifier(abstaining": "data = data.take(20)\nmodel = ra.Classifier(abstaining",
+    },
+    "defenses": {
         "import foolbox\n": "import foolbox\nmodel, images, labels = ra.Classifier(net), data.images, data.labels\n"
         "foolbox_model = foolbox.PyTorchModel(net, bounds=(0, 1))\n",
         'result = ra.evaluate(model, data, "linf")\nfound': "model, adversarial = ra.Classifier(net), 1 - data.images.numpy()\n"

@@ -1,24 +1,29 @@
-"""Small colour pictures drawn from nothing, and a network that tells them apart: what the gallery attacks."""
+"""Pictures of what attacks do to an image: a small network on colour pictures drawn from nothing is attacked.
+
+python docs/_tools/scene.py     # draws docs/images/attacks
+"""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from html import escape
-from io import BytesIO
+from pathlib import Path
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.image import imsave
+from facts_attacks import PICTURES, groups, picture_of
 from numpy.typing import NDArray
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.common import wording
+from robustatlas.attacks.catalogue import catalogue
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.pgd import PGD
+
+matplotlib.use("agg")
 
 SIDE, FINER = 64, 3
 CLASSES = ("house", "boat", "balloon", "tree")
@@ -122,68 +127,37 @@ def at_strengths(
     ).x
 
 
-def picture(image: torch.Tensor) -> str:
-    file = BytesIO()
-    imsave(file, (255 * image.permute(1, 2, 0).numpy()).round().astype(np.uint8), format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+def three(strengths: Sequence[float]) -> tuple[float, float, float]:
+    """The weakest, the middle and the largest."""
+    return strengths[0], strengths[(len(strengths) - 1) // 2], strengths[-1]
 
 
-def card(model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: int) -> str:
-    """One attack: the clean image, the smallest, the median and the largest strength, and below what changed."""
-    strengths = tuple(attack.strengths[k] for k in (0, (len(attack.strengths) - 1) // 2, -1))
-    found = at_strengths(model, attack, image, label, strengths)
-    with torch.no_grad():
-        shares = model.logits(found).softmax(1)
-    words = wording.wording(attack.name)
-    cells = [
-        f'<figure><img src="{picture(image)}" alt="the clean image"><figcaption>clean<br><b>{CLASSES[label]}</b></figcaption></figure>'
-    ]
-    changes = ["<figure><figcaption>change</figcaption></figure>"]
-    for strength, x, share in zip(strengths, found, shares, strict=True):
-        guess = int(share.argmax())
-        kind = "" if guess == label else ' class="wrong"'
-        said = f"<b{kind}>{CLASSES[guess]}</b>"
-        name = escape(f"{words.label} at {strength:.3g}")
-        cells.append(
-            f'<figure><img src="{picture(x)}" alt="{name}"><figcaption>{strength:.3g}<br>{said}</figcaption></figure>'
-        )
-        change = x - image
-        factor = min(0.5 / max(float(change.abs().max()), 1e-6), 20.0)
-        amplified = (0.5 + factor * change).clamp(0, 1)
-        changes.append(
-            f'<figure><img src="{picture(amplified)}" alt="change by {name}"><figcaption>x {factor:.2g}</figcaption></figure>'
-        )
-    about = (
-        f"<code>{escape(attack.name)}</code>, {escape(attack.about.unit)}"
-        if attack.about.unit
-        else f"<code>{escape(attack.name)}</code>"
-    )
-    return (
-        f'<div class="ra-card"><h3>{escape(words.label)}</h3><p>{about}</p>'
-        f'<div class="ra-strip">{"".join(cells)}{"".join(changes)}</div></div>'
-    )
+def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tensor, label: int, path: Path) -> None:
+    """A row for each attack: the clean image and the three strengths. Two attacks stand side by side."""
+    rows = -(-len(attacks) // 2)
+    figure, panels = plt.subplots(rows, 8, figsize=(9.6, 1.55 * rows), squeeze=False, layout="constrained")
+    for panel in panels.flat:
+        panel.axis("off")
+    for number, attack in enumerate(attacks):
+        strengths = three(attack.strengths)
+        images = [image, *at_strengths(model, attack, image, label, strengths)]
+        titles = [attack.name.removeprefix("corruption-"), *(f"{strength:.3g}" for strength in strengths)]
+        for panel, shown, title in zip(panels[number // 2, 4 * (number % 2) :], images, titles, strict=False):
+            panel.imshow(shown.permute(1, 2, 0).numpy())
+            panel.set_title(title, fontsize=8, pad=2, color="black")
+    figure.savefig(path, dpi=100, pil_kwargs={"quality": 88}, facecolor="white")
+    plt.close(figure)
 
 
-def cards(model: ra.Classifier, attacks: list[ra.Attack], image: torch.Tensor, label: int) -> str:
-    return '<div class="ra-gallery">' + "".join(card(model, attack, image, label) for attack in attacks) + "</div>"
+def main() -> None:
+    """Draw the sheets of all groups of attacks."""
+    model, data = trained(), scenes(8, 0)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for number, (group, names) in enumerate(groups().items()):
+        attacks = [catalogue()[name].on_images((SIDE, SIDE)) for name in names]
+        k = number % len(CLASSES)
+        sheet(model, attacks, data.images[k], int(data.labels[k]), picture_of(group))
 
 
-def levels(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tensor, label: int) -> str:
-    """A line for each attack: the image at every one of its strengths, as few as they are."""
-    lines = []
-    for attack in attacks:
-        words = escape(wording.wording(attack.name).label)
-        shown = "".join(
-            f'<figure><img src="{picture(x)}" alt="{words} at {strength:.3g}"><figcaption>{strength:.3g}</figcaption></figure>'
-            for strength, x in zip(
-                attack.strengths, at_strengths(model, attack, image, label, attack.strengths), strict=True
-            )
-        )
-        lines.append(
-            f'<div class="ra-card"><h3>{words}</h3><p><code>{escape(attack.name)}</code>, {escape(attack.about.unit)}</p>'
-            f'<div class="ra-strip">{shown}</div></div>'
-        )
-    return '<div class="ra-gallery">' + "".join(lines) + "</div>"
-
-
-__all__ = ["CLASSES", "cards", "levels", "scenes", "trained"]
+if __name__ == "__main__":
+    main()

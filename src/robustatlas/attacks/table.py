@@ -9,7 +9,6 @@ from typing import Any, get_args
 from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.passes import limited_passes
-from robustatlas.attacks.plans import DESCENT, MINIMUM
 from robustatlas.attacks.search.plan import Leg
 from robustatlas.attacks.search.rules import Role
 
@@ -111,25 +110,3 @@ def together(
         rows = tuple(rows_of(attack, search, efforts=efforts))
         shared[rows] = (*shared.get(rows, ()), search)
     return ((searches, rows) for rows, searches in shared.items())
-
-
-def as_markdown(attack: Attack) -> str:
-    """The plans of an attack as tables."""
-    parts = []
-    for searches, rows in together(attack):
-        head = f"| {', '.join(f'`{search}`' for search in searches)} | | {' | '.join(EFFORTS)} |"
-        body = [f"| {row.role} | {row.what} | {' | '.join(row.cells)} |" for row in rows]
-        parts.append("\n".join([head, "|---|---" + "|---" * len(EFFORTS) + "|", *body]))
-    return "\n\n".join(parts)
-
-
-def rules_as_markdown() -> str:
-    """All rules with their usual constants, as a table."""
-    paragraph = "\n\n"
-    usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
-    rows = [
-        f"| `{settings(rule, always=True)}` | {' '.join((kind.__doc__ or '').split(paragraph)[0].split())} | "
-        f"{kind.reason} | {kind.source} |"
-        for kind, rule in usual.items()
-    ]
-    return "\n".join(["| rule | what it does | why | source |", "|---|---|---|---|", *rows])
