@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from facts_catalogue import cite_table, kinds_table, merged, papers_list, said, searches_table, suites_table, what_runs
+from facts_catalogue import (
+    cite_table,
+    everyday_table,
+    kinds_table,
+    merged,
+    papers_list,
+    said,
+    searches_table,
+    suites_table,
+    what_runs,
+)
 from facts_measured import (
     compiled_table,
     coverage_table,
@@ -44,6 +54,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "kinds": kinds_table,
     "cite": cite_table,
     "suites": suites_table,
+    "everyday": everyday_table,
     "searches": searches_table,
     "papers": papers_list,
     "effort": effort_table,

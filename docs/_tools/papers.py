@@ -17,6 +17,11 @@ def _arxiv(title: str, number: str) -> Paper:
 
 
 PAPERS = {
+    "Engstrom et al. 2019": _arxiv("Exploring the Landscape of Spatial Robustness", "1712.02779"),
+    "Hendrycks et al. 2020": _arxiv(
+        "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty", "1912.02781"
+    ),
+    "Zhong et al. 2020": _arxiv("Random Erasing Data Augmentation", "1708.04896"),
     "Dhillon et al. 2018": _arxiv("Stochastic Activation Pruning for Robust Adversarial Defense", "1803.01442"),
     "He et al. 2019": _arxiv(
         "Parametric Noise Injection: Trainable Randomness to Improve Deep Neural Network Robustness against Adversarial Attack",

@@ -107,6 +107,10 @@ def at_strengths(
     epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.of(0, torch.zeros(count), "gallery")
     threat = attack.threat.bound_to(model)
     threat.check(x)
+    if attack.typical:  # as much of an everyday change as the strength says
+        theta = threat.typical(x, epsilon, noise)
+        theta[:, : threat.bounded] = epsilon[:, None]
+        return threat.apply(x, theta)
     if not threat.optimised:
         return threat.apply(x, threat.start(x, epsilon, noise))
     opponent = Opponent(attack.name, threat, strengths[-1], PGD(20, 0.2, "cosine", scaled=attack.name == "lpips"))
@@ -143,9 +147,10 @@ def card(model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: in
         guess = int(share.argmax())
         kind = "" if guess == label else ' class="wrong"'
         said = f"<b{kind}>{CLASSES[guess]}</b>"
-        name = escape(f"{words.label} at {strength:.3g}")
+        typed = wording.strength(strength, 3, of=attack.name)
+        name = escape(f"{words.label} at {typed}")
         cells.append(
-            f'<figure><img src="{picture(x)}" alt="{name}"><figcaption>{strength:.3g}<br>{said}</figcaption></figure>'
+            f'<figure><img src="{picture(x)}" alt="{name}"><figcaption>{typed}<br>{said}</figcaption></figure>'
         )
         change = x - image
         factor = min(0.5 / max(float(change.abs().max()), 1e-6), 20.0)
@@ -154,7 +159,7 @@ def card(model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: in
             f'<figure><img src="{picture(amplified)}" alt="change by {name}"><figcaption>x {factor:.2g}</figcaption></figure>'
         )
     about = (
-        f"<code>{escape(attack.name)}</code>, {escape(attack.about.unit)}"
+        f"<code>{escape(attack.name)}</code>, {escape(attack.about.unit.removeprefix(wording.FALLEN))}"
         if attack.about.unit
         else f"<code>{escape(attack.name)}</code>"
     )
