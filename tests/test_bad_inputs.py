@@ -38,6 +38,20 @@ OTHER_DATA = "evaluate net.py:make --run out --data "
 OTHER_MODEL = "evaluate --data digits --run out --samples 4 "
 
 SENTENCES = [  # what is typed, and a word of the sentence that answers
+    # Everyday changes, borders and pixels
+    (EVALUATE + "--attacks jpeg-quality --strengths jpeg-quality=10,90", "falling numbers below 100"),
+    (EVALUATE + "--attacks jpeg-quality --strengths jpeg-quality=100", "falling numbers below 100"),
+    (EVALUATE + "--attacks jpeg-quality --strengths jpeg-quality=0.5", "give at least 1"),
+    (EVALUATE + "--attacks rotation --strengths rotation=200", "at most 180"),
+    (EVALUATE + "--attacks rotation --border white", "reflect"),
+    (EVALUATE + "--attacks linf --border black", "none among linf"),
+    (EVALUATE + "--attacks linf --pixels 16bit", "8bit"),
+    (EVALUATE + "--attacks linf --pixels 8bit", "Give images as they are in their files"),
+    (EVALUATE + "--attacks saturation-percent", "RGB"),
+    ("check run --require typical-linf@0.1>=50", "everyday changes"),
+    ("check run --require typical-nothing@0.1>=50", "nothing"),
+    ("report run --require clean>90", "is not understood"),
+    ("report run --require rotation@10>=90", "was not evaluated with"),
     # The model
     (OTHER_MODEL + "net.py:missing", "missing"),
     (OTHER_MODEL + "net.py:mkae", "did you mean 'make'"),

@@ -14,6 +14,7 @@ from commands import reference
 from facts_attacks import attacks_table, same_sets_table
 from facts_catalogue import (
     citation,
+    everyday_table,
     lp_default,
     optimizers_table,
     papers_list,
@@ -66,6 +67,7 @@ FACTS: dict[str, Callable[[], str]] = {
     "coverage": coverage_table,
     "curve-cost": curve_cost_table,
     "drop-in": drop_in_table,
+    "everyday": everyday_table,
     "effort-high": lambda: _effort("high"),
     "effort-low": lambda: _effort("low"),
     "gaps": gaps_table,

@@ -83,7 +83,7 @@ def picture_of(group: str) -> Path:
 
 
 def strengths_of(attack: Attack) -> str:
-    first, last = (wording.strength(attack.strengths[k]) for k in (0, -1))
+    first, last = (wording.strength(attack.strengths[k], of=attack.name) for k in (0, -1))
     return f"{first} to {last}"
 
 

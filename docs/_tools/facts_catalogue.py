@@ -9,9 +9,11 @@ from facts_stored import NORMS, ROOT, Row, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
+from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.plans import DESCENT, MINIMUM
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
+from robustatlas.common import wording
 from robustatlas.common.papers import papers
 from robustatlas.report.citing import HOPPING, OPTIMIZERS, what_runs
 
@@ -70,6 +72,26 @@ def rules_table() -> str:
 def citation() -> str:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     return f"```yaml\n{text.strip()}\n```"
+
+
+def everyday_table() -> str:
+    """The everyday changes at the three sizes of their suite, below 85 pixels and from there on, and how fine the sweep
+    of each is."""
+    rows = []
+    for large in everyday_suite("default"):
+        name, small = large.name, large.small or large
+        sizes = [
+            ", ".join(wording.strength(at, of=name) for at in each.strengths) for each in dict.fromkeys((small, large))
+        ]
+        steps = [
+            f"{each.strengths[-1] / each.plans['descent'].legs[0].stage.optimizer.sizes:g}"
+            for each in dict.fromkeys((small, large))
+        ]
+        sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
+        unit = large.about.unit.removeprefix(wording.FALLEN)
+        same = steps[:1] if len(set(steps)) == 1 else steps
+        rows.append((f"`{name}`", unit, "; from 85 pixels: ".join(sizes), "; ".join(same), sources))
+    return table(("change", "unit", "slight, clear, strong", "step of the sweep", "source of the sizes"), rows)
 
 
 def suites_table() -> str:

@@ -18,6 +18,8 @@ from torch import nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import catalogue
+from robustatlas.attacks.suites import attacks_of
+from robustatlas.common import wording
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
@@ -112,6 +114,10 @@ def at_strengths(
     epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.of(0, torch.zeros(count), "gallery")
     threat = attack.threat.bound_to(model)
     threat.check(x)
+    if attack.typical:  # as much of an everyday change as the strength says
+        theta = threat.typical(x, epsilon, noise)
+        theta[:, : threat.bounded] = epsilon[:, None]
+        return threat.apply(x, theta)
     if not threat.optimised:
         return threat.apply(x, threat.start(x, epsilon, noise))
     opponent = Opponent(attack.name, threat, strengths[-1], PGD(20, 0.2, "cosine", scaled=attack.name == "lpips"))
@@ -141,7 +147,10 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
     for number, attack in enumerate(attacks):
         strengths = three(attack.strengths)
         images = [image, *at_strengths(model, attack, image, label, strengths)]
-        titles = [attack.name.removeprefix("corruption-"), *(f"{strength:.3g}" for strength in strengths)]
+        titles = [
+            attack.name.removeprefix("corruption-"),
+            *(wording.strength(at, 3, of=attack.name) for at in strengths),
+        ]
         for panel, shown, title in zip(panels[number // 2, 4 * (number % 2) :], images, titles, strict=False):
             panel.imshow(shown.permute(1, 2, 0).numpy())
             panel.set_title(title, fontsize=8, pad=2, color="black")
@@ -152,9 +161,10 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
 def main() -> None:
     """Draw the sheets of all groups of attacks."""
     model, data = trained(), scenes(8, 0)
+    everyday = {attack.name: attack for attack in attacks_of("everyday", sides=(SIDE, SIDE))}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for number, (group, names) in enumerate(groups().items()):
-        attacks = [catalogue()[name].on_images((SIDE, SIDE)) for name in names]
+        attacks = [everyday.get(name) or catalogue()[name].on_images((SIDE, SIDE)) for name in names]
         k = number % len(CLASSES)
         sheet(model, attacks, data.images[k], int(data.labels[k]), picture_of(group))
 

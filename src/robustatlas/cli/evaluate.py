@@ -223,13 +223,28 @@ def evaluate(
     )
     if dry_run:
         print_forecast(classifier, dataset, request)
-    elif any_of is not None:
-        with stopped_by_hand(partial(what_is_kept, folder)):
-            _draws.evaluate_by_rules(classifier, dataset, request, any_of, card)
     else:
-        with stopped_by_hand(partial(what_is_kept, folder)):
-            result = _until.result_of(classifier, dataset, request, until, against)
-        _conclude(_escalated(result, classifier, dataset) if escalate else result, card, folder, request)
+        _evaluated(classifier, dataset, request, card, any_of, until, against, escalate)
+
+
+def _evaluated(
+    model: Classifier,
+    data: Dataset,
+    request: Request,
+    card: Mapping[str, Any],
+    any_of: int | None,
+    until: str | None,
+    against: Path | None,
+    escalate: bool,
+) -> None:
+    """Evaluate, and print what was found."""
+    folder = cast(Path, request.run)
+    with stopped_by_hand(partial(what_is_kept, folder)):
+        if any_of is not None:
+            _draws.evaluate_by_rules(model, data, request, any_of, card)
+            return
+        result = _until.result_of(model, data, request, until, against)
+    _conclude(_escalated(result, model, data) if escalate else result, card, folder, request)
 
 
 def samples_and_folder(

@@ -17,7 +17,7 @@ _MOST_IMAGES = 4
 
 
 @dataclass(frozen=True)
-class Line:
+class RuledLine:
     """A requirement on the page: its words, whether it is kept, the sentence beside it, and images that broke within
     its strength, by attack."""
 
@@ -29,17 +29,19 @@ class Line:
 
 def ruled(
     result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirements: Sequence[Requirement]
-) -> list[Line]:
+) -> list[RuledLine]:
     """What is to say of each requirement of a run; ``gallery``: kept examples, by attack."""
     return [_line(result, facts, gallery, requirement) for requirement in requirements]
 
 
-def _line(result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirement: Requirement) -> Line:
+def _line(
+    result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirement: Requirement
+) -> RuledLine:
     number = number_of(requirement, result, facts)
     ruling = ruling_on(requirement, number, result.samples)
     said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
     if masked(result, rests_on(requirement, result)):
-        return Line(requirement.text, "fail", f"{said}: {MASKED}, which proves nothing", ())
+        return RuledLine(requirement.text, "fail", f"{said}: {MASKED}, which proves nothing", ())
     if ruling.state == "open":
         wanted = "more images" if ruling.samples is None else f"about {ruling.samples:,} images"
         said = f"{said}; {wanted} would decide, {result.samples:,} were looked at"
@@ -47,4 +49,4 @@ def _line(result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Exampl
     broken = [
         (attack, example) for attack, at in within.items() for example in gallery.get(attack, ()) if example.size <= at
     ]
-    return Line(requirement.text, ruling.state, said, tuple(broken[:_MOST_IMAGES]))
+    return RuledLine(requirement.text, ruling.state, said, tuple(broken[:_MOST_IMAGES]))

@@ -10,7 +10,7 @@ from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.sections import Section
 from robustatlas.results.result import Result
 
-_WIDTH, _HEIGHT = 220.0, 90.0
+_WIDTH, _HEIGHT = 220.0, 80.0
 
 
 def _body(results: Sequence[Result], facts: Sequence[RunFacts]) -> str:
