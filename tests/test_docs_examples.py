@@ -58,10 +58,8 @@ def test_what_fails_is_a_fault(tmp_path: Path) -> None:
     assert "robustatlas nothing" in faults[1]
 
 
-def test_an_extra_that_is_absent_is_no_fault(tmp_path: Path) -> None:
+def test_an_extra_that_is_absent_is_no_fault() -> None:
     absent = ModuleNotFoundError("No module named 'timm'", name="timm.models")
     assert examples.needs_extra(absent) == "timm.models"
-    assert (
-        examples.needs_extra(ModuleNotFoundError("No module named 'robustatlas.nothing'", name="robustatlas.nothing"))
-        == ""
-    )
+    own = ModuleNotFoundError("No module named 'robustatlas.nothing'", name="robustatlas.nothing")
+    assert examples.needs_extra(own) == ""

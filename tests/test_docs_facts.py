@@ -89,6 +89,7 @@ def test_a_page_says_what_was_measured_and_what_runs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- generated: ") == text.count("<!-- end -->")
     assert facts.with_facts(text) == text, "run: python docs/_tools/facts.py"
+    assert not re.search(r"^<!--.*-->.", text, re.MULTILINE), "a mark that begins a line ends the paragraph"
 
 
 def test_every_fact_stands_on_a_page() -> None:

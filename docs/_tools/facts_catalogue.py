@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 
+from facts_attacks import SEEN
 from facts_stored import NORMS, ROOT, Row, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.plans import DESCENT, MINIMUM
+from robustatlas.attacks.search.rules import StopFruitless
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
 from robustatlas.common import wording
@@ -67,6 +70,27 @@ def rules_table() -> str:
     usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
     rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
     return table(("rule", "why", "source"), rows)
+
+
+def plans_table() -> str:
+    """What a descent runs, with its constants: runs x steps of each role, and how far restarts move."""
+    roles = {"bound": "bounds", "restart": "restarts", "ascend": "ascents"}
+
+    def legs(attack: Attack) -> Row:
+        plan = attack.plans["descent"]
+        found: dict[str, list[str]] = {role: [] for role in roles}
+        for leg in plan.legs:
+            moved = f" moved {leg.stage.kick:g}" if leg.stage.kick else ""
+            if leg.role in found:
+                found[leg.role].append(f"{leg.runs} x {leg.stage.optimizer.steps}{moved}")
+        patience = [rule for rule in plan.rules if isinstance(rule, StopFruitless)]
+        cells = (
+            ", ".join(f"{n} of {leg}" if n > 1 else leg for leg, n in Counter(found[role]).items()) for role in roles
+        )
+        return *cells, f"{patience[0].patience}, {patience[0].stubborn}" if patience else ""
+
+    descended = [attack for attack in shown() if attack.name in SEEN and "descent" in attack.searches]
+    return table(("attacks", *roles.values(), "patience"), grouped(descended, legs))
 
 
 def citation() -> str:
