@@ -73,7 +73,8 @@ def set_of(attack: Attack) -> str:
 def groups() -> dict[str, list[str]]:
     """The attacks with a set of their own, by group, as they stand on the pictures."""
     found: dict[str, list[str]] = {}
-    for name in (*SEEN, *(name for name in catalogue() if name.startswith("corruption-"))):
+    called = [name for name in catalogue() if wording.wording(name).group in (wording.CORRUPTION, wording.EVERYDAY)]
+    for name in (*SEEN, *called):
         found.setdefault(wording.wording(name).group, []).append(name)
     return found
 
@@ -107,13 +108,15 @@ def attacks_table() -> str:
         papers = list(dict.fromkeys(map(paper_of, attacks)))
         place = picture_of(group).relative_to(ROOT / "docs").as_posix()
         parts += [f"## {group}", f"![{group}: the clean image and three strengths of each attack]({place})"]
-        if len(papers) == 1:
+        if len(papers) == 1 and group != wording.EVERYDAY:
             parts.append(f"From {papers[0]}.")
         if all(name in SEEN for name in names):
             parts.append(group_table(attacks, len(papers) > 1))
         else:
             every = ", ".join(f"`{name}`" for name in names)
-            parts.append(f"They look as they are called, at severity {strengths_of(attacks[0])}: {every}.")
+            severity = f"at severity {strengths_of(attacks[0])}"
+            where = severity if group == wording.CORRUPTION else "in the units of [their guide](everyday.md)"
+            parts.append(f"They look as they are called, {where}: {every}.")
     return "\n\n".join(parts)
 
 
