@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from robustatlas.cli._terminal import safe, shown, tables_that_fit
-from robustatlas.common.wording import MASKED, UPPER_BOUND, listed, pvalue, strength
+from robustatlas.common.latex import pvalue
+from robustatlas.common.wording import MASKED, UPPER_BOUND, listed, strength
 from robustatlas.metrics import (
     AdversarialHypervolume,
     OutcomeTable,

@@ -179,16 +179,6 @@ def _significant(value: float, digits: int) -> str:
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def pvalue(value: float) -> str:
-    """A p-value with three decimals, or that it is smaller.
-
-    Example:
-        >>> pvalue(0.03125), pvalue(0.0002)
-        ('0.031', '< 0.001')
-    """
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def counted(number: int, noun: str) -> str:
     """A number of things: "1 attack", "2 attacks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -329,19 +319,6 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
 MARK = "†"
 """Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give, or a
 diagnosis speaks against them."""
-
-
-_IN_LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "†": r"$^\dagger$"}
-
-
-def in_latex(text: str) -> str:
-    """``text`` with what LaTeX reads as commands made plain.
-
-    Example:
-        >>> in_latex("wide_net 50 %")
-        'wide\\\\_net 50 \\\\%'
-    """
-    return "".join(_IN_LATEX.get(sign, sign) for sign in text)
 
 
 def marked(name: str, void: object) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds, stages_run
+from robustatlas.common.latex import in_latex
 from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import counted, in_latex, listed, strength
+from robustatlas.common.wording import counted, listed, strength
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.results.result import Result

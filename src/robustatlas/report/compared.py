@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robustatlas.common.wording import MASKED, counted, in_latex, pvalue
+from robustatlas.common.latex import in_latex, pvalue
+from robustatlas.common.wording import MASKED, counted
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.pairs import Pair
 

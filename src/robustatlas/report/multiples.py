@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from robustatlas.common.wording import MASKED, axis, counted, listed, shortened, strength, wording
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts.run import AttackFacts, RunFacts
+from robustatlas.report.facts.attack import AttackFacts
+from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.labels import Curve, Label, placed
 from robustatlas.report.ticks import Tick, without_collisions

@@ -22,10 +22,11 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, queries, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import Shared, Standings, distinct_names, shared_if_any, standings_of
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.run import AttackFacts, RunFacts, facts_of
+from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.gate import Requirement
 from robustatlas.report.plotted import plotted

@@ -13,9 +13,10 @@ from robustatlas.common.styles import Style
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.run import AttackFacts, RunFacts
+from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent

@@ -20,9 +20,10 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.breaking import BreakingPoint
 from robustatlas.report.facts.comparison import Contest, Standings
-from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
+from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."

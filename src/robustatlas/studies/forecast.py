@@ -140,7 +140,7 @@ def trial_images(entry: DataEntry, split: str, most: int | None = None) -> tuple
     asked = entry.samples if split == "test" else entry.train_samples
     shape = stand_in.shape if entry.crop is None else (stand_in.shape[0], entry.crop, entry.crop)
     number = min(count, asked or count)
-    shown = min(number, most or number)
+    shown = number if most is None else min(number, most)
     generator = torch.Generator().manual_seed(0)
     pixels = torch.rand(shown, *shape, generator=generator).numpy()
     labels = torch.arange(shown).remainder(stand_in.classes).numpy()

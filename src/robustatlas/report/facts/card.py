@@ -15,10 +15,11 @@ from robustatlas.common.wording import MASKED, counted, shortened
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.rows import Row
-from robustatlas.report.facts.run import AttackFacts, RunFacts
+from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 

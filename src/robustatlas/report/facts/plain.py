@@ -11,11 +11,12 @@ from robustatlas.common.wording import MASKED, unmarked, why_masked
 from robustatlas.metrics.intervals import Interval
 
 if TYPE_CHECKING:
+    from robustatlas.report.facts.attack import AttackFacts
     from robustatlas.report.facts.best_known import BestKnown
     from robustatlas.report.facts.certified import CertifiedFacts
     from robustatlas.report.facts.headline import Headline
     from robustatlas.report.facts.queries import QuerySuccess
-    from robustatlas.report.facts.run import AttackFacts, ReferenceFacts, RunFacts
+    from robustatlas.report.facts.run import ReferenceFacts, RunFacts
     from robustatlas.report.facts.stopped import Stopped
 
 

@@ -4,118 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.addresses import shown
 from robustatlas.common.wording import marked
-from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
-from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.metrics.hypervolume import equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.metrics.registry import of_attack
 from robustatlas.metrics.stability import StabilityConstant
-from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.outcome import Outcome
-from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, against_what, hold_against
-from robustatlas.report.facts.best_known import BestKnown, best_known
+from robustatlas.report.facts.attack import AttackFacts, attack_facts
 from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
-from robustatlas.report.facts.frontier import Frontier
-from robustatlas.report.facts.grids import GridAdvice, extended, grid_advice
+from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.headline import Headline, headline_of
-from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals, union_strengths
+from robustatlas.report.facts.numbers import CONFIDENCE, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
-from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
 from robustatlas.report.facts.steadiness import Steadiness, stability
 from robustatlas.report.facts.stopped import Stopped, stopped
-from robustatlas.report.facts.strips import wrong_at_half
-from robustatlas.report.facts.units import calibrations_of, unit_of
+from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result
-
-
-@dataclass(frozen=True)
-class AttackFacts:
-    """One attack of a run.
-
-    Attributes:
-        attack: name.
-        unit: of its strengths.
-        strengths: [S].
-        accuracy: [S] robust accuracy in percent; None where not every strength was searched.
-        typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
-        average: mean of the accuracies; None likewise.
-        curve: robustness curve; None likewise.
-        sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
-        quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
-        halved: the size from which on no more than half of the clean accuracy is left; inf where never.
-        forward: mean forward passes for one sample.
-        backward: mean backward passes for one sample.
-        seconds: time of the attack on all samples.
-        frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
-        equal_steps: whether the strengths are equal steps from 0.
-        against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
-        shared: number of strengths that the reference has too.
-        origins: how the numbers were found.
-        best_known: what verified examples of others change; None where there are none.
-        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
-            that is not known.
-        own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
-        advice: better strengths, where these tell little; None where they do.
-        queries: success over the number of queries, of a model that could only be asked; empty of others.
-    """
-
-    attack: str
-    unit: str
-    strengths: NDArray[np.float64]
-    accuracy: tuple[Interval, ...] | None
-    typical: tuple[Interval, ...] | None
-    average: Interval | None
-    curve: RobustnessCurve | None
-    sizes: NDArray[np.float64]
-    quartiles: tuple[float, float, float]
-    halved: float
-    forward: float
-    backward: float
-    seconds: float
-    frontier: Frontier | None
-    equal_steps: bool
-    against: Mapping[str, Interval]
-    shared: int
-    origins: tuple[str, ...]
-    best_known: BestKnown | None
-    found_last: Mapping[str, float]
-    own_set: bool
-    advice: GridAdvice | None
-    queries: tuple[QuerySuccess, ...]
-
-    @property
-    def never(self) -> int:
-        """Number of samples without an adversarial example."""
-        return int(np.isinf(self.sizes).sum())
-
-    @property
-    def clean_errors(self) -> int:
-        """Number of samples misclassified clean."""
-        return int((self.sizes == 0).sum())
-
-    @property
-    def area(self) -> float | None:
-        """Area under the robustness curve up to the largest strength, in percent."""
-        return None if self.curve is None else self.curve.area(float(self.strengths[-1]))
 
 
 @dataclass(frozen=True)
@@ -276,7 +191,7 @@ def facts_of(
         union=found.get("union accuracy"),
         union_at=union_at,
         breaking=breaking_point(result, held.own_sets if held else ()),
-        attacks=tuple(_attack(result, attack, averages.get(attack), held) for attack in result.attacks),
+        attacks=tuple(attack_facts(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on, steadiness) if held and held.ranked else None,
         warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
         missing=result.missing,
@@ -312,82 +227,6 @@ def _rejected(result: Result) -> Interval | None:
     if result.clean_rejected is None:
         return None
     return proportion_interval(int(result.clean_rejected.sum()), result.samples, CONFIDENCE)
-
-
-def _attack(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:
-    outcome = result.outcome(attack)
-    forward, backward = result.passes(attack)
-    curve = RobustnessCurve.of(outcome) if outcome.judged else None
-    sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
-    shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
-    quarter, half, three, halved = sizes.quantile(shares).tolist()
-    return AttackFacts(
-        attack=attack,
-        unit=unit_of(attack, outcome.unit),
-        strengths=outcome.strengths,
-        accuracy=_accuracies(outcome),
-        typical=typical_accuracies(outcome, CONFIDENCE),
-        average=average,
-        curve=curve,
-        sizes=outcome.minimal_size,
-        quartiles=(quarter, half, three),
-        halved=halved,
-        forward=forward,
-        backward=backward,
-        seconds=outcome.seconds,
-        frontier=_frontier(result, attack),
-        equal_steps=equal_steps(outcome.strengths),
-        against=numbers.with_doubt(result, partial(_single, attack=attack, held=held)) if held else {},
-        shared=len(held.shared.get(attack, ())) if held else 0,
-        origins=outcome.origins,
-        best_known=best_known(result, attack),
-        found_last=_found_last(outcome),
-        own_set=held is not None and attack in held.own_sets,
-        advice=grid_advice(outcome, result.clean_accuracy),
-        queries=query_successes(outcome),
-    )
-
-
-def _found_last(outcome: Outcome) -> dict[str, float]:
-    counts = outcome.found_last()
-    return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
-
-
-def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
-    if not outcome.judged:
-        return None
-    correct = (~outcome.broken()).sum(axis=0).tolist()
-    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
-    return tuple(
-        replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
-        for count, sure in zip(correct, certain, strict=True)
-        for found in [proportion_interval(count, outcome.samples, CONFIDENCE)]
-    )
-
-
-def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
-    volume = hypervolume_of(result, attack)
-    if volume is None:
-        return None
-    sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
-    if not np.isnan(result.clean_margin).any():
-        sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
-    interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
-    return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
-
-
-def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
-    """The metrics of one attack, on all strengths that the reference has too."""
-    if attack not in held.shared:
-        return {}
-    points = {attack: held.shared[attack]}
-    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
-    found = {
-        metric.name: metric.of_attack(ours, reference, attack)
-        for metric in of_attack()
-        if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
-    }
-    return numbers.within_possible(intervals(found), held)
 
 
 def _against(
