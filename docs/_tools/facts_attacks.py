@@ -88,6 +88,11 @@ def strengths_of(attack: Attack) -> str:
     return f"{first} to {last}"
 
 
+def on_small_images(name: str) -> Attack:
+    """What a name means on images such as CIFAR-10's, which the usual strengths are meant for."""
+    return catalogue()[name].on_images((32, 32))
+
+
 def paper_of(attack: Attack) -> str:
     return next((match[0] for match in named_in(attack.about.source)), attack.about.source)
 
@@ -104,7 +109,7 @@ def attacks_table() -> str:
     """Every set, by group: its pictures, and a row for each attack on it. A paper that all share stands above."""
     parts = []
     for group, names in groups().items():
-        attacks = [catalogue()[name] for name in names]
+        attacks = [on_small_images(name) for name in names]
         papers = list(dict.fromkeys(map(paper_of, attacks)))
         place = picture_of(group).relative_to(ROOT / "docs").as_posix()
         parts += [f"## {group}", f"![{group}: the clean image and three strengths of each attack]({place})"]

@@ -12,12 +12,11 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from facts_attacks import PICTURES, groups, picture_of
+from facts_attacks import PICTURES, groups, on_small_images, picture_of
 from numpy.typing import NDArray
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common import wording
 from robustatlas.common.noise import Noise
@@ -139,21 +138,21 @@ def three(strengths: Sequence[float]) -> tuple[float, float, float]:
 
 
 def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tensor, label: int, path: Path) -> None:
-    """A row for each attack: the clean image and the three strengths. Two attacks stand side by side."""
-    rows = -(-len(attacks) // 2)
-    figure, panels = plt.subplots(rows, 8, figsize=(9.6, 1.55 * rows), squeeze=False, layout="constrained")
-    for panel in panels.flat:
-        panel.axis("off")
-    for number, attack in enumerate(attacks):
+    """A row for each attack: the clean image and the three strengths."""
+    figure, panels = plt.subplots(
+        len(attacks), 4, figsize=(5.6, 1.6 * len(attacks)), squeeze=False, layout="constrained"
+    )
+    for attack, row in zip(attacks, panels, strict=True):
         strengths = three(attack.strengths)
         images = [image, *at_strengths(model, attack, image, label, strengths)]
         titles = [
             attack.name.removeprefix("corruption-"),
             *(wording.strength(at, 3, of=attack.name) for at in strengths),
         ]
-        for panel, shown, title in zip(panels[number // 2, 4 * (number % 2) :], images, titles, strict=False):
+        for panel, shown, title in zip(row, images, titles, strict=True):
             panel.imshow(shown.permute(1, 2, 0).numpy())
-            panel.set_title(title, fontsize=8, pad=2, color="black")
+            panel.set_title(title, fontsize=11, pad=3, color="black")
+            panel.axis("off")
     figure.savefig(path, dpi=100, pil_kwargs={"quality": 88}, facecolor="white")
     plt.close(figure)
 
@@ -164,7 +163,7 @@ def main() -> None:
     everyday = {attack.name: attack for attack in attacks_of("everyday", sides=(SIDE, SIDE))}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for number, (group, names) in enumerate(groups().items()):
-        attacks = [everyday.get(name) or catalogue()[name].on_images((SIDE, SIDE)) for name in names]
+        attacks = [everyday.get(name) or on_small_images(name) for name in names]
         k = number % len(CLASSES)
         sheet(model, attacks, data.images[k], int(data.labels[k]), picture_of(group))
 
