@@ -124,5 +124,5 @@ def images_of(entry: DataEntry, split: str = "test") -> Dataset:
     name = entry.name if split == "test" or entry.train is None else entry.train
     data = load_dataset(name, split, resize=entry.resize, crop=entry.crop, channels=entry.channels)  # type: ignore[arg-type]
     if split == "test":
-        return data.take(entry.samples) if entry.samples is not None else data
+        return data.take(min(entry.samples, len(data))) if entry.samples is not None else data
     return data.take(entry.train_samples, stratified=True) if entry.train_samples is not None else data
