@@ -71,14 +71,22 @@ def test_a_changed_file_says_what_is_reused_new_and_grown(
 ) -> None:
     _, out, _ = studied
     more = '[models.more]\nrecipe = "standard"\n[models.bits]'
+    copy = shutil.copytree(out, tmp_path / "out")
+    ra.study(written(tmp_path, without_sizes(SMALL)), copy, progress=False)
     grown = written(tmp_path, without_sizes(SMALL), ('"0.2:2"', '"0.1,0.2,0.3"'), ("[models.bits]", more))
-    assert command(grown, "--out", shutil.copytree(out, tmp_path / "out")) == 0
+    capsys.readouterr()
+    assert command(grown, "--out", copy) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "Reused: 4 steps (models.plain.seed-0, models.plain.seed-1, models.linf.seed-3 and 1 more)" in said
     assert "new: 2 steps (models.more.seed-0, evaluations.main.more.seed-0)" in said
     assert "done again, as the file has changed: 6 steps" in said
     run = ra.load_result(tmp_path / "out" / "runs" / "main" / "linf" / "seed-3")
     assert run.strengths("linf").tolist() == pytest.approx([0.1, 0.2, 0.3])
+    runs = [ra.load_result(copy / "runs" / "main" / "linf" / f"seed-{seed}") for seed in (3, 4)]
+    with (copy / "outputs" / "scores.csv").open(encoding="utf-8") as file:
+        averages = {row["model"]: float(row["average"]) for row in csv.DictReader(file)}
+    expected = np.mean([run.accuracies().values("linf").mean() for run in runs])  # of what has grown, not of before
+    assert averages["linf 0.1"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
