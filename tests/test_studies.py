@@ -71,14 +71,22 @@ def test_a_changed_file_says_what_is_reused_new_and_grown(
 ) -> None:
     _, out, _ = studied
     more = '[models.more]\nrecipe = "standard"\n[models.bits]'
+    copy = shutil.copytree(out, tmp_path / "out")
+    ra.study(written(tmp_path, without_sizes(SMALL)), copy, progress=False)
     grown = written(tmp_path, without_sizes(SMALL), ('"0.2:2"', '"0.1,0.2,0.3"'), ("[models.bits]", more))
-    assert command(grown, "--out", shutil.copytree(out, tmp_path / "out")) == 0
+    capsys.readouterr()
+    assert command(grown, "--out", copy) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "Reused: 4 steps (models.plain.seed-0, models.plain.seed-1, models.linf.seed-3 and 1 more)" in said
     assert "new: 2 steps (models.more.seed-0, evaluations.main.more.seed-0)" in said
     assert "done again, as the file has changed: 6 steps" in said
     run = ra.load_result(tmp_path / "out" / "runs" / "main" / "linf" / "seed-3")
     assert run.strengths("linf").tolist() == pytest.approx([0.1, 0.2, 0.3])
+    runs = [ra.load_result(copy / "runs" / "main" / "linf" / f"seed-{seed}") for seed in (3, 4)]
+    with (copy / "outputs" / "scores.csv").open(encoding="utf-8") as file:
+        averages = {row["model"]: float(row["average"]) for row in csv.DictReader(file)}
+    expected = np.mean([run.accuracies().values("linf").mean() for run in runs])  # of what has grown, not of before
+    assert averages["linf 0.1"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
@@ -102,7 +110,20 @@ def test_one_step_alone_and_what_it_waits_for(tmp_path: Path) -> None:
         ra.study(file, tmp_path / "out", only=["models.plane"], progress=False)
 
 
-def test_a_step_that_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_machines_make_what_one_makes(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
+    file, _, whole = studied
+    first = ra.study(file, tmp_path / "out", part="0/2", progress=False)
+    assert not first.complete
+    second = ra.study(file, tmp_path / "out", part="1/2", progress=False)
+    assert second.complete
+    assert {name: sheet.csv() for name, sheet in second.tables.items()} == {
+        name: sheet.csv() for name, sheet in whole.tables.items()
+    }
+
+
+def test_a_step_that_is_interrupted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, out = written(tmp_path, without_sizes(SMALL)), tmp_path / "out"
     from robustatlas.studies import running
 
@@ -114,8 +135,8 @@ def test_a_step_that_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
         return whole(finished, step, *rest)
 
     monkeypatch.setattr(running, "_do", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        ra.study(file, out, progress=False)
+    assert command(file, "--out", out) == 130
+    assert "Stopped. What is done is kept in" in capsys.readouterr().err
     kept = sorted(path.stem for path in (out / "done").glob("*.json"))
     assert "evaluations.main.plain.seed-1" in kept and "evaluations.main.linf.seed-3" not in kept
     done: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ class Finished:
     folder: Path
     steps: tuple[Step, ...]
     what: Mapping[str, Any] = field(repr=False)
+    _read: dict[Path, Result] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, study: Study, folder: Path) -> Finished:
@@ -75,7 +75,12 @@ class Finished:
         """The runs of a model: one for each of its trainings."""
         seeds = self.study.seeds_of(model)
         places = [Step("evaluations", evaluation, model=model, seed=seed, epoch=epoch).place for seed in seeds]
-        return [_run(self.folder / place) for place in places]
+        return [self._run(self.folder / place) for place in places]
+
+    def _run(self, place: Path) -> Result:
+        if place not in self._read:
+            self._read[place] = load_result(place)
+        return self._read[place]
 
     def epochs(self, evaluation: str, model: str) -> tuple[int, ...]:
         """The epochs of a training whose weights an evaluation has."""
@@ -113,16 +118,11 @@ class Finished:
         return self.study.label(model)
 
 
-@lru_cache(64)
-def _run(folder: Path) -> Result:
-    return load_result(folder)
-
-
 def images_of(entry: DataEntry, split: str = "test") -> Dataset:
     """The images of a data set: to measure on, or to train on; of fewer to train on, the classes keep their
     proportions."""
     name = entry.name if split == "test" or entry.train is None else entry.train
     data = load_dataset(name, split, resize=entry.resize, crop=entry.crop, channels=entry.channels)  # type: ignore[arg-type]
     if split == "test":
-        return data.take(entry.samples) if entry.samples is not None else data
+        return data.take(min(entry.samples, len(data))) if entry.samples is not None else data
     return data.take(entry.train_samples, stratified=True) if entry.train_samples is not None else data

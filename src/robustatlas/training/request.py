@@ -67,7 +67,7 @@ class TrainingRequest:
             return recipe, Settings(**{**self.given, "seed": seed}), [*self.notes]
         preset = preset_named(self.preset)
         if self.recipe is not None:
-            raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave the recipe out.")
+            raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave --recipe out.")
         recipe = preset.recipe(*crafting, **self.options)
         settings = replace(preset.settings, **{**self.given, "seed": seed})
         changed = overridden(preset, self.architecture, recipe, replace(settings, seed=preset.settings.seed))

@@ -17,7 +17,7 @@ from robustatlas.metrics.interclass import LpNorm
 from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
-from robustatlas.studies.description import Strength, Study
+from robustatlas.studies.description import DataEntry, Strength, Study
 from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.outputs.base import _known as known
@@ -107,12 +107,15 @@ _NORMS: tuple[LpNorm, ...] = ("linf", "l2", "l1")
 
 
 class Distances(Output):
-    """Distances to the nearest image of another class, of the test images of data sets; ``printed``: what the paper
-    has."""
+    """Distances to the nearest image of another class, of the test images of data sets, or of so many ``samples``;
+    ``printed``: what the paper has."""
 
     data: Annotated[list[str], Field(min_length=1)]
     samples: int | None = None
     printed: tuple[PrintedDistances, ...] = Field((), strict=False)
+
+    def _entry(self, entry: DataEntry) -> DataEntry:
+        return entry if self.samples is None else entry.model_copy(update={"samples": self.samples})
 
     def wants(self, study: Study) -> Wanted:
         """No run."""
@@ -129,12 +132,12 @@ class Distances(Output):
         rows: list[tuple[Cell, ...]] = []
         curves: dict[str, dict[str, RobustnessCurve]] = {norm: {} for norm in _NORMS}
         for name in self.data:
-            images = done.images(done.study.data[name]).take(self.samples)
+            images = done.images(self._entry(done.study.data[name]))
             pixels, labels = images.images.numpy(), images.labels.numpy()
             for place, norm in enumerate(_NORMS):
                 found = interclass_distances(pixels, labels, norm)
                 curves[norm][images.name] = found.distribution()
-                ends = [each for each in (printed.get(name),) if each is not None]
+                ends = [each for each in (printed.get(images.name),) if each is not None]
                 beside = [f"{ends[0].smallest[place]:.2f}", f"{ends[0].largest[place]:.2f}"] if ends else ["none"] * 2
                 median = float(np.median(found.per_sample))
                 ours = (found.smallest, beside[0], median, found.largest, beside[1])

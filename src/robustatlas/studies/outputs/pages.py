@@ -9,7 +9,7 @@ from pydantic import Field
 
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.sheet import plot_gallery
-from robustatlas.studies.description import Count, Study
+from robustatlas.studies.description import Count, Strengths, Study
 from robustatlas.studies.models import model_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 
@@ -33,6 +33,7 @@ class Gallery(Output):
 
     attacks: Annotated[list[str], Field(min_length=1)]
     columns: Count = 4
+    strengths: dict[str, Strengths] | None = None
     image: Annotated[int, Field(ge=0)] | None = None
 
     def wants(self, study: Study) -> Wanted:
@@ -44,7 +45,8 @@ class Gallery(Output):
         figures = {}
         for name in self.wants(done.study).trainings:
             images = done.images(done.study.data[done.study.data_of(done.study.models[name])])
+            model = model_of(done, name, done.study.seeds_of(name)[0])
             figures[name] = plot_gallery(
-                model_of(done, name, done.study.seeds_of(name)[0]), images, self.attacks, self.image, self.columns
+                model, images, self.attacks, self.image, self.columns, strengths=self.strengths
             )
         return Made(figures=figures)
