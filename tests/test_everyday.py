@@ -150,6 +150,25 @@ def test_runs_grow_and_join(tmp_path: Path) -> None:
     np.testing.assert_allclose(both.typical[:, 1], (whole.typical[:, 1] + second.typical[:, 1]) / 2)
 
 
+@pytest.mark.parametrize(("limit", "drawn"), [(40, True), (10, False)])
+def test_draws_are_queries(limit: int, drawn: bool) -> None:
+    """Of a model that may be asked only so often they count, and are left out where they would take all."""
+    model = a_model()
+    x, labels = some_data(model)
+    asked: list[int] = []
+
+    def answer(batch: np.ndarray) -> np.ndarray:
+        asked.append(len(batch))
+        return model.logits(torch.from_numpy(batch)).argmax(1).numpy()
+
+    asking = ra.from_predictions(answer, "labels", classes=3, queries=limit)
+    outcome = ra.evaluate(asking, (x, labels), "rotation", strengths={"rotation": [10, 20, 30]}, **QUIET).outcome(
+        "rotation"
+    )
+    assert (outcome.typical is not None) == drawn
+    assert outcome.forward.max() <= limit
+
+
 def test_the_suite_in_three_sizes() -> None:
     names = [attack.name for attack in everyday_suite("default")]
     assert len(names) == len(set(names)) == len(CHANGES) - 1
