@@ -163,13 +163,13 @@ def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
         told = " ".join(invoke(app, command).output.split())
         assert "8/255" in told and "128/255" in told, (command, told)
         assert "0.0314" not in told and "0.502" not in told and "0.50196" not in told, (command, told)
-    for typed, echoed in (
+    for words, echoed in (
         (["show", run, "--union", "linf=1/255"], "1/255"),
         (["check", run, "--require", "linf@77/255>=4"], "77/255"),
     ):
-        assert echoed in str(invoke(app, typed).exception)
-    typed = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
-    told = invoke(app, [*typed, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
+        assert echoed in str(invoke(app, words).exception)
+    words = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
+    told = invoke(app, [*words, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
     assert " 8/255" in told and "16/255" in told and "0.0314" not in told and "0.0313" not in told
 
 
