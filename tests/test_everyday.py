@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
@@ -21,9 +24,11 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLEN, FALLING, typed
 from robustatlas.engine.numerics import TYPICAL
-from robustatlas.metrics import typical_accuracies
+from robustatlas.metrics import Interval, proportion_bounds, typical_accuracies
 from robustatlas.optimizers.sweep import Sweep
 from robustatlas.outcomes import query
+from robustatlas.report.gate.requirements import Requirement
+from robustatlas.report.gate.rulings import ruling_on
 from robustatlas.threats.everyday.change import Change
 from robustatlas.threats.levels import as_file, shown
 from robustatlas.threats.lp import L1, L2, Linf
@@ -148,6 +153,25 @@ def test_runs_grow_and_join(tmp_path: Path) -> None:
     both = ra.load_result(folder).outcome("rotation")
     second = outcome_of("rotation", model, data, strengths={"rotation": [10, 20, 30]}, seed=1)
     np.testing.assert_allclose(both.typical[:, 1], (whole.typical[:, 1] + second.typical[:, 1]) / 2)
+
+
+@pytest.mark.parametrize(("limit", "drawn"), [(40, True), (10, False)])
+def test_draws_are_queries(limit: int, drawn: bool) -> None:
+    """Of a model that may be asked only so often they count, and are left out where they would take all."""
+    model = a_model()
+    x, labels = some_data(model)
+    asked: list[int] = []
+
+    def answer(batch: np.ndarray) -> np.ndarray:
+        asked.append(len(batch))
+        return model.logits(torch.from_numpy(batch)).argmax(1).numpy()
+
+    asking = ra.from_predictions(answer, "labels", classes=3, queries=limit)
+    outcome = ra.evaluate(asking, (x, labels), "rotation", strengths={"rotation": [10, 20, 30]}, **QUIET).outcome(
+        "rotation"
+    )
+    assert (outcome.typical is not None) == drawn
+    assert outcome.forward.max() <= limit
 
 
 def test_the_suite_in_three_sizes() -> None:
@@ -322,3 +346,61 @@ def test_an_attack_of_ones_own_can_be_typical() -> None:
     outcome = ra.evaluate(model, some_data(model), attack, **QUIET).outcome("hue")
     assert outcome.typical is not None
     assert set(np.unique(outcome.typical * 4)) <= {0, 1, 2, 3, 4}
+
+
+# ---- requirements -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "of"),
+    [("rotation@10>=80", 85, 100), ("rotation@10>=80", 78, 100), ("clean>=99", 60, 60), ("union<=30", 25, 100)],
+)
+def test_how_many_samples_decide(text: str, right: int, of: int) -> None:
+    """By SciPy's exact interval: the number that is named decides, nine tenths of it do not."""
+
+    def interval(count: int) -> Interval:
+        low, high = proportion_bounds(right / of * count, count)
+        return Interval(100 * right / of, float(low), float(high), 0.95)
+
+    asked = Requirement.parse(text)
+    ruling = ruling_on(asked, interval(of), of)
+    assert ruling.state == "open"
+    assert ruling.samples is not None
+    exact = scipy.stats.binomtest(round(right / of * ruling.samples), ruling.samples).proportion_ci(0.95)
+    assert asked.met_by(interval(ruling.samples)) or asked.broken_by(interval(ruling.samples))
+    assert interval(ruling.samples).low == pytest.approx(100 * exact.low, abs=0.5)
+    few = interval(int(0.9 * ruling.samples))
+    assert not asked.met_by(few)
+    assert not asked.broken_by(few)
+
+
+def test_what_can_never_be_decided() -> None:
+    """A number that is the bound itself."""
+    asked, number = Requirement.parse("rotation@10>=80"), Interval(80.0, 70.0, 88.0, 0.95)
+    assert (ruling_on(asked, number, 100).state, ruling_on(asked, number, 100).samples) == ("open", None)
+
+
+def test_a_report_begins_with_what_is_required(tmp_path: Path) -> None:
+    model, folder, page = a_model(), str(tmp_path / "run"), tmp_path / "page.html"
+    x, labels = some_data(model)
+    outcome = ra.evaluate(model, (x, labels), "translation", keep_adversarial=True, run=folder, **QUIET).outcome(
+        "translation"
+    )
+    stands = outcome.accuracies()[1]
+    bounds = [
+        "translation@2>=0",
+        f"translation@2>={min(100.0, stands + 5)}",
+        "typical-translation@2>=99.99",
+        "clean<=1",
+    ]
+    told = CliRunner().invoke(app, ["report", folder, "-o", str(page), *(w for b in bounds for w in ("--require", b))])
+    assert told.exit_code == 0, told.output
+    first = page.read_text(encoding="utf-8").split('class="answer"')[0]
+    states = re.findall(r'<b class="state">(\w+)</b> <code>([^<]+)</code>', first)
+    assert [state for state, _ in states][::3] == ["pass", "fail"]
+    assert [html.unescape(text) for _, text in states] == bounds
+    assert "images would decide" in first
+    assert first.count('class="example"') > 0  # those that broke within two pixels
+    text = page.read_text(encoding="utf-8")
+    assert "Worst and typical case" in text
+    assert text.count("<polyline") >= 2

@@ -15,7 +15,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli import app
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import FALLING, strength, typed
 from robustatlas.evaluation.plan import chosen_attacks
 from robustatlas.threats.compose import Compose
 from robustatlas.threats.flow import StAdv
@@ -46,6 +46,23 @@ MOST = {
     "ua-blur": 1,
     "ua-glitch": 2,
     "ua-klotski": 2,
+    "rotation": 180,
+    "translation": 32,
+    "translation-percent": 100,
+    "zoom": 90,
+    "shear": 80,
+    "tilt": 60,
+    "crop": 95,
+    "exposure": 8,
+    "motion-blur": 9,
+    "blur": 8,
+    "noise": 255,
+    "jpeg-quality": 99,
+    "resolution": 99,
+    "occlusion": 100,
+    "fog-density": 100,
+    "rain-density": 100,
+    "snow-density": 100,
 }
 
 """What images of 32 by 32 pixels and three colours can differ by."""
@@ -59,9 +76,10 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
     assert most == pytest.approx(MOST[like] if like else N if name == "sigma-zero" else math.inf)
     if math.isfinite(most):
         beyond = 1.001 * max(most, attack.strengths[-1])
-        with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is no strength for images in \[0, 1\], .* at most"):
-            chosen_attacks(name, "default", {name: [beyond]}, (), MODEL, COLOUR)
-    (kept,) = chosen_attacks(name, "default", {name: [min(most, 1e4)]}, (), MODEL, COLOUR)
+        why = "; give at least 1" if name in FALLING else r" for images in \[0, 1\], .* at most"
+        with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is no strength{why}"):
+            chosen_attacks(name, "default", {name: [typed(name, beyond)]}, (), MODEL, COLOUR)
+    (kept,) = chosen_attacks(name, "default", {name: [typed(name, min(most, 1e4))]}, (), MODEL, COLOUR)
     assert kept.strengths == (min(most, 1e4),)
 
 
@@ -145,13 +163,13 @@ def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
         told = " ".join(invoke(app, command).output.split())
         assert "8/255" in told and "128/255" in told, (command, told)
         assert "0.0314" not in told and "0.502" not in told and "0.50196" not in told, (command, told)
-    for typed, echoed in (
+    for words, echoed in (
         (["show", run, "--union", "linf=1/255"], "1/255"),
         (["check", run, "--require", "linf@77/255>=4"], "77/255"),
     ):
-        assert echoed in str(invoke(app, typed).exception)
-    typed = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
-    told = invoke(app, [*typed, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
+        assert echoed in str(invoke(app, words).exception)
+    words = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
+    told = invoke(app, [*words, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
     assert " 8/255" in told and "16/255" in told and "0.0314" not in told and "0.0313" not in told
 
 

@@ -156,9 +156,10 @@ class Attack:
         return self.map(plain)
 
     def within(self, most: MostQueries) -> Attack:
-        """The attack with at most so many queries about a sample."""
+        """The attack with at most so many queries about a sample; draws that would take them all are not made."""
         limited = {name: replace(plan, rules=(*plan.rules, most)) for name, plan in self.plans.items()}
-        return replace(self, plans=limited)
+        affordable = len(self.strengths) * self.typical + 1 < most.queries
+        return replace(self, plans=limited, typical=self.typical if affordable else 0)
 
     def on_images(self, sides: Sequence[int]) -> Attack:
         """The attack that the name means on images of these ``sides`` (height and width).

@@ -16,7 +16,7 @@ from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import identifier, quoted
 from robustatlas.outcomes.views import NOTHING, STRENGTH, VIEWS, fill
 
-_VERSION = 2
+_VERSION = 3
 LEFT_OUT = ("margins", "fooled")
 """Columns that a compact file does not have: 100 bytes a row at 20 strengths, where all others together take 16."""
 
