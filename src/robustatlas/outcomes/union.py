@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +56,15 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         mistakes=of_best([outcome.mistakes for outcome in outcomes], 0) if drawn else None,
         drawn=of_best([outcome.drawn for outcome in outcomes], 0) if drawn else None,
         queries=_queries(outcomes, covered, strengths),
-        frontier=any(
-            outcome.frontier and len(outcome.strengths) == len(strengths) and bool(here.all())
-            for outcome, here in zip(outcomes, covered, strict=True)
-        ),
+        frontier=any(map(partial(_is_frontier, steps=len(strengths)), outcomes, covered)),
         without_gradient=_without_gradient(outcomes, covered),
         saved=_saved(outcomes, covered),
     )
+
+
+def _is_frontier(outcome: Outcome, here: Booleans, steps: int) -> bool:
+    """Whether the lowest margins of all samples were searched for, at all of so many strengths."""
+    return outcome.frontier and len(outcome.strengths) == steps and bool(here.all())
 
 
 def _possible(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
