@@ -1,20 +1,23 @@
 """How far the default of an attack is from the best known: in robust accuracy at each strength, and between seeds.
 
 Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort, of
-brute force (longer ascents than any default has: three targets and two restarts, just below the best until all fail)
-and of the default with two or four times the runs, patience and passes at most ("2x", "4x"). A gap is the accuracy by
-the first seed minus that by the best known; beside it, the share of samples whose size is within 1 % of the best known.
+brute force (longer ascents than any default has: three targets and two restarts, just below the best until all fail),
+of the default with two or four times the runs, patience and passes at most ("2x", "4x"), of the same through the
+network's own gradient alone ("unsmoothed") and of all its runs through smoothed ReLUs ("smoothed"). A gap is the
+accuracy by the first seed minus that by the best known; beside it, the share of samples whose size is within 1 % of it.
 Networks joined by + are one row, their samples taken together.
 
     python benchmarks/gaps.py [--models stadv_delta+recoloradv,mnistfc,attention-cifar] [--attacks gabor,snow,fog]
         [--first 5000] [--samples 20] [--seeds 5] [--more "2x,4x,high effort,brute force"] [--times 1.0]
-        [--search descent] [--networks FOLDER] [--kept FOLDER] [--device cpu] [--output FILE.json]
+        [--spread 8] [--search descent] [--networks FOLDER] [--kept FOLDER] [--device cpu] [--output FILE.json]
 
 Networks are those of subjects.py, trained where the folder has none; ``mnistfc``, the fully connected one of VNN-COMP
-2021 with four hidden layers and one-hot outputs; and CIFAR-10 ResNet-32 weights by the end of their names. The last two
-are taken from ROBUSTATLAS_MODELS, their data from ROBUSTATLAS_DATA; without them the built-in digits models, and those
-attacks that take 8x8 grey images. Strengths are the catalogue's --times a number. Only samples that are classified
-correctly count. With --kept, what was found stays in the folder, and a benchmark that was stopped goes on there.
+2021 with four hidden layers and one-hot outputs; ``mmr``, that of MMR for MNIST; and CIFAR-10 ResNet-32 weights by the
+end of their names. All but the first are taken from ROBUSTATLAS_MODELS, their data from ROBUSTATLAS_DATA; without them
+the built-in digits models, and those attacks that take 8x8 grey images. Strengths are the catalogue's --times a number,
+or --spread so many in equal steps from the size that a tenth of the samples fall at to that of nine tenths, by the
+search ``minimum``. Only samples that are classified correctly count. With --kept, what was found stays in the folder,
+and a benchmark that was stopped goes on there.
 """
 
 from __future__ import annotations
@@ -38,14 +41,14 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Leg, Stage
 from robustatlas.attacks.plans import plans
 from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless
-from robustatlas.models.architectures import resnet32
+from robustatlas.models.architectures import resnet32, small_cnn
 from robustatlas.models.weights import load_weights
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
 from subjects import HELD_OUT, KEPT, KINDS, correct, fully_connected, trained
 
-MORE = ("high effort", "brute force", "2x", "4x")
+MORE = ("high effort", "brute force", "2x", "4x", "unsmoothed", "smoothed")
 ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG = PGD(100, rate=0.5, schedule="cosine", momentum=0.5)
@@ -62,6 +65,10 @@ def on_disk(name: str) -> tuple[ra.Classifier, ra.Dataset]:
         net = fully_connected(4)
         load_weights(net, folder / "mnistfc_256x4.safetensors")
         return ra.Classifier(net.eval(), name=name), ra.load_dataset("mnist")
+    if name == "mmr":
+        small = small_cnn()
+        load_weights(small, folder / "mnist_mmr_universal.safetensors")
+        return ra.Classifier(small.eval(), name=name), ra.load_dataset("mnist")
     net, mean, std = resnet32()
     load_weights(net, folder / f"cifar10_resnet32_{name}.safetensors")
     return ra.Classifier(net.eval(), mean, std, name=name), ra.load_dataset("cifar10")
@@ -90,9 +97,24 @@ def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tu
         yield "high effort", attack, {"effort": "high"}
     if "brute force" in more:
         yield "brute force", forced(attack), {"seed": seeds}
+    if "unsmoothed" in more:
+        yield "unsmoothed", attack.unsmoothed(), {"seed": 0}
+    if "smoothed" in more:
+        yield "smoothed", attack.map(smoothed), {"seed": 0}
     for times in (2, 4):
         if f"{times}x" in more:
             yield f"{times}x", longer(attack, times), {"seed": 0}
+
+
+def smoothed(leg: Leg) -> Leg:
+    return replace(leg, stage=replace(leg.stage, backward="smoothed")) if leg.stage.optimizer.needs_gradient else leg
+
+
+def spread(model: ra.Classifier, data: ra.Dataset, attack: Attack, count: int) -> tuple[float, ...]:
+    """So many strengths between the sizes that a tenth and nine tenths of the samples fall at."""
+    result = ra.evaluate(model, data, attack, search="minimum", diagnose=False, progress=False)
+    ends = np.quantile(result.minimal_size(attack.name), [0.1, 0.9])
+    return tuple(float(f"{strength:.4g}") for strength in np.linspace(*ends, count))
 
 
 def forced(attack: Attack) -> Attack:
@@ -174,14 +196,17 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
         model = ra.Classifier(model, device=asked.device)
         data = attacked(model, whole, asked.first, asked.samples)
         base = attack_named(name).on_images(tuple(data.images.shape[2:]))
-        strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
         try:
             base.threat.check(data.images[:1])
         except UnsupportedInputError:
             return None
+        if asked.spread:
+            strengths = strengths or spread(model, data, base, asked.spread)
+        else:
+            strengths = tuple(round(asked.times * strength, 10) for strength in base.strengths)
         for what, attack, settings in contenders(base, asked.seeds, asked.more):
             key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}-{asked.times:g}"
-            key += f"-{asked.search}" * (asked.search != "descent")
+            key += f"-{asked.search}" * (asked.search != "descent") + f"-{asked.spread}" * bool(asked.spread)
             settings |= {"search": "descent" if what == "brute force" else asked.search}
             smallest, passes = found(asked.kept, key, model, data, replace(attack, strengths=strengths), settings)
             sizes.setdefault(what, []).append(smallest)
@@ -222,6 +247,7 @@ def main() -> None:
     parser.add_argument("--more", default="high effort,brute force", help="what is tried besides the seeds")
     parser.add_argument("--search", choices=("descent", "minimum"), default="descent", help="of seeds and high effort")
     parser.add_argument("--times", type=float, default=1.0, help="strengths are the catalogue's times this")
+    parser.add_argument("--spread", type=int, default=0, help="so many strengths where the samples fall instead")
     parser.add_argument("--networks", type=Path, default=KEPT, help="folder of the networks of subjects.py")
     parser.add_argument("--kept", type=Path, help="folder of what was found; what is in it is not searched again")
     parser.add_argument("--device", default="cpu")

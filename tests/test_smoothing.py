@@ -15,10 +15,11 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.table import words_of
+from robustatlas.evaluation import prepared
 from robustatlas.evaluation.plan import Task, tasks_for
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
-from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_of, noting, smoothing
+from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at, kinks_of, noting, smoothing
 from robustatlas.models.defenses import BitDepthReduction, Defended
 
 RELUS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -134,7 +135,7 @@ class Branching(nn.Module):
 
 def test_a_network_that_calls_more_relus_at_times_takes_those_it_was_measured_with():
     model = Classifier(Branching())
-    kinks = model.kinks_at(torch.full((2, 3), 0.51))
+    kinks = kinks_at(model, torch.full((2, 3), 0.51))
     assert len(kinks) == 1
     bright = torch.ones(2, 3, requires_grad=True)
     with going_back("smoothed"):
@@ -147,7 +148,7 @@ def test_a_classifier_gives_smoothed_gradients_where_they_are_asked_for(settings
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     model = Classifier(net, mean=0.4, std=0.3, prepare=lambda x: x.clamp(min=0), **settings)
     x = torch.rand(3, 4)
-    kinks = model.kinks_at(x)
+    kinks = kinks_at(model, x)
     assert len(kinks) == 1  # and not that of ``prepare``
     smooth, labels = model.smoothed_by(kinks), torch.zeros(3, dtype=torch.int64)
 
@@ -167,13 +168,13 @@ def test_transformations_go_back_as_they_say_themselves_where_relus_are_smoothed
     model, x = Classifier(net), torch.rand(3, 4)
     leaf = x.clone().requires_grad_()
     with going_back("smoothed"):
-        (slope,) = torch.autograd.grad(model.smoothed_by(model.kinks_at(x)).logits(leaf).sum(), leaf)
+        (slope,) = torch.autograd.grad(model.smoothed_by(kinks_at(model, x)).logits(leaf).sum(), leaf)
     assert not slope.any()
 
 
 def test_a_scripted_network_shows_no_relu():
     net = torch.jit.script(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
-    assert Classifier(net).kinks_at(torch.rand(3, 4)) == ()
+    assert kinks_at(Classifier(net), torch.rand(3, 4)) == ()
 
 
 def relu_net() -> nn.Module:
@@ -219,8 +220,7 @@ def test_a_part_and_a_resumed_run_smooth_by_what_the_run_recorded(tmp_path, monk
     whole, result = sizes_of(net, data, strengths=strengths)
     run, kept = tmp_path / "run", next(iter(result.records.values())).gradient.kinks
     sizes_of(net, data, strengths=strengths, run=run, part="0/2")
-    measured = Classifier.kinks_at
-    monkeypatch.setattr(Classifier, "kinks_at", lambda self, x: tuple(1.01 * k for k in measured(self, x)))
+    monkeypatch.setattr(prepared, "kinks_at", lambda model, x: tuple(1.01 * k for k in kinks_at(model, x)))
     resumed, later = sizes_of(net, data, strengths=strengths, run=run)
     assert [record.gradient.kinks for record in later.records.values()] == [kept]
     np.testing.assert_allclose(resumed, whole, rtol=1e-5)

@@ -43,6 +43,21 @@ def gaps_minimum_table() -> str:
     return table(("network", "attack", "images", "passes", "within 1 %"), rows, 3)
 
 
+def gaps_smoothed_table() -> str:
+    """The default beside its runs through the true gradient alone and through smoothed ReLUs alone."""
+    kinds = ("unsmoothed", "seed 0", "smoothed")
+    rows = [
+        (
+            f"`{row['networks']}`",
+            f"`{row['attack']}`",
+            row["samples"],
+            *("{:.1f}; {:,.0f}".format(*row["each"][kind]) for kind in kinds),
+        )
+        for row in stored("gaps_smoothed")
+    ]
+    return table(("network", "attack", "images", "true gradients alone", "default", "all runs smoothed"), rows, 3)
+
+
 def gaps_budgets_table() -> str:
     """What more passes find where the default misses most."""
     budgets = ("seed 0", "seed 1", "2x", "4x", "high effort")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from robustatlas.checks.verdict import Finding
 from robustatlas.metrics.audit import LARGE
 from robustatlas.metrics.intervals import Interval, proportion_bounds
@@ -44,6 +46,6 @@ def _finding(outcome: Outcome, true: Floats) -> Finding:
         remedy="Evaluate at high effort (effort='high'); attacks through the network's own gradient miss examples",
         source="ours: runs of one plan through both gradients",
         values=tuple(map(float, missed.mean(1))),
-        doubtful=tuple(missed.any(1).nonzero()[0].tolist()),
+        doubtful=tuple(np.flatnonzero(missed.any(1)).tolist()),
     )
     return Finding(reading.name, share.value, share, LARGE, share.low > LARGE, outcome.samples, reading, opens=False)

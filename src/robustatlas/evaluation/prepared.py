@@ -35,6 +35,7 @@ from robustatlas.evaluation.work import Manner
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.smoothing import kinks_at
 from robustatlas.outcomes import Identity
 from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.threats.levels import check_levels
@@ -142,7 +143,7 @@ def _smoothed(
     """The model with what its ReLUs are smoothed by, where a plan asks for that; where none can be, plans without."""
     if model.knowledge != "gradients" or not any(attack.plans[searches[attack.name]].smooths for attack in attacks):
         return model, attacks
-    kinks = model.kinks_at(_probed(model, work.first.images))
+    kinks = kinks_at(model, _probed(model, work.first.images))
     return model.smoothed_by(kinks), attacks if any(kinks) else [attack.unsmoothed() for attack in attacks]
 
 

@@ -11,6 +11,7 @@ from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
 from robustatlas.evaluation.reading import question_of
 from robustatlas.models.classifier import seeded, undisturbed
+from robustatlas.models.classifier.raw import raw
 from robustatlas.trust.full import read_in_full
 from robustatlas.trust.looking import looked_at
 from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
@@ -80,7 +81,7 @@ def diagnose(
         x = work.rows[:2].to(known.model.device, known.model.dtype)
         with torch.no_grad():
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
-            for warning in first_taken(known.model, known.model.raw(x).shapes):
+            for warning in first_taken(known.model, raw(known.model, x).shapes):
                 warn(warning)
         chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x[:1])

@@ -12,6 +12,7 @@ from robustatlas.common.bundle import flat
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
 from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.raw import raw
 from robustatlas.models.objectives import margin_of
 
 REMEDY = (
@@ -71,7 +72,7 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
         for parameter in parameters:
             parameter.requires_grad_(False)
         with torch.enable_grad():
-            model.raw(x.detach().clone().requires_grad_())
+            raw(model, x.detach().clone().requires_grad_())
     finally:
         for parameter in parameters:
             parameter.requires_grad_()

@@ -14,6 +14,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.models.classifier import Classifier, looks_like, seeded
 from robustatlas.models.classifier.failing import BackwardError, slope_of
+from robustatlas.models.classifier.raw import raw
 
 _PROBE = 8
 GRADIENTS = 32
@@ -71,7 +72,7 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
-        returned, rejecting, shapes = model.raw(x)
+        returned, rejecting, shapes = raw(model, x)
     kind = looks_like(returned)
     if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
         raise UserError(

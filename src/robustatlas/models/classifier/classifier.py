@@ -23,14 +23,14 @@ from robustatlas.models.classifier.identity import ModelIdentity, Origin
 from robustatlas.models.classifier.layout import ChannelsLast
 from robustatlas.models.classifier.modes import in_eval_mode
 from robustatlas.models.classifier.normalisation import Given, statistic
-from robustatlas.models.classifier.outputs import Outputs, Raw, logits_in, passed_over
+from robustatlas.models.classifier.outputs import Outputs
 from robustatlas.models.classifier.passes import Passes, counted, counting, listeners
 from robustatlas.models.classifier.placement import arriving, copy_on, first_float, held_in, usable
-from robustatlas.models.classifier.precision import surroundings, true_float32
-from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels, looks_rejecting
+from robustatlas.models.classifier.precision import surroundings
+from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels
 from robustatlas.models.classifier.sampling import drawn_logits
 from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
-from robustatlas.models.classifier.smoothing import Kinks, kinks_of, noting, smoothing
+from robustatlas.models.classifier.smoothing import Kinks, smoothing
 from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
 from robustatlas.models.objectives import margin_of
 
@@ -245,32 +245,22 @@ class Classifier:
     def judged_by(self, errors: Errors) -> Classifier:
         """This model with another idea of an error: of models that reject ``"accepted"`` and wrong, ``"wrong"`` whether
         rejected or not, or ``"refused"`` or wrong; of any ``"improbable"``. Passes are counted together."""
-        view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
-        vars(view).update(vars(self), errors=errors)
-        return view
+        return self._view(errors=errors)
 
     def going_through(self, way: Net, remedy: str) -> Classifier:
         """This model with the gradients of ``way``, a function of inputs [B, ...] in [0, 1] to the logits [B, C] that
         this model gives: searches go through it, and what counts is verified by the network itself. ``remedy`` names it
         in records. Passes are counted together."""
-        view = object.__new__(type(self))
-        vars(view).update(vars(self), _way=way, remedy=remedy)
-        return view
-
-    def kinks_at(self, x: Tensor) -> Kinks:
-        """Of each ReLU of the network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of
-        a pass; none where no ReLU can be seen, as in other frameworks and scripted networks. Not counted."""
-        moments: list[list[Tensor]] = []
-        net = noting(self.net, moments)
-        with torch.no_grad(), true_float32():
-            in_batches(lambda part: logits_in(self.answer(part, net), len(part)), x, self.batch_sizes)
-        return kinks_of(moments)
+        return self._view(_way=way, remedy=remedy)
 
     def smoothed_by(self, kinks: Kinks) -> Classifier:
         """This model, whose gradients by ``backward="smoothed"`` go through its ReLUs smoothed by ``kinks``, see
-        :meth:`kinks_at`. Passes are counted together."""
-        view = object.__new__(type(self))
-        vars(view).update(vars(self), kinks=kinks)
+        :mod:`robustatlas.models.classifier.smoothing`. Passes are counted together."""
+        return self._view(kinks=kinks)
+
+    def _view(self, **changed: Any) -> Classifier:
+        view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
+        vars(view).update(vars(self), **changed)
         return view
 
     def logits(
@@ -353,18 +343,6 @@ class Classifier:
         with surroundings(self.precision, self.device, verifying):
             logits = in_batches(self._columns.checked(answers), x, self.batch_sizes)
         return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
-
-    def raw(self, x: Tensor) -> Raw:
-        """What ``net`` itself returns for ``x`` [B, ...] in [0, 1], before it is taken for logits; not counted."""
-        answers: list[Any] = []
-
-        def returned(part: Tensor) -> Tensor:
-            answers.append(self.answer(part))
-            return logits_in(answers[-1], len(part))
-
-        with true_float32():
-            values = in_batches(returned, x, self.batch_sizes)
-        return Raw(values, all(map(looks_rejecting, answers)), passed_over(answers[-1]))
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.wrappers import Net
+
+if TYPE_CHECKING:
+    from robustatlas.models.classifier.classifier import Classifier
 
 Kinks = tuple[float, ...]
 """Of each ReLU of a network, in the order in which a pass calls them, the standard deviation of its input on a few
@@ -27,7 +32,6 @@ _DIGITS = 3
 
 _CLAMPS = ("clamp", "clip", "clamp_min")
 
-Net = Callable[[Tensor], Any]
 _Relu = tuple[Tensor, Callable[[Tensor], Tensor], bool]
 """What goes in, what is done to it, and whether it is done in place."""
 
@@ -48,6 +52,22 @@ def smoothing(net: Net, kinks: Kinks) -> Net:
             return net(x)
 
     return run
+
+
+def kinks_at(model: Classifier, x: Tensor) -> Kinks:
+    """Of each ReLU of a network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of a
+    pass; none where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted.
+
+    Example:
+        >>> from robustatlas.models.classifier import Classifier
+        >>> kinks_at(Classifier(torch.nn.Sequential(torch.nn.ReLU())), torch.tensor([[0.0, 1.0]]))
+        (0.5,)
+    """
+    moments: list[list[Tensor]] = []
+    net = noting(model.net, moments)
+    with torch.no_grad():
+        raw(model, x, net)
+    return kinks_of(moments)
 
 
 def noting(net: Net, moments: list[list[Tensor]]) -> Net:
@@ -129,7 +149,7 @@ def _relu_in(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         return x, torch.relu, name.endswith("_") or bool(kwargs.get("inplace"))
     low, high, *_ = (*limits, None, None)
     low, high = kwargs.get("min", low), kwargs.get("max", high)
-    if high is None and isinstance(low, Number) and low == 0:
+    if high is None and isinstance(low, (int, float)) and low == 0:
         return x, partial(torch.clamp, min=0), name.endswith("_")
     return None
 
