@@ -24,13 +24,10 @@ from facts_catalogue import (
     suites_table,
 )
 from facts_measured import (
-    board_table,
     claims_table,
     compiled_table,
     coverage_table,
-    imagenet_ua_cost_table,
     inner_l1_table,
-    interclass_table,
     randomised_table,
     scheduling_table,
     training_table,
@@ -39,7 +36,6 @@ from facts_optimality import against_peers_table, effort_range
 from facts_search import (
     curve_cost_table,
     drop_in_table,
-    gaps_budgets_table,
     gaps_minimum_table,
     gaps_smoothed_table,
     gaps_table,
@@ -61,7 +57,6 @@ def _effort(effort: str) -> str:
 FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
     "attacks": attacks_table,
-    "board": board_table,
     "citation": citation,
     "claims": claims_table,
     "commands": reference,
@@ -73,13 +68,10 @@ FACTS: dict[str, Callable[[], str]] = {
     "effort-high": lambda: _effort("high"),
     "effort-low": lambda: _effort("low"),
     "gaps": gaps_table,
-    "gaps-budgets": gaps_budgets_table,
     "gaps-minimum": gaps_minimum_table,
     "gaps-smoothed": gaps_smoothed_table,
     "imagenet-ua": imagenet_ua_table,
-    "imagenet-ua-cost": imagenet_ua_cost_table,
     "inner-l1": inner_l1_table,
-    "interclass": interclass_table,
     "lp-default": lp_default,
     "optimizers": optimizers_table,
     "papers": papers_list,

@@ -58,21 +58,6 @@ def gaps_smoothed_table() -> str:
     return table(("network", "attack", "images", "true gradients alone", "default", "all runs smoothed"), rows, 3)
 
 
-def gaps_budgets_table() -> str:
-    """What more passes find where the default misses most."""
-    budgets = ("seed 0", "seed 1", "2x", "4x", "high effort")
-    rows = [
-        (
-            f"`{row['networks']}` ({row['samples']})",
-            f"`{row['attack']}`",
-            *("{:.1f}; {:,.0f}".format(*row["each"][budget]) for budget in budgets),
-        )
-        for row in stored("gaps_budgets")
-    ]
-    head = ("network (images)", "attack", "default", "another seed", "twice", "four times", "high effort")
-    return table(head, rows, 5)
-
-
 def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
     """Seconds and passes of a whole curve beside those of MultiRobustBench's procedure."""
     rows = [
