@@ -103,10 +103,11 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
 
 def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
     """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
-    published: Mapping[Search, Plan] = {"every": as_published(Stage(APGD(steps=20), "probability-margin"))["every"]}
+    published = as_published(Stage(APGD(steps=20), "probability-margin"))
+    alone: Mapping[Search, Plan] = {"every": published["every"]}
     attacks = [attack_named(norm + ending) for norm in levels]
     plans: list[Mapping[Search, Plan]] = [
-        published if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
+        alone if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
     return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
 
