@@ -25,7 +25,7 @@ SOURCED = {
 }
 """What has a source of its own, by module or by name."""
 
-STRENGTHS = {"attacks/image.ENTRIES", "attacks/image.corruption", "attacks/lp.STRENGTHS", "attacks/definition.grid"}
+STRENGTHS = {"attacks/image.ENTRIES", "attacks/image.corruption", "attacks/lp.STRENGTHS"}
 """Whose numbers are strengths; so are all arguments of ``grid``."""
 
 
