@@ -102,12 +102,12 @@ def study(
     share = share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
         done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
-    _print(done)
+    _print(done, [step.name for step in studies.chosen(studies.steps_of(what), only or ())])
 
 
-def _print(done: Studied) -> None:
-    console = Console(highlight=False)
-    for written in done.outputs:
+def _print(done: Studied, names: Sequence[str]) -> None:
+    console, outputs = Console(highlight=False), [each for each in done.outputs if each.step.name in names]
+    for written in outputs:
         for sheet in written.sheets.values():
             _print_sheet(console, sheet, written.title)
         if written.figures:
@@ -117,7 +117,7 @@ def _print(done: Studied) -> None:
     if done.warnings:
         console.print(f"{counted(len(done.warnings), 'warning')}, at the end of the page.", soft_wrap=True)
     console.print(f"Study: {safe(done.page)}", soft_wrap=True)
-    if failed := [written for written in done.outputs if written.why]:
+    if failed := [written for written in outputs if written.why]:
         for written in failed:
             Console(stderr=True, highlight=False).print(f"{safe(written.why)}", soft_wrap=True)
         raise typer.Exit(1)

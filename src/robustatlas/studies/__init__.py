@@ -24,6 +24,7 @@ __all__ = [
     "Study",
     "StudyDisplay",
     "StudyForecast",
+    "chosen",
     "forecast_study",
     "read_study",
     "shipped",
@@ -43,7 +44,7 @@ def study(
     device: str | None = None,
     progress: bool | StudyDisplay | None = None,
 ) -> Studied:
-    """Do what a folder lacks of a study, and make its tables and figures.
+    """Do what a folder lacks of a study, and make all of its tables and figures that have what they need.
 
     Args:
         file: of the study, or the name of one that comes with robustatlas, or one that was read.
@@ -67,4 +68,4 @@ def study(
     """
     what = file if isinstance(file, Study) else read_study(file, size)
     done, warnings = carry_out(what, out, only=only, part=part, device=device, progress=progress)
-    return write_outputs(done, chosen(done.steps, only), warnings)
+    return write_outputs(done, warnings)

@@ -38,6 +38,8 @@ from robustatlas.training.trainer import train
 
 _TRIED = 32
 """Images of a trial of training, at most."""
+_FEWEST, _QUICK = 4, 1.0
+"""Images of the first trial of a training, and seconds of its update below which another one follows."""
 _BIG = 3 * 64 * 64
 """Numbers of an image from which on fewer are tried."""
 
@@ -180,8 +182,17 @@ class _Trials:
         return replace(one.times(len(steps)), bytes=one.bytes * len(steps) * kept)
 
     def _trained(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> StepForecast:
-        """One training: two updates, counted, of which the second is timed."""
-        images, number = _few(self.study.data[data], "train")
+        """One training: an update of few images, and of more where that is quick."""
+        few, number = trial_images(self.study.data[data], "train", _FEWEST)
+        found = self._updated(architecture, few, recipe, settings)
+        if found.seconds < _QUICK:
+            few, _ = _few(self.study.data[data], "train")
+            found = self._updated(architecture, few, recipe, settings)
+        weights = found.bytes
+        return replace(found.times(settings.epochs * number / len(few)), bytes=weights)
+
+    def _updated(self, architecture: str, images: Dataset, recipe: Recipe, settings: Settings) -> StepForecast:
+        """Two updates, of which the second is counted and timed; its bytes are those of the weights."""
         net = network_for(architecture, images, 0)
         counted = _Passes(net)
         trial = replace(
@@ -191,9 +202,8 @@ class _Trials:
         clock = _Clock(counted)
         with counted:
             train(net, images, recipe, settings=trial, device=self.device, progress=clock)
-        one = StepForecast("", 1, float(clock.passes), clock.seconds)
         weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
-        return replace(one.times(settings.epochs * number / len(images)), bytes=weights)
+        return StepForecast("", 1, float(clock.passes), clock.seconds, weights)
 
     def _evaluation_of(self, steps: list[Step]) -> StepForecast:
         first = steps[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -84,9 +84,9 @@ class Studied:
         return not any(written.waits or written.why for written in self.outputs)
 
 
-def write_outputs(done: Finished, steps: Sequence[Step], warnings: Mapping[str, tuple[str, ...]]) -> Studied:
+def write_outputs(done: Finished, warnings: Mapping[str, tuple[str, ...]]) -> Studied:
     """Make those of the outputs that have all they need, and the page of the study."""
-    written = tuple(_written(done, step) for step in steps if step.kind == "outputs")
+    written = tuple(_written(done, step) for step in done.steps if step.kind == "outputs")
     studied = Studied(done.folder, done.folder / PAGE, written, warnings)
     write_text(done.folder / TEXT, _markdown(done, studied))
     write_text(studied.page, _page(done, studied))
