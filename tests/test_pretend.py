@@ -90,7 +90,7 @@ def test_every_attack_finds_the_same_and_waits_at_most_once_in_four_steps(there:
     both = there(cases.evaluated, [attack], most=cases.LONG, runs=1, count=8, batch_size=4)
     same(both.cpu, both.accelerator, same_but_for_passes)
     if attack not in (*RIGID, *PATTERNED, "jpeg-quality"):  # whose files the host writes
-        seldom(both, once=attack in SWEPT)
+        seldom(both, once=2 * (attack in SWEPT))  # the table, and the end of what is a dozen steps long
 
 
 @pytest.mark.parametrize("attack", PUBLISHED)
