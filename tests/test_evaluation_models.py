@@ -20,6 +20,7 @@ from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
 from robustatlas.common.host import looking_every
 from robustatlas.common.noise import Noise
+from robustatlas.common.wording import typed
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -270,7 +271,10 @@ def test_nothing_to_attack_and_nothing_found(name: str) -> None:
     images = torch.rand(3, 3, 16, 16)
     clean = net(images).argmax(1)
     attack = brief(attack_named(name))
-    options: dict[str, Any] = {"strengths": {name: attack.strengths[:2]}, "keep_adversarial": True}
+    options: dict[str, Any] = {
+        "strengths": {name: [typed(name, at) for at in attack.strengths[:2]]},
+        "keep_adversarial": True,
+    }
     wrong = ra.evaluate(net, (images, (clean + 1) % 4), attack, **options)
     assert (wrong.minimal_size(name) == 0).all()
     assert attack.repairs or len(wrong.adversarial(name)[0]) == 0

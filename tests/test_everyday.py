@@ -29,6 +29,7 @@ from robustatlas.optimizers.sweep import Sweep
 from robustatlas.outcomes import query
 from robustatlas.report.gate.requirements import Requirement
 from robustatlas.report.gate.rulings import ruling_on
+from robustatlas.report.sheet import cells
 from robustatlas.threats.everyday.change import Change
 from robustatlas.threats.levels import as_file, shown
 from robustatlas.threats.lp import L1, L2, Linf
@@ -228,6 +229,16 @@ def test_strengths_that_fall_are_typed_as_people_type_them(tmp_path: Path) -> No
     assert "strength 40:" in page.read_text(encoding="utf-8")
     grown = ra.evaluate(model, data, "jpeg-quality", strengths={"jpeg-quality": [90, 60, 40, 10]}, run=folder, **QUIET)
     assert grown.outcome("jpeg-quality").strengths.tolist() == [10, 40, 60, 90]
+
+
+def test_a_gallery_of_what_falls(tmp_path: Path) -> None:
+    """At the strengths of the attack, written as people type them."""
+    model = a_model(side=16)
+    x, labels = some_data(model, side=16)
+    attack = replace(attack_named("jpeg-quality"), strengths=(20.0, 60.0))
+    data = ra.Dataset.of(x, labels, "drawn", classes=("a", "b", "c"))
+    found = cells(model, data, attack, columns=2, sample=1)
+    assert [cell.strength for cell in found] == [20, 60]
 
 
 def test_strengths_that_do_not_fall() -> None:

@@ -295,8 +295,16 @@ def test_a_search_reads_nothing_that_its_key_does_not_hold(search: Search, monke
             f"{name} of {rule} is a constant that no key holds; make it a field"
         )
     assert read["Attack"] & {f.name for f in fields(Attack)} <= {
-        "name", "threat", "plans", "strengths", "nested", "repairs", "unbounded", "errors",
+        "name", "threat", "plans", "strengths", "nested", "repairs", "unbounded", "errors", "typical", "eight_bit",
     }  # fmt: skip
+
+
+def test_draws_and_pixels_are_in_the_key() -> None:
+    attack = attack_named("l1")
+    known, drawn, rounded = (
+        keys(each) for each in (attack, replace(attack, typical=3), replace(attack, eight_bit=True))
+    )
+    assert all(len({known[search], drawn[search], rounded[search]}) == 3 for search in attack.searches)
 
 
 def described_kinds(attack: Attack, search: Search) -> dict[str, type]:

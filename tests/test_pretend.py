@@ -17,6 +17,7 @@ import pretend_cases as cases
 from pretend_cases import Arrays, Both
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Effort
+from robustatlas.threats.everyday.change import Change
 from robustatlas.training import RECIPES
 
 pytestmark = pytest.mark.skipif(not pretend.AVAILABLE, reason="this torch takes no device written in Python")
@@ -36,6 +37,9 @@ PUBLISHED = [
     if name in ATTACKS and (attack.threat, attack.stages) != (catalogue()[name].threat, catalogue()[name].stages)
 ]
 PATTERNED = ["square-l2", "square-l1"]  # send constants once, for which a few steps do not make up
+SWEPT = [
+    name for name in ATTACKS if isinstance(catalogue()[name].threat, Change)
+]  # send the table of their points once
 RIGID = [name for name in ATTACKS if not catalogue()[name].threat.optimised]
 SEARCHES = list(dict.fromkeys(search for name in ATTACKS for search in catalogue()[name].searches))
 OWN_RECIPES = [name for name, recipe in RECIPES.items() if ours(recipe)]
@@ -55,9 +59,10 @@ def same(first: Arrays, second: Arrays, besides: tuple[str, ...] = ()) -> None:
             np.testing.assert_array_equal(first[name], second[name], name, strict=True)
 
 
-def seldom(both: Both) -> None:
+def seldom(both: Both, once: int = 0) -> None:
+    """Beside so many waits at the beginning."""
     assert both.steps > 0
-    assert sum(both.waits.values()) <= both.steps / 4, (both.steps, both.waits)
+    assert sum(both.waits.values()) - once <= both.steps / 4, (both.steps, both.waits)
 
 
 def test_the_device_refuses_what_an_accelerator_refuses(there: Ask) -> None:
@@ -84,8 +89,8 @@ def test_every_attack_finds_the_same_and_waits_at_most_once_in_four_steps(there:
     # Four samples at work, whose places four others take; each leg runs once.
     both = there(cases.evaluated, [attack], most=cases.LONG, runs=1, count=8, batch_size=4)
     same(both.cpu, both.accelerator, same_but_for_passes)
-    if attack not in (*RIGID, *PATTERNED):
-        seldom(both)
+    if attack not in (*RIGID, *PATTERNED, "jpeg-quality"):  # whose files the host writes
+        seldom(both, once=2 * (attack in SWEPT))  # the table, and the end of what is a dozen steps long
 
 
 @pytest.mark.parametrize("attack", PUBLISHED)

@@ -92,7 +92,7 @@ def calibrate(
     table.add_column(attack, justify="right")
     table.add_column("ATA, %", justify="right")
     for at, ata in zip(found.strengths, found.ata, strict=True):
-        table.add_row(strength(at), f"{ata:.1f}")
+        table.add_row(strength(at, of=attack), f"{ata:.1f}")
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):

@@ -358,7 +358,7 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
                     leaders = [wording.shortened(run.name) for run in (first, second)]
-                    below, above = wording.size(crossing.start), wording.size(crossing.end)
+                    below, above = (wording.size(at, of=ours.attack) for at in (crossing.start, crossing.end))
                     sentences.append(
                         f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "
                         f"{below}, {leaders[crossing.better_after]} above {above}."

@@ -18,7 +18,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLING, shortened, strength, wording
+from robustatlas.common.wording import FALLING, shortened, strength, typed, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
@@ -64,7 +64,7 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
-            model, data, attack, search="every", strengths={attack.name: [at]}, samples=[sample],
+            model, data, attack, search="every", strengths={attack.name: [typed(attack.name, at)]}, samples=[sample],
             seed=seed, keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)

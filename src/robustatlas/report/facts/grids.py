@@ -59,8 +59,8 @@ class GridAdvice:
 
 
 def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
-    """What to say of the strengths of an attack; None where they tell something, or were not all searched, and where
-    each is judged by itself, as then no strength tells of another.
+    """What to say of the strengths of an attack; None where they tell something, or were not all searched, where each
+    is judged by itself, as then no strength tells of another, and of everyday changes, whose sizes people chose.
 
     Args:
         outcome: of the attack.
@@ -72,7 +72,7 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
         >>> grid_advice(table.outcome("linf"), 100.0).option
         '--strengths linf=0.0036:10'
     """
-    if not outcome.monotone or clean == 0:
+    if not outcome.monotone or outcome.typical is not None or clean == 0:
         return None
     attack, strengths, accuracies = outcome.attack, outcome.strengths, outcome.accuracies()
     half, most = RobustnessCurve.of(outcome).quantile([0.5, 0.9]).tolist()
