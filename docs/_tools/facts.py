@@ -13,7 +13,6 @@ from pathlib import Path
 from commands import reference
 from facts_attacks import attacks_table, same_sets_table
 from facts_catalogue import (
-    citation,
     everyday_table,
     lp_default,
     optimizers_table,
@@ -39,9 +38,6 @@ from facts_search import (
     gaps_minimum_table,
     gaps_smoothed_table,
     gaps_table,
-    imagenet_ua_table,
-    search_rules_size,
-    search_rules_table,
     threats_table,
 )
 from facts_stored import ROOT
@@ -57,7 +53,6 @@ def _effort(effort: str) -> str:
 FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
     "attacks": attacks_table,
-    "citation": citation,
     "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,
@@ -70,7 +65,6 @@ FACTS: dict[str, Callable[[], str]] = {
     "gaps": gaps_table,
     "gaps-minimum": gaps_minimum_table,
     "gaps-smoothed": gaps_smoothed_table,
-    "imagenet-ua": imagenet_ua_table,
     "inner-l1": inner_l1_table,
     "lp-default": lp_default,
     "optimizers": optimizers_table,
@@ -80,8 +74,6 @@ FACTS: dict[str, Callable[[], str]] = {
     "rules": rules_table,
     "same-sets": same_sets_table,
     "scheduling": scheduling_table,
-    "search-rules": search_rules_table,
-    "search-rules-size": search_rules_size,
     "searches": searches_table,
     "suites": suites_table,
     "threats": threats_table,

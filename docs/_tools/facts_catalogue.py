@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from facts_attacks import SEEN
-from facts_stored import NORMS, ROOT, Row, table
+from facts_stored import NORMS, Row, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
@@ -93,11 +93,6 @@ def plans_table() -> str:
     return table(("attacks", *roles.values(), "patience"), grouped(descended, legs))
 
 
-def citation() -> str:
-    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    return f"```yaml\n{text.strip()}\n```"
-
-
 def everyday_table() -> str:
     """The everyday changes at the three sizes of their suite, below 85 pixels and from there on, and how fine the sweep
     of each is."""
@@ -114,6 +109,9 @@ def everyday_table() -> str:
         sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
         unit = large.about.unit.removeprefix(wording.FALLEN)
         same = steps[:1] if len(set(steps)) == 1 else steps
+        sources = sources.replace(": people still recognise what they see", "").replace(
+            "; smaller ones chosen here", ""
+        )
         rows.append((f"`{name}`", unit, "; from 85 pixels: ".join(sizes), "; ".join(same), sources))
     return table(("change", "unit", "slight, clear, strong", "step of the sweep", "source of the sizes"), rows)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from facts_stored import mean, signed, stored, table
 
@@ -100,50 +99,9 @@ def threats_table() -> str:
 LP_MEASURED, IMAGES_MEASURED = ("linf", "l2", "l1"), ("stadv", "elastic", "gabor", "fog", "snow", "affine")
 
 
-def search_rules_table() -> str:
-    """What taking each thing away changes, over all networks: passes and points, in the norms and in image attacks."""
-    known = [row for row in stored("search_rules") if row["without"] != "default"]
-    rows = []
-    for what in dict.fromkeys(row["without"] for row in known):
-        found = [row for row in known if row["without"] == what]
-        sides = [[row for row in found if row["attack"] in attacks] for attacks in (LP_MEASURED, IMAGES_MEASURED)]
-        rows.append((what, *(text for side in sides for text in _change(side))))
-    head = ("without", "norms: passes", "points", "image attacks: passes", "points")
-    return table(head, rows, 4)
-
-
-def _change(found: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """Of passes, and of robust accuracy."""
-    if not found:
-        return "", ""
-    saved = mean([row["passes"] for row in found]) / mean([row["usual passes"] for row in found]) - 1
-    return f"{100 * saved:+.0f} %", f"{mean([row['mean'] for row in found]):+.2f}"
-
-
-def search_rules_size() -> str:
-    """How much was measured."""
-    known = stored("search_rules")
-    samples, networks = {row["samples"] for row in known}, list(dict.fromkeys(row["network"] for row in known))
-    low, high = min(samples), max(samples)
-    images = f"{low}" if low == high else f"{low} to {high}"
-    return f"{images} correct images of each of {len(networks)} networks ({', '.join(networks)}), {known[0]['seeds']} seeds"
-
-
-def imagenet_ua_table() -> str:
-    """The default beside the published optimizer: means over the attacks at low, medium and high, and passes."""
-    rows = []
-    for model in dict.fromkeys(row["model"] for row in stored("imagenet_ua")):
-        found = [row for row in stored("imagenet_ua") if row["model"] == model]
-        for way in ("default", "published"):
-            levels = zip(*(row[way]["accuracies"] for row in found), strict=True)
-            passes = mean([row[way]["passes"] for row in found])
-            rows.append((model, way, *(f"{mean(level):.1f}" for level in levels), f"{passes:.0f}"))
-    return table(("network", "search", "low", "medium", "high", "passes"), rows, 4)
-
-
 def drop_in_table() -> str:
-    """One script by AutoAttack and by the drop-in: of each network and version the first norm."""
-    first = {(row["data"], row["version"]): row for row in reversed(stored("drop_in"))}
+    """One script by AutoAttack and by the drop-in: of each network the first norm, by the standard version."""
+    first = {(row["data"], row["version"]): row for row in reversed(stored("drop_in")) if row["version"] == "standard"}
     rows = []
     for row in reversed(first.values()):
         what = f"{row['data']}, {row['norm']} {row['eps']:.3g}, {row['version']}, {row['samples']} images"
