@@ -177,7 +177,10 @@ class _Trials:
     def _training_of(self, steps: list[Step]) -> StepForecast:
         entry = self.study.models[steps[0].entry]
         recipe, settings, _ = request_of(entry).plan(0)
-        one = self._trained(entry.architecture or "", self.study.data_of(entry), recipe, settings)
+        key = repr((entry.architecture, self.study.data_of(entry), recipe, settings))
+        if key not in self.tried:
+            self.tried[key] = self._trained(entry.architecture or "", self.study.data_of(entry), recipe, settings)
+        one = self.tried[key]
         kept = 3 + (0 if entry.keep is None else settings.epochs // entry.keep)
         return replace(one.times(len(steps)), bytes=one.bytes * len(steps) * kept)
 
