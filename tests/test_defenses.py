@@ -232,6 +232,7 @@ def test_attacks_see_through_defenses(defense: nn.Module) -> None:
         (lambda: MedianSmoothing(0), "positive side, got 0"),
         (lambda: MedianSmoothing(5)(torch.zeros(1, 1, 4, 8)), "5 x 5 pixels needs images"),
         (lambda: BitDepthReduction(2, backward="none"), "backward='none' is not known"),  # type: ignore[arg-type]
+        (lambda: BitDepthReduction(2, backward="smoothed"), "is of the ReLUs of a network"),
         (lambda: Stage(PGD(1), "margin", backward="none"), "backward='none' is not known"),  # type: ignore[arg-type]
         (lambda: JPEGCompression(0), "quality must lie in 1..100, got 0"),
         (lambda: JPEGCompression()(torch.zeros(1, 2, 8, 8)), "grey or RGB images"),

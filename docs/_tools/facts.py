@@ -35,7 +35,6 @@ from facts_optimality import against_peers_table, effort_range
 from facts_search import (
     curve_cost_table,
     drop_in_table,
-    gaps_minimum_table,
     gaps_smoothed_table,
     gaps_table,
     threats_table,
@@ -63,7 +62,6 @@ FACTS: dict[str, Callable[[], str]] = {
     "effort-high": lambda: _effort("high"),
     "effort-low": lambda: _effort("low"),
     "gaps": gaps_table,
-    "gaps-minimum": gaps_minimum_table,
     "gaps-smoothed": gaps_smoothed_table,
     "inner-l1": inner_l1_table,
     "lp-default": lp_default,

@@ -27,21 +27,6 @@ def gaps_table() -> str:
     return table(("attack", "networks", "passes", "mean gap", "largest mean gap"), rows, 4)
 
 
-def gaps_minimum_table() -> str:
-    rows = [
-        (
-            f"`{row['networks']}`",
-            f"`{row['attack']}`",
-            row["samples"],
-            f"{row['passes']:.0f}",
-            f"{row['within 1 %']:.0f} %",
-        )
-        for row in stored("gaps")
-        if row["search"] == "minimum"
-    ]
-    return table(("network", "attack", "images", "passes", "within 1 %"), rows, 3)
-
-
 def gaps_smoothed_table() -> str:
     """The default beside its runs through the true gradient alone and through smoothed ReLUs alone."""
     kinds = ("unsmoothed", "seed 0", "smoothed")

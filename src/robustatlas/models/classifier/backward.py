@@ -30,6 +30,16 @@ def check_backward(name: str | None) -> None:
         raise UserError(f"backward={name!r} is not known; expected {', '.join(map(repr, BACKWARD))}.")
 
 
+def check_own(name: str | None) -> None:
+    """Raise a :class:`UserError` where ``name`` is no way back of an input transformation."""
+    check_backward(name)
+    if name == "smoothed":
+        raise UserError(
+            "backward='smoothed' is of the ReLUs of a network, which a stage of an attack chooses; an input "
+            "transformation takes 'true', 'identity' or 'surrogate'."
+        )
+
+
 @contextmanager
 def going_back(by: Backward | None) -> Iterator[None]:
     """Passes inside go back ``by`` this (None: as each transformation says itself).

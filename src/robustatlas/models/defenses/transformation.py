@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from robustatlas.models.classifier.backward import Backward, backward_here, check_backward, going_back
+from robustatlas.models.classifier.backward import Backward, backward_here, check_own, going_back
 from robustatlas.models.gradients import straight_through, surrogate
 
 
@@ -34,7 +34,7 @@ class Transformation(nn.Module, ABC):
 
     def __init__(self, backward: Backward = "identity") -> None:
         super().__init__()
-        check_backward(backward)
+        check_own(backward)
         self.backward = backward
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Defended(nn.Module):
 
     def __init__(self, net: nn.Module, *transformations: nn.Module, backward: Backward | None = None) -> None:
         super().__init__()
-        check_backward(backward)
+        check_own(backward)
         self.transformations = nn.Sequential(*transformations)
         self.net = net
         self.backward = backward
