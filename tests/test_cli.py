@@ -132,9 +132,10 @@ def test_query_and_attacks(here: Here, finished: Path) -> None:
     assert "240" in asked.stdout
     listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
-    shown = " ".join(here("attacks", "snow").stdout.split())
+    assert len(here("attacks", "linf").stdout.splitlines()) <= 12  # and no plans
+    shown = " ".join(here("attacks", "snow", "--plans").stdout.split())
     assert "nested" in shown and "moved by 1 times its size" in shown
-    told = " ".join(here("attacks", "l2").stdout.split())
+    told = " ".join(here("attacks", "l2", "--plans").stdout.split())
     assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 40", "StopFruitless"))
     assert told.count("passes at most") == 5, "of each search"
     assert "stadv" in here("attacks", "multirobustbench").stdout

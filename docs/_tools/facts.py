@@ -23,6 +23,7 @@ from facts_catalogue import (
     suites_table,
 )
 from facts_measured import (
+    beside_autoattack_table,
     claims_table,
     compiled_table,
     coverage_table,
@@ -52,6 +53,7 @@ def _effort(effort: str) -> str:
 FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
     "attacks": attacks_table,
+    "beside-autoattack": beside_autoattack_table,
     "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,

@@ -119,3 +119,17 @@ def claims_table() -> str:
         who = "asked here" if claim["claim"].startswith(NOT_SAID) else claim["paper"]
         rows.append((f"{who}: {claim['claim']}", claim["on"].split(",")[0], measured, f"**{claim['verdict']}**"))
     return table(("claim", "on", "measured here", ""), sorted(rows))
+
+
+def beside_autoattack_table() -> str:
+    """AutoAttack's accuracy at one epsilon, and that of the whole curve there."""
+    rows = []
+    for row in stored("beside_autoattack")["rows"]:
+        theirs, ours = row["autoattack"], row["robustatlas"]
+        what = f"{row['data']}, {row['samples']} images, linf {row['eps']:.3g}"
+        passes = (f"{theirs['passes']:,.0f}", f"{ours['passes']:,.0f}")
+        rows.append(
+            (what, *(f"{one['accuracy']:.1f} %" for one in (theirs, ours)), *passes, theirs["seconds"], ours["seconds"])
+        )
+    head = ("network", "AutoAttack", "here", "its passes", "ours", "its seconds", "ours, for 20 strengths")
+    return table(head, rows, 6)

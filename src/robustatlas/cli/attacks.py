@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustatlas.cli._help import OUTPUT
 from robustatlas.common.wording import CORRUPTION, FALLEN, GROUPS, OTHER, typed, wording
 
 if TYPE_CHECKING:
@@ -23,13 +24,17 @@ def attacks(
         str | None,
         typer.Argument(metavar="NAME", help="Attack or suite to explain. Without a name all are listed."),
     ] = None,
+    plans: Annotated[
+        bool,
+        typer.Option("--plans", help="Show what each search runs, how often and how long.", rich_help_panel=OUTPUT),
+    ] = False,
 ) -> None:
     """List the attacks and suites, or explain one of them.
 
-    What is explained of an attack: its set, strengths, unit and source, what each search runs, and how the default
-    differs from the published attack.
+    What is explained of an attack: its set, strengths, unit and source, what it runs, and how the default differs from
+    the published attack.
 
-        robustatlas attacks fog
+        robustatlas attacks fog --plans
     """
     from robustatlas.attacks.suites import SUITES
     from robustatlas.threats.imagenet_ua.sizes import LARGE
@@ -46,7 +51,7 @@ def attacks(
             console.print(f"On images whose shorter side is below {LARGE} pixels:")
             console.print(_table_of(small))
     else:
-        _explain(console, name)
+        _explain(console, name, plans)
 
 
 def _span(attack: Attack) -> str:
@@ -104,7 +109,7 @@ def _table_of(attacks: Iterable[Attack]) -> Table:
     return made
 
 
-def _explain(console: Console, name: str) -> None:
+def _explain(console: Console, name: str, plans: bool) -> None:
     from robustatlas.attacks.catalogue import attack_named
     from robustatlas.attacks.kinds import kinds
     from robustatlas.threats.imagenet_ua.sizes import LARGE
@@ -114,25 +119,25 @@ def _explain(console: Console, name: str) -> None:
     console.print(f"[bold]{attack.name}[/bold]: {' '.join(about.split())}", highlight=False)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
-    table.add_row("strengths", ", ".join(f"{typed(name, s):.4g}" for s in attack.strengths))
+    table.add_row("strengths", _span(attack))
     if attack.small is not None:
-        table.add_row(f"below {LARGE} pixels", ", ".join(f"{typed(name, s):.4g}" for s in attack.small.strengths))
+        table.add_row(f"below {LARGE} pixels", _span(attack.small))
     table.add_row("unit", _unit(attack))
     table.add_row("source", attack.about.source)
-    for title, one in (("default", attack), ("paper", paper)):
-        nested = "nested" if one.nested else "not nested"
-        clean = "contains the clean input" if one.contains_clean else "does not contain the clean input"
-        table.add_row(f"{title} set", f"{nested}, {clean}")
-        table.add_row(f"{title} searches", ", ".join(one.searches))
-    for search in attack.searches:
-        default = " (default)" if search == attack.searches[0] else ""
-        table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))
+    nested = "nested" if attack.nested else "not nested"
+    clean = "contains the clean input" if attack.contains_clean else "does not contain the clean input"
+    table.add_row("set", f"{nested}, {clean}")
+    table.add_row("searches", f"{', '.join(attack.searches)} (the first is the default)")
+    table.add_row("it runs", ", then ".join(kind.__name__ for kind in kinds(attack)))
     if attack.about.note:
         table.add_row("difference", attack.about.note)
     console.print(table)
-    _plans(console, attack, "")
-    if paper.plans != attack.plans:
-        _plans(console, paper, " as published")
+    if plans:
+        _plans(console, attack, "")
+        if paper.plans != attack.plans:
+            _plans(console, paper, " as published")
+    else:
+        console.print(f"What each search runs: robustatlas attacks {name} --plans. A picture: docs/attacks.md")
 
 
 def _plans(console: Console, attack: Attack, how: str) -> None:
