@@ -63,7 +63,7 @@ def test_the_command_says_what_runs(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setenv("COLUMNS", "200")
     for name in ("linf", "l1", "lpips", "corruption-fog"):
         with pytest.raises(SystemExit):
-            main(["attacks", name])
+            main(["attacks", name, "--plans"])
         shown = " ".join(capsys.readouterr().out.split())
         default = attack_named(name).searches[0]
         assert f"{default} (default) {', then '.join(kind.__name__ for kind in kinds(attack_named(name)))}" in shown

@@ -256,7 +256,7 @@ def test_a_grid_below_what_breaks_names_the_command_that_extends_the_run_to_half
     first = load_result(run)
     assert first.outcome("linf").accuracies().min() > 80
     shown = typed(f"show {run}")
-    again = shown.partition("better robustatlas ")[2].partition("\n")[0]
+    again = " ".join(shown.replace(" \\\n", " ").partition("better:\n    robustatlas ")[2].partition("\n")[0].split())
     assert facts_of(first).extended == f"robustatlas {again}"
     typed(again)
     extended = load_result(run)

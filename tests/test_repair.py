@@ -119,7 +119,7 @@ def test_only_remedies_of_what_is_flagged_are_tried(tmp_path: Path) -> None:
         result = ra.evaluate(model, DATA, "linf", strengths={"linf": [0.2]}, samples=34, effort="low", progress=False)
     mended = ra.repair(result, DATA, model=model, remedies=("inside", "around", "eot"))
     assert [each.name for each in mended.remedies] == ["just inside [0, 1]"]
-    assert mended.before["linf"][0] - mended.after["linf"][0] > 15
+    assert mended.before["linf"][0] > 12 > 10 > mended.after["linf"][0]  # smoothed ReLUs see part of it before
 
 
 def test_a_repair_only_adds(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ STRENGTHS = {
     "attacks/image.ENTRIES",
     "attacks/image.corruption",
     "attacks/lp.STRENGTHS",
-    "attacks/definition.grid",
     "attacks/everyday.CHANGES",
 }
 """Whose numbers are strengths; so are all arguments of ``grid``."""

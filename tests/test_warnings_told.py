@@ -232,7 +232,9 @@ def test_a_model_that_writes_into_its_input_harms_nothing(net: Any, given: str) 
     truth = ra.evaluate(same, ra.load_dataset("digits").take(6), "linf", **few)
     assert np.allclose(result.minimal_size("linf"), truth.minimal_size("linf"), rtol=1e-5)
     again = ra.evaluate(net, samples, "linf", **few)
-    clean = ra.evaluate(net, ra.load_dataset("digits").take(6), "linf", **few)
+    untouched = ra.load_dataset("digits").take(6)
+    fresh = untouched if given in ("data set", "prepare") else (untouched.images, untouched.labels)  # smoothed alike
+    clean = ra.evaluate(net, fresh, "linf", **few)
     assert (again.minimal_size("linf") == clean.minimal_size("linf")).all()
 
 

@@ -56,7 +56,7 @@ Pairs = Iterator[tuple[Any, Any]]
 
 def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     (run,) = told
-    numbers = [run["clean accuracy"], run["average accuracy"], run["union accuracy"]]
+    numbers = [run["headline"]["accuracy"], run["clean accuracy"], run["average accuracy"], run["union accuracy"]]
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
     if run["breaks"] and run["breaks"]["half"]:
@@ -74,8 +74,8 @@ def _runs(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             best, worst = run["reference"]["place"]["best"], run["reference"]["place"]["worst"]
             yield [int(n) for n in re.findall(r"(\d+)(?:st|nd|rd|th)", place)], [*dict.fromkeys([best, worst])]
             yield "about" in place, run["reference"]["about"]
-        yield cells[1], bare(run["average accuracy"])
-        yield cells[2], bare(run["union accuracy"])
+        yield cells[1], bare(run["headline"]["accuracy"])
+        yield cells[2], bare(run["average accuracy"])
         yield size(run["breaks"]["half"]) in cells[3], True
         yield cells[4], bare(run["clean accuracy"])
         yield cells[5], str(run["samples"])

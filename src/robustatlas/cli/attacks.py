@@ -127,8 +127,11 @@ def _explain(console: Console, name: str, plans: bool) -> None:
     nested = "nested" if attack.nested else "not nested"
     clean = "contains the clean input" if attack.contains_clean else "does not contain the clean input"
     table.add_row("set", f"{nested}, {clean}")
-    table.add_row("searches", f"{', '.join(attack.searches)} (the first is the default)")
-    table.add_row("it runs", ", then ".join(kind.__name__ for kind in kinds(attack)))
+    for search in attack.searches if plans else attack.searches[:1]:
+        default = " (default)" if search == attack.searches[0] else ""
+        table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))
+    if not plans:
+        table.add_row("others", ", ".join(attack.searches[1:]))
     if attack.about.note:
         table.add_row("difference", attack.about.note)
     console.print(table)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from robustatlas.cli import _runs
 from robustatlas.cli._card import strip_table
-from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._help import OUTPUT, continued
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
@@ -159,8 +159,9 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
             console.print(safe(attack.best_known.sentence(attack.attack)))
     if facts.advice:
         named = listed([one.attack for one in facts.advice])
-        said = f"[yellow]Strengths that tell little[/yellow], {safe(named)}: better {safe(facts.extended)}"
-        console.print(said, soft_wrap=True)
+        console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
+        for line in continued(facts.extended, console.width - 4):
+            console.print(f"    {safe(line)}", highlight=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.provenance:

@@ -42,7 +42,7 @@ def percent(interval: Interval, why: Mapping[str, float] | None = None) -> str:
 
 
 def headline(facts: RunFacts) -> str:
-    """How robust: the headline with its interval and why it is that one, clean accuracy, then average and union."""
+    """How robust: the headline with its interval and why it is that one, clean accuracy, then the average."""
     images = f"{counted(facts.samples, 'image')} of {facts.data}"
     one = facts.samples == 1
     if facts.headline is None or facts.average is None:
@@ -52,14 +52,9 @@ def headline(facts: RunFacts) -> str:
         )
     first = facts.headline
     number = percent(first.accuracy, masked(facts, first.at))
-    said = f"{number} of {images} {'withstands' if one else 'withstand'} {first.words} ({first.why})."
-    said += f" Without any attack {percent(facts.clean)} {'is' if one else 'are'} correct."
+    said = f"{number} of {images} {'withstands' if one else 'withstand'} {first.words} ({first.why})"
     average = percent(facts.average, masked(facts, judged_of(facts)))
-    said += f" On average over {_attacks_and_strengths(facts)}, {average} {'stays' if one else 'stay'} correct"
-    if facts.union is None or dict(facts.union_at) == dict(first.at):
-        return f"{said}."
-    union = percent(facts.union, masked(facts, facts.union_at))
-    return f"{said}; {union} under {_at_once(facts.union_at)}."
+    return f"{said}; {percent(facts.clean)} without an attack. Mean over {_attacks_and_strengths(facts)}: {average}."
 
 
 def judged_of(facts: RunFacts) -> list[str]:
@@ -73,15 +68,6 @@ def _attacks_and_strengths(facts: RunFacts) -> str:
     if len(judged) == 1:
         return f"the {strengths} of one attack" if judged[0] > 1 else "the one strength of one attack"
     return f"{len(judged)} attacks and their {strengths}"
-
-
-def _at_once(union_at: Mapping[str, float]) -> str:
-    """The attacks of the union: "all 9 at once, each at the strength named below"."""
-    if len(union_at) == 1:
-        return " ".join(
-            f"{wording(attack).label} at {strength(most, 3, of=attack)}" for attack, most in union_at.items()
-        )
-    return f"{'both' if len(union_at) == 2 else f'all {len(union_at)}'} at once, each at the strength named below"
 
 
 def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:

@@ -88,7 +88,7 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
         return GridAdvice(attack, why, _rounded_up(1.2 * (reach or strengths[0])), steps)
     if accuracies[-1] > FLAT * clean:
         why = f"{attack}: the accuracy is at or above {math.floor(accuracies.min())} % throughout."
-        beyond = 1.2 * reach if math.isfinite(half) else FARTHER * strengths[-1]
+        beyond = 1.2 * reach if math.isfinite(half) and reach > 0 else FARTHER * strengths[-1]
         most = _ALL_IMAGES if outcome.unit == _PIXEL and strengths[-1] < _ALL_IMAGES else math.inf
         return GridAdvice(attack, why, min(most, _rounded_up(beyond)), steps)
     return None
