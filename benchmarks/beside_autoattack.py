@@ -26,7 +26,7 @@ from drop_in import Case, Counted, by_theirs, network
 CASES = (
     Case("builtin:digits-linf", "digits", "Linf", 0.1, "standard", 0, 200),
     Case("mnist_mmr_universal", "mnist", "Linf", 0.1, "standard", 2000, 100),
-    Case("cifar10_resnet32_delta", "cifar10", "Linf", 8 / 255, "standard", 2000, 48),
+    Case("cifar10_resnet32_delta", "cifar10", "Linf", 8 / 255, "standard", 2000, 24),
 )
 STEPS = 20
 
