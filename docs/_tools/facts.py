@@ -35,7 +35,6 @@ from facts_measured import (
 from facts_optimality import against_peers_table, effort_range
 from facts_search import (
     curve_cost_table,
-    drop_in_table,
     gaps_smoothed_table,
     gaps_table,
     threats_table,
@@ -59,7 +58,6 @@ FACTS: dict[str, Callable[[], str]] = {
     "compiled": compiled_table,
     "coverage": coverage_table,
     "curve-cost": curve_cost_table,
-    "drop-in": drop_in_table,
     "everyday": everyday_table,
     "effort-high": lambda: _effort("high"),
     "effort-low": lambda: _effort("low"),

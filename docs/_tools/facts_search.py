@@ -82,16 +82,3 @@ def threats_table() -> str:
 
 
 LP_MEASURED, IMAGES_MEASURED = ("linf", "l2", "l1"), ("stadv", "elastic", "gabor", "fog", "snow", "affine")
-
-
-def drop_in_table() -> str:
-    """One script by AutoAttack and by the drop-in: of each network the first norm, by the standard version."""
-    first = {(row["data"], row["version"]): row for row in reversed(stored("drop_in")) if row["version"] == "standard"}
-    rows = []
-    for row in reversed(first.values()):
-        what = f"{row['data']}, {row['norm']} {row['eps']:.3g}, {row['version']}, {row['samples']} images"
-        for way, found in row["ways"].items():
-            passes = f"{found['forward']:,.0f} + {found['backward']:,.0f}"
-            rows.append((what, way, found["standing"], passes, f"{found['seconds']:.0f}"))
-            what = ""
-    return table(("script", "by", "standing", "passes of an image", "seconds"), rows, 3)
