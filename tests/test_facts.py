@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import shlex
 import sys
 import weakref
@@ -256,7 +257,8 @@ def test_a_grid_below_what_breaks_names_the_command_that_extends_the_run_to_half
     first = load_result(run)
     assert first.outcome("linf").accuracies().min() > 80
     shown = typed(f"show {run}")
-    again = " ".join(shown.replace(" \\\n", " ").partition("better:\n    robustatlas ")[2].partition("\n")[0].split())
+    joined = re.sub(r"\s*\\\s*\n\s*", " ", shown)
+    again = " ".join(joined.partition("better:\n    robustatlas ")[2].partition("\n")[0].split())
     assert facts_of(first).extended == f"robustatlas {again}"
     typed(again)
     extended = load_result(run)

@@ -18,7 +18,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._card import strip_table
 from robustatlas.cli._help import OUTPUT, continued
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import accuracy_tables, print_definitions, safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import accuracy_tables, print_definitions, printable, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
@@ -161,7 +161,7 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
         named = listed([one.attack for one in facts.advice])
         console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
         for line in continued(facts.extended, console.width - 4):
-            console.print(f"    {safe(line)}", highlight=False, soft_wrap=True)
+            console.print(f"    {printable(line)}", markup=False, highlight=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.provenance:
