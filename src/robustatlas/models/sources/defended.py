@@ -61,7 +61,7 @@ def transformations(said: str) -> list[Transformation]:
 
     Example:
         >>> [each.extra_repr() for each in transformations("bits=5")]
-        ['bits=5, backward=identity']
+        ['5 bits']
     """
     return [_transformation(part) for part in said.split("+")]
 

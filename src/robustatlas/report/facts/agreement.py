@@ -54,8 +54,8 @@ def agreement_of(
         >>> sizes = [(80, 70), (60, 55), (40, 20)]
         >>> models = [AccuracyTable(90, {"p": {1: p}, "q": {1: q}}) for p, q in sizes]
         >>> agreement_of(models, [None] * 3).correlation.round(2)
-        array([[1.  , 0.96],
-               [0.96, 1.  ]])
+        array([[1.  , 0.97],
+               [0.97, 1.  ]])
     """
     if held is None or not held.ranked:
         attacks = models[0].attacks
