@@ -14,9 +14,10 @@ import typer.main
 from hypothesis import settings
 
 import robustatlas
-from nursery import Nursery, alive
+from processes import alive
 from robustatlas.common import registry
 from robustatlas.evaluation.workers import process
+from robustatlas.evaluation.workers.nursery import Nursery
 
 # What tests find does not depend on the machine; those of a GPU run by `make test-gpu`.
 if "ROBUSTATLAS_TEST_GPU" not in os.environ:
@@ -60,12 +61,15 @@ def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[
     """Process numbers of all workers that are started, as children of the nursery; none may survive."""
     numbers: list[int] = []
 
-    def popen(command: list[str], pass_fds: list[int], **_: Any) -> Any:
-        assert "serve" in command[2]
-        worker = nursery.child("robustatlas.evaluation.workers.serving:serve", descriptors=pass_fds)
-        numbers.append(worker.pid)
-        return worker
+    class Kept:
+        def child(self, *given: Any, **options: Any) -> Any:
+            worker = nursery.child(*given, **options)
+            numbers.append(worker.pid)
+            return worker
 
-    monkeypatch.setattr(process.subprocess, "Popen", popen)
+        def close(self) -> None:
+            return
+
+    monkeypatch.setattr(process, "Nursery", lambda *_, **__: Kept())
     yield numbers
     assert not [number for number in numbers if alive(number)]

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_images
-from nursery import Nursery, alive
+from processes import alive
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
 from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import robustatlas as ra
-from nursery import alive
+from processes import alive
 from robustatlas.common.errors import UserError
 from robustatlas.training import ReferencePlan, Settings, make_reference
 from robustatlas.training.shared_out import fill_folders

@@ -25,6 +25,7 @@ from robustatlas.certificates.work import (
     record_of,
 )
 from robustatlas.checks.sanity import check_classes, check_model
+from robustatlas.evaluation.cores import cores_for
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
@@ -104,7 +105,8 @@ def expected(model: Model, data: Data, request: Request, method: Methods = None)
 @contextmanager
 def _prepared(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
     classifier, work = given(model, data, request)
-    with surroundings(classifier, request) as display:
+    cores = request.cores or cores_for(classifier, work.rows)
+    with cores.used(), surroundings(classifier, request) as display:
         begun = time.perf_counter()
         warnings = check_model(classifier, work.rows, work.labels)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)

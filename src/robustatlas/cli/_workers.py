@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,15 @@ Workers = Annotated[
         metavar="N",
         min=1,
         help="Number of processes that share the work on this machine. The results do not depend on it.",
+        rich_help_panel=DISTRIBUTED,
+    ),
+]
+Automatic = Annotated[
+    str,
+    typer.Option(
+        metavar="N",
+        help="Number of processes that share the work on this machine. `auto` measures in the first seconds how many "
+        "pay. The results do not depend on it.",
         rich_help_panel=DISTRIBUTED,
     ),
 ]
@@ -65,7 +74,18 @@ Part = Annotated[
 ]
 
 
-def cluster_from(ray: bool, address: str | None, gpus: float | None, workers: int | None) -> Cluster | bool | None:
+def workers_from(given: str) -> int | Literal["auto"]:
+    """What ``--workers`` says, where it may be "auto"."""
+    if given == "auto":
+        return "auto"
+    if not given.isdecimal() or int(given) < 1:
+        raise UserError(f"--workers {given} is not possible; expected a number from 1 on, or auto.")
+    return int(given)
+
+
+def cluster_from(
+    ray: bool, address: str | None, gpus: float | None, workers: int | str | None
+) -> Cluster | bool | None:
     """What these options say, as ``evaluate(ray=...)`` takes it."""
     from robustatlas.evaluation import Cluster
 
@@ -73,4 +93,5 @@ def cluster_from(ray: bool, address: str | None, gpus: float | None, workers: in
         return ray or None
     if gpus is not None and not ray and address is None:
         raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
-    return Cluster(address=address, workers=workers, gpus=gpus or 0.0)
+    count = workers_from(workers) if isinstance(workers, str) else workers
+    return Cluster(address=address, workers=None if count == "auto" else count, gpus=gpus or 0.0)

@@ -16,7 +16,6 @@ from robustatlas.cli._options import names_in
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import accuracy_tables, print_run
-from robustatlas.cli._threads import set_threads
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
 
@@ -126,13 +125,13 @@ def certify(
     """
     from robustatlas.certificates.certifying import certified, expected
     from robustatlas.cli.evaluate import samples_and_folder
+    from robustatlas.evaluation.cores import cores_for
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
-    set_threads(threads, classifier, dataset.rows)
     request = Request(
         attacks=_attacks.chosen(names_in(attacks), "default", None),
         seed=seed,
@@ -145,6 +144,7 @@ def certify(
         workers=workers,
         devices=names_in(devices) or None,
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        cores=cores_for(classifier, dataset.rows, threads),
     )
     chosen = _method(method, method_setting or ())
     console = Console(highlight=False)

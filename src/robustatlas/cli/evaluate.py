@@ -18,14 +18,14 @@ from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import accuracy_tables, print_run, print_ways_out
-from robustatlas.cli._threads import set_threads
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
-from robustatlas.common.wording import in_path
+from robustatlas.common.wording import counted, in_path
 from robustatlas.report.facts.rows import read_card
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset
+    from robustatlas.evaluation.cores import Cores
     from robustatlas.evaluation.request import Request
     from robustatlas.models.classifier import Classifier, Precision
     from robustatlas.results.result import Result
@@ -86,7 +86,7 @@ def evaluate(
     batch_size: _asked.BatchSize = None,
     shard_size: _asked.ShardSize = None,
     device: _models.Device = None,
-    workers: _workers.Workers = None,
+    workers: _workers.Automatic = "auto",
     devices: _workers.Devices = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
@@ -198,7 +198,7 @@ def evaluate(
     chosen = _attacks.chosen(_attacks.named(attacks, classifier), procedure, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
-    _set_threads(threads, classifier, dataset, verbose)
+    cores = _cores(threads, classifier, dataset, verbose)
     request = Request(
         attacks=chosen,
         search=search,  # type: ignore[arg-type]
@@ -217,9 +217,10 @@ def evaluate(
         audit=audit,
         progress=True,
         part=share_here(part),
-        workers=workers,
+        workers=_workers.workers_from(workers),
         devices=names_in(devices) or None,
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        cores=cores,
     )
     if dry_run:
         print_forecast(classifier, dataset, request)
@@ -281,10 +282,13 @@ def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
     return mended.result
 
 
-def _set_threads(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> None:
-    used = set_threads(threads, model, data.rows)
+def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> Cores:
+    from robustatlas.evaluation.cores import cores_for
+
+    cores = cores_for(model, data.rows, threads)
     if verbose:
-        Console(stderr=True, highlight=False).print(f"{used} thread{'s' * (used > 1)} on {model.device}.")
+        Console(stderr=True, highlight=False).print(f"{counted(cores.threads, 'thread')} on {model.device}.")
+    return cores
 
 
 def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Request) -> None:

@@ -56,7 +56,7 @@ def field(
     seed: _asked.Seed = 0,
     batch_size: _asked.BatchSize = None,
     device: _models.Device = None,
-    workers: _workers.Workers = None,
+    workers: _workers.Automatic = "auto",
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
@@ -108,7 +108,7 @@ def field(
         exclude=names_in(exclude),
         progress=True,
         part=share_here(part),
-        workers=workers,
+        workers=_workers.workers_from(workers),
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     rows = partial(_models.data_for, name=data)

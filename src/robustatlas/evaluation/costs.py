@@ -41,6 +41,11 @@ class Costs:
         self._seconds[task] += seconds
         self._samples[task] += samples
 
+    @property
+    def measured(self) -> bool:
+        """Whether anything was learned."""
+        return any(self._samples)
+
     def of(self, task: int) -> float:
         """Seconds a sample; of tasks that have not begun as expected, in proportion to those that have."""
         begun = [number for number, seconds in enumerate(self._seconds) if seconds > 0]

@@ -110,6 +110,7 @@ class Dispatcher:
         part: samples a part; None to aim at equal times.
         workers: how many jobs are done at once.
         display: is told.
+        short: seconds aimed at for the first part, by which it is decided who does the rest; None for one like others.
     """
 
     def __init__(
@@ -124,9 +125,11 @@ class Dispatcher:
         part: int | None,
         workers: int,
         display: Progress,
+        short: float | None = None,
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
         self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
+        self.short, self.largest = short, 0
         sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
@@ -141,8 +144,7 @@ class Dispatcher:
                 display.finish(task.record, columns)
             most = max(SMALLEST, _BYTES // max(sample * task.held, 1))
             self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
-        order = range(len(tasks))
-        self._order = sorted(order, key=costs.of, reverse=True) if workers > 1 else list(order)
+        self._dearest_first = sorted(range(len(tasks)), key=costs.of, reverse=True)
 
     @property
     def lacking(self) -> int:
@@ -151,7 +153,7 @@ class Dispatcher:
 
     def next(self) -> Job | None:
         """A job that nobody does; None where there is none at the moment."""
-        for number in self._order:
+        for number in self._dearest_first if self.workers > 1 else range(len(self.tasks)):
             pile = self.piles[number]
             while len(pile.rows):
                 rows = self._claimed(number, self._count(number))
@@ -170,6 +172,7 @@ class Dispatcher:
     def finish(self, job: Job, found: Found) -> None:
         """Publish what came of a job."""
         task, pile = self.tasks[job.task], self.piles[job.task]
+        self.largest = max(self.largest, len(job.index))
         self.run.write(task.record, found.columns, found.samples, found.examples, found.about)
         self.claims.release(task.record.key, job.index)
         pile.active.pop(job.number, None)
@@ -210,6 +213,8 @@ class Dispatcher:
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
+        if self.short is not None and self.part is None and not self.costs.measured:
+            size = min(size, max(SMALLEST, self.short / cost))
         if self.workers > 1 and self.part is None:
             least = min(self._least, max(1.0, _SHORTEST / cost))
             size = min(size, max(least, self.remaining() / (2 * self.workers * cost)))

@@ -13,6 +13,7 @@ import torch
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
+from robustatlas.evaluation.cores import FIRST, Cores, Sharing, can_share, cores_for
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.ends import diagnosed_at_ends
@@ -23,7 +24,7 @@ from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, su
 from robustatlas.evaluation.reading import Question, diagnosed, question_of
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Doer, doing_elsewhere
-from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
+from robustatlas.evaluation.workers import CannotTravelError, Cluster, work_elsewhere, work_here
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
@@ -42,7 +43,8 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
     folder = request.run.path if isinstance(request.run, Run) else request.run
     if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
         keep(answers_of(folder))
-    with surroundings(classifier, request) as display:
+    cores = request.cores or cores_for(classifier, work.rows)
+    with cores.used(), surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         if request.batch_size == "auto":
             fitting = counted(ready.at_once, "sample")
@@ -55,7 +57,7 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
             question = _question(ready) if request.diagnose else None
             if question is not None:
                 _diagnose(store, ready, claims, question)
-            _complete(store, tasks, ready, request, claims)
+            _complete(store, tasks, ready, request, claims, cores)
             if question is not None:
                 _look_at_ends(store, ready, claims, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
@@ -118,19 +120,33 @@ def _look_at_ends(store: Run, ready: Prepared, claims: Claims, question: Questio
         tell(ready.display, diagnosis.warned)
 
 
-def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims) -> None:
+def _complete(
+    store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims, cores: Cores
+) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
     places = request.places(ready.model)
     workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
-    whole = False
+    shares = request.shares and cores.count > 1 and can_share(ready.model)
+    short, whole = FIRST if shares else None, False
     while not whole:
         dispatcher = Dispatcher(
-            store, tasks, ready.work, mine, ready.manner, costs, claims, request.shard_size, workers, ready.display
+            store,
+            tasks,
+            ready.work,
+            mine,
+            ready.manner,
+            costs,
+            claims,
+            request.shard_size,
+            workers,
+            ready.display,
+            short,
         )
         if dispatcher.lacking:
-            _work_through(dispatcher, ready, tasks, places)
+            sharing = Sharing(cores, dispatcher, ready.at_once) if shares else None
+            _work_through(dispatcher, ready, tasks, places, sharing)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
@@ -138,17 +154,34 @@ def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Reque
 
 
 def _work_through(
-    dispatcher: Dispatcher, ready: Prepared, tasks: Sequence[Task], places: Sequence[str] | Cluster
+    dispatcher: Dispatcher,
+    ready: Prepared,
+    tasks: Sequence[Task],
+    places: Sequence[str] | Cluster,
+    sharing: Sharing | None,
 ) -> None:
-    """Have the work of the dispatcher done: by this process where there are no ``places``."""
+    """Have the work of the dispatcher done: by this process where there are no ``places``, until the rest is worth
+    others."""
+    shape, do = ready.work.rows.shape[1:], Doer(ready.model, tasks, ready.manner).do
+    make = partial(doing_elsewhere, ready.model, tuple(tasks), ready.manner, ready.identity, shape)
+    what = f"The model {ready.model.name}"
     with _enough_memory(ready):
-        if not places:
-            work_here(Doer(ready.model, tasks, ready.manner).do, dispatcher)
+        if places:
+            each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
+            work_elsewhere(make, what, places, each, dispatcher)
             return
-        shape, threads = ready.work.rows.shape[1:], torch.get_num_threads()
-        each = 1 if isinstance(places, Cluster) else max(1, threads // len(places))
-        make = partial(doing_elsewhere, ready.model, tuple(tasks), ready.manner, ready.identity, shape)
-        work_elsewhere(make, f"The model {ready.model.name}", places, each, dispatcher)
+        if sharing is not None:
+            work_here(do, dispatcher, until=lambda: sharing.processes() > 1)
+            if not dispatcher.lacking:
+                return
+            count = sharing.processes()
+            try:
+                dispatcher.display.note(f"{count} processes share the rest.")
+                work_elsewhere(make, what, [str(ready.model.device)] * count, 1, dispatcher)
+                return
+            except CannotTravelError as error:
+                dispatcher.display.note(f"{error} So one process does all of it.")
+        work_here(do, dispatcher)
 
 
 @contextmanager

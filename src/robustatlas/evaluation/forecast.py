@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
+from robustatlas.evaluation.cores import can_share, cores_for
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
 from robustatlas.evaluation.identity import check_answers
@@ -100,7 +101,8 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
     if not 0 < real(budget) < math.inf:
         raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
     classifier, work = given(model, data, request)
-    with surroundings(classifier, request) as display:
+    cores = request.cores or cores_for(classifier, work.rows)
+    with cores.used(), surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
         store = request.begun(ready.identity)
         check_answers(ready.model, store, ready.work)
@@ -112,8 +114,10 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
             if missing.any():
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
     places = request.places(ready.model)
-    workers = places.hands if isinstance(places, Cluster) else len(places)
-    return Forecast(tuple(expected), max(1, workers), ready.at_once)
+    workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
+    if request.shares and can_share(ready.model):
+        workers = cores.processes(sum(each.seconds for each in expected), sum(each.samples for each in expected))
+    return Forecast(tuple(expected), workers, ready.at_once)
 
 
 class _Enough(Exception):  # noqa: N818

@@ -15,6 +15,7 @@ from robustatlas.attacks.definition import Effort, Procedure, Search
 from robustatlas.attacks.suites import default_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.plan import Attacks, Pixels, Samples, Strengths
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers import Cluster, cluster_of
@@ -31,9 +32,10 @@ class Request:
     Args:
         attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
         pixels, border, keep_adversarial, diagnose, audit, progress, devices: as there.
-        seed, batch_size, shard_size, workers: as there; kept as plain integers.
+        seed, batch_size, shard_size, workers: as there; numbers are kept as plain integers.
         part: as there; kept as the share that it names.
         ray: as there; kept as the cluster that it names.
+        cores: of this machine, where it is known already which to use.
 
     Raises:
         UserError: an argument is of another kind than it says.
@@ -61,16 +63,18 @@ class Request:
     audit: int | None = None
     progress: bool | Progress | None = None
     part: str | tuple[int, int] | Share | None = None
-    workers: int | None = None
+    workers: int | Literal["auto"] | None = "auto"
     devices: Sequence[str] | None = None
     ray: bool | str | Cluster | None = None
+    cores: Cores | None = None
 
     def __post_init__(self) -> None:
         self._keep("seed", seed_of(self.seed))
         if not isinstance(self.batch_size, str) or self.batch_size != "auto":
             self._keep_count("batch_size")
         self._keep_count("shard_size")
-        self._keep_count("workers")
+        if not isinstance(self.workers, str) or self.workers != "auto":
+            self._keep_count("workers")
         if self.audit != 0:
             self._keep_count("audit")
         _check_run(self.run)
@@ -82,7 +86,7 @@ class Request:
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
         self._keep("part", share_of(self.part))
-        self._keep("ray", cluster_of(self.ray, self.workers))
+        self._keep("ray", cluster_of(self.ray, self._count_of_workers))
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -100,13 +104,23 @@ class Request:
         """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
         return default_attacks(model) if self.attacks is None else self.attacks
 
+    @property
+    def _count_of_workers(self) -> int | None:
+        return None if self.workers == "auto" else self.workers
+
+    @property
+    def shares(self) -> bool:
+        """Whether it is for the evaluation to say how many processes share the work."""
+        return self.workers == "auto" and self.devices is None and self.ray is None
+
     def places(self, model: Classifier) -> list[str] | Cluster:
         """The device of each worker, or the cluster that has them; none where this process works alone."""
         if isinstance(self.ray, Cluster):
             return self.ray
+        workers = self._count_of_workers or 0
         if self.devices is None:
-            return [str(model.device)] * self.workers if self.workers is not None and self.workers > 1 else []
-        count = max(self.workers or 0, len(self.devices))
+            return [str(model.device)] * workers if workers > 1 else []
+        count = max(workers, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
 
     def begin(self, identity: Identity) -> Run:

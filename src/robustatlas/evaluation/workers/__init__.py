@@ -7,23 +7,23 @@ without a word, and in processes that give way to all others. So the crew is our
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from robustatlas.evaluation.workers.cluster import Actors, Cluster, cluster_of, connected
 from robustatlas.evaluation.workers.crew import Crew, Do, Jobs
 from robustatlas.evaluation.workers.process import Processes
 from robustatlas.evaluation.workers.serving import Make
-from robustatlas.evaluation.workers.travel import packed
+from robustatlas.evaluation.workers.travel import CannotTravelError, packed
 
-__all__ = ["Cluster", "Do", "Jobs", "Make", "cluster_of", "work_elsewhere", "work_here"]
+__all__ = ["CannotTravelError", "Cluster", "Do", "Jobs", "Make", "cluster_of", "work_elsewhere", "work_here"]
 
 
-def work_here(do: Do, jobs: Jobs) -> None:
-    """Have all jobs done by this process, one after the other; errors are raised as they are."""
-    while True:
-        while _one(do, jobs):
-            pass
-        if not jobs.wait():
+def work_here(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
+    """Have jobs done by this process, one after the other, all of them or ``until`` says so; errors are raised as they
+    are."""
+    while not until():
+        if not _one(do, jobs) and not jobs.wait():
             return
 
 
@@ -54,4 +54,5 @@ def work_elsewhere(make: Make, what: str, places: Sequence[str] | Cluster, threa
         with connected(places) as ray:
             Crew(Actors(ray, places), ray.put(content), jobs).work()
     else:
-        Crew(Processes(places, threads), content, jobs).work()
+        with closing(Processes(places, threads)) as processes:
+            Crew(processes, content, jobs).work()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 _AT_ONCE, _KEPT = 18 * 2**20, 16 * 2**20
 """Bytes of a piece that is handed back as soon as it is freed, and of free memory that is kept for what comes next."""
@@ -34,6 +38,21 @@ def hand_back_at_once() -> None:
     if options is not None:
         options(_M_MMAP_THRESHOLD, _AT_ONCE)
         options(_M_TRIM_THRESHOLD, _KEPT)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has taken so far."""
+    import resource  # of POSIX alone
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def usable_bytes() -> int:
+    """Memory of the machine, or of the container that this process is in."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
+        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
 
 
 @cache

@@ -14,32 +14,37 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+
+from robustatlas.evaluation.workers.nursery import Child, Nursery
 
 _PATIENCE = 10.0
 """Seconds that a process has to end after its line did."""
 
-_COMMAND = "import sys; from robustatlas.evaluation.workers.serving import serve; serve(int(sys.argv[1]))"
+_SERVING, _WORK = "robustatlas.evaluation.workers.serving", "robustatlas.evaluation.work"
+_COMMAND = f"import sys; from {_SERVING} import serve; serve(int(sys.argv[1]))"
 
 
 class Process:
     """A process that computes on a device with so many threads, and the line to it, whose end is its own, whatever it
-    is at; ``reports``: whether it says how far its jobs are."""
+    is at; ``reports``: whether it says how far its jobs are. It is a child of ``nursery``, where there is one."""
 
-    def __init__(self, device: str, threads: int, reports: bool) -> None:
+    def __init__(self, device: str, threads: int, reports: bool, nursery: Nursery | None = None) -> None:
         self.where = device
-        path = os.pathsep.join(str(place) for place in sys.path if place)
+        self.process: subprocess.Popen[bytes] | Child
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)},
-                start_new_session=True,  # Ctrl-C is for this process, which ends the others
-            )
+            if nursery is not None:
+                self.process = nursery.child(f"{_SERVING}:serve", descriptors=[theirs.fileno()])
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", _COMMAND, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=2,
+                    pass_fds=[theirs.fileno()],
+                    env=_environment(threads),
+                    start_new_session=True,  # Ctrl-C is for this process, which ends the others
+                )
         self.connection = Connection(ours.detach())
         self.say(pickle.dumps((device, threads, reports)))
 
@@ -75,17 +80,28 @@ class Process:
         self.connection.close()
 
 
-@dataclass(frozen=True)
-class Processes:
-    """Room for one process a device (a device may stand several times), of so many threads each."""
+def _environment(threads: int) -> dict[str, str]:
+    path = os.pathsep.join(str(place) for place in sys.path if place)
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
 
-    devices: Sequence[str]
-    threads: int
+
+class Processes:
+    """Room for one process a device (a device may stand several times), of so many threads each, until it is closed."""
+
+    def __init__(self, devices: Sequence[str], threads: int) -> None:
+        self.devices, self.threads = devices, threads
+        forks = hasattr(os, "pidfd_open")
+        self._nursery = Nursery(_SERVING, _WORK, environment=_environment(threads)) if forks else None
 
     def start(self, there: Sequence[Process]) -> list[Process]:
         """A process for each device that has none."""
         vacant = Counter(self.devices) - Counter(process.where for process in there)
-        return [Process(device, self.threads, True) for device in vacant.elements()]
+        return [Process(device, self.threads, True, self._nursery) for device in vacant.elements()]
+
+    def close(self) -> None:
+        """No more processes are started."""
+        if self._nursery is not None:
+            self._nursery.close()
 
     def speaking(self, lines: Sequence[Process]) -> list[Process]:
         """Wait until some process says something; which do."""

@@ -15,6 +15,10 @@ from robustatlas.models.classifier import Classifier, arriving, arriving_on
 from robustatlas.models.sources.functions import modules_of_files
 
 
+class CannotTravelError(UserError):
+    """Something cannot be sent to other processes."""
+
+
 def packed(value: Any, what: str) -> bytes:
     """``value`` for a process that shares nothing with this one but the installed packages.
 
@@ -22,7 +26,7 @@ def packed(value: Any, what: str) -> bytes:
     ``torch.export``) goes as what :func:`load_model` was called with, and is loaded again.
 
     Raises:
-        UserError: something in it can go neither way; ``what`` names it.
+        CannotTravelError: something in it can go neither way; ``what`` names it.
     """
     problems = []
     for module in modules_of_files():  # which have no name that another process could import
@@ -35,7 +39,7 @@ def packed(value: Any, what: str) -> bytes:
             problems.append(f"{type(error).__name__}: {error}".splitlines()[0].rstrip("."))
         else:
             return stream.getvalue()
-    raise UserError(
+    raise CannotTravelError(
         f"{what} cannot be sent to other processes ({problems[0]}); evaluate in this process alone, without workers, "
         "devices or ray, or load the model by its name (load_model)."
     )

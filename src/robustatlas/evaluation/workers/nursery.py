@@ -1,5 +1,8 @@
 """A process that has imported everything once and forks: children begin in no time, where a start of Python takes
-seconds."""
+seconds.
+
+The fork server of ``multiprocessing`` imports the main script again in each child, which runs one that is not guarded.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 _NUMBER = struct.Struct("i")
 _LONGEST = 2**14
+_COMMAND = "import sys; from robustatlas.evaluation.workers.nursery import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 
 
 class Child:
-    """A forked process, with what is used here of ``subprocess.Popen``."""
+    """A forked process, with what is used of ``subprocess.Popen``."""
 
     def __init__(self, pid: int, status: socket.socket) -> None:
         self.pid, self.status = pid, status
@@ -44,15 +47,20 @@ class Child:
 
 
 class Nursery:
-    """Forks children that call a function of ``modules``, which are imported once."""
+    """Forks children that call a function of ``modules``, which are imported once, in ``environment``; ends with who
+    began it. Of Linux alone."""
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, *modules: str, environment: Mapping[str, str] | None = None) -> None:
         self.control, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), *modules],
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2,
-            )  # fmt: skip
+                [sys.executable, "-c", _COMMAND, str(theirs.fileno()), *modules],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the process that began it
+            )
 
     def child(self, function: str, arguments: Sequence[str] = (), descriptors: Sequence[int] = ()) -> Child:
         """``module:name``, called with the arguments and then with the descriptors, which are passed on."""
@@ -64,18 +72,16 @@ class Nursery:
         return Child(pid, ours)
 
     def close(self) -> None:
+        """End it; its children go on."""
         self.control.close()
         self.process.wait()
 
 
-def alive(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
-
-
-def _serve(control: socket.socket) -> None:
+def serve(descriptor: int, modules: Sequence[str]) -> None:
+    """What runs in it: fork whenever that is asked for through a socket, until it ends."""
+    control = socket.socket(fileno=descriptor)
+    for wanted in modules:
+        importlib.import_module(wanted)
     with selectors.DefaultSelector() as ready:
         ready.register(control, selectors.EVENT_READ)
         while True:
@@ -117,10 +123,3 @@ def _live(function: str, arguments: Sequence[str], descriptors: Sequence[int]) -
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
-
-
-if __name__ == "__main__":
-    line = socket.socket(fileno=int(sys.argv[1]))
-    for wanted in sys.argv[2:]:
-        importlib.import_module(wanted)
-    _serve(line)

@@ -1,0 +1,128 @@
+"""Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robustatlas.common.errors import UserError
+from robustatlas.data import Rows
+from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
+from robustatlas.evaluation.workers.memory import peak_bytes, usable_bytes
+from robustatlas.models.classifier import Classifier, undisturbed
+
+_BATCH, _ROUNDS, _ENOUGH = 16, 3, 1.0
+"""Samples of a pass, passes that are timed after the first, and seconds after which one is enough."""
+_GAIN = 0.9
+"""Several threads must take less than this share of the time of one: on a busy machine they wait for each other."""
+_AS_GOOD = 0.85
+"""Threads that reach this share of as many times the speed are as good as processes, which take more memory."""
+FIRST = 20.0
+"""Seconds that the plan aims at for the part by which that is decided; it takes less (see `_TOO_HIGH`)."""
+_WORTH = 10.0
+"""Seconds of work of one process from which on starting others pays: they take two or three."""
+_TOO_HIGH = 10.0
+"""How many times less than its plan says an attack may take: most samples are through long before the last run."""
+_MEMORY = 0.7
+"""Share of the machine's memory that processes may take."""
+
+
+@dataclass(frozen=True)
+class Cores:
+    """``count`` cores that may be used, ``threads`` that the network runs fastest with, and its ``speedup`` by as many
+    threads as cores."""
+
+    count: int
+    threads: int
+    speedup: float
+
+    def processes(self, seconds: float, samples: int) -> int:
+        """Among how many processes it pays to share so many seconds of work of one, on so many samples.
+
+        Example:
+            >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000)
+            8
+        """
+        if seconds < _WORTH or self.speedup >= _AS_GOOD * self.count:
+            return 1
+        return max(1, min(self.count, samples // SMALLEST))
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Inside, torch computes with so many threads; outside, as before."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Cores:
+    """The cores that torch may use, and the faster of one thread and all, measured here and now; ``threads`` where they
+    are given."""
+    count = torch.get_num_threads()
+    if threads is not None:
+        if threads < 1:
+            raise UserError(f"--threads {threads} is not possible; expected at least 1.")
+        return Cores(threads, threads, threads)
+    if count == 1 or not _by_torch(model):
+        return Cores(1, count, 1.0)
+    x = images[:_BATCH].to(model.dtype)
+    with undisturbed(), model.evaluating():
+        several, alone = (_seconds(model, x, threads) for threads in (count, 1))
+    return Cores(count, count if several < _GAIN * alone else 1, alone / several)
+
+
+class Sharing:
+    """Decides, after each part that this process has done, among how many processes the rest is shared.
+
+    Args:
+        cores: what may be used.
+        dispatcher: of the work, which begins with a short part.
+        batch: samples at work at once.
+    """
+
+    def __init__(self, cores: Cores, dispatcher: Dispatcher, batch: int) -> None:
+        self.cores, self.dispatcher, self.batch = cores, dispatcher, batch
+        self._before, self._most = peak_bytes(), 0
+
+    def processes(self) -> int:
+        """How many the rest is worth; 1 where this one goes on alone."""
+        left = self.dispatcher.remaining() / (1.0 if self.dispatcher.costs.measured else _TOO_HIGH)
+        return min(self.cores.processes(left, self.dispatcher.lacking), max(1, self._room()))
+
+    def _room(self) -> int:
+        """Processes that fit into memory, each with a full batch."""
+        grown = (peak_bytes() - self._before) * max(1.0, self.batch / max(1, self.dispatcher.largest))
+        return int(_MEMORY * usable_bytes() / (self._before + grown))
+
+
+def can_share(model: Classifier) -> bool:
+    """Whether processes of this machine are as good as threads for a model: its work is torch's, on the processor."""
+    return os.name == "posix" and _by_torch(model)
+
+
+def _by_torch(model: Classifier) -> bool:
+    parts = model.net.parameters() if isinstance(model.net, nn.Module) else ()
+    return model.device.type == "cpu" and model.knowledge == "gradients" and any(True for _ in parts)
+
+
+def _seconds(model: Classifier, x: Tensor, threads: int) -> float:
+    """Shortest time of a forward and backward pass, the first one apart where it was short."""
+    taken: list[float] = []
+    with Cores(threads, threads, 1.0).used():
+        while len(taken) <= _ROUNDS and sum(taken) < _ENOUGH:
+            leaf = x.clone().requires_grad_()
+            begun = time.perf_counter()
+            logits = model.logits(leaf)
+            if logits.requires_grad:
+                torch.autograd.grad(logits.sum(), leaf, allow_unused=True)
+            taken.append(time.perf_counter() - begun)
+    return min(taken[1:] or taken)

@@ -1,0 +1,125 @@
+"""Threads and processes that an evaluation takes by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+import robustatlas as ra
+from robustatlas.evaluation import cores as measured
+from robustatlas.evaluation.cores import Cores, cores_for
+from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.request import Request
+from robustatlas.models.classifier import Classifier
+from test_evaluation_parts import dispatcher_of, found_of
+from test_scale import ATTACKS, COUNT, Alike, Seen, assert_same, digits_images
+
+TWO = Cores(2, threads=1, speedup=1.0)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def classifier(net: object = None) -> Classifier:
+    return Classifier(Alike() if net is None else net)  # type: ignore[arg-type]
+
+
+def shared(net: object = None, display: Seen | None = None) -> ra.Result:
+    request = Request(attacks=ATTACKS, shard_size=3, cores=TWO, progress=display or False, diagnose=False, audit=0)
+    return evaluated(classifier(net), digits_images(COUNT, torch.float64), request)
+
+
+@pytest.fixture
+def any_work_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "_WORTH", 0.0)
+    monkeypatch.setattr(measured, "SMALLEST", 1)
+
+
+@pytest.mark.usefixtures("any_work_is_worth_it")
+def test_processes_that_start_by_themselves_find_what_one_finds(watched: list[int]) -> None:
+    display = Seen()
+    found = shared(display=display)
+    assert len(watched) == 2 and display.notes[-1] == "2 processes share the rest."
+    whole = ra.evaluate(Alike(), digits_images(COUNT, torch.float64), ATTACKS, progress=False)
+    assert_same(found, whole)
+
+
+@pytest.mark.usefixtures("any_work_is_worth_it")
+def test_a_model_that_cannot_be_sent_is_evaluated_here(watched: list[int]) -> None:
+    class Held(Alike):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = threading.Lock()
+
+    display = Seen()
+    assert shared(Held(), display).samples == COUNT
+    assert not watched and display.notes[-1].endswith("So one process does all of it.")
+
+
+def test_little_work_is_done_here(watched: list[int]) -> None:
+    assert shared().samples == COUNT
+    assert not watched
+
+
+def test_what_was_measured_decides() -> None:
+    """The plan's upper bound is worth a tenth; after a part, its seconds count."""
+    dispatcher = dispatcher_of(1_000, expected=0.05, part=100)
+    sharing = measured.Sharing(Cores(8, threads=1, speedup=1.0), dispatcher, batch=256)
+    assert sharing.processes() == 1, "5 of the 50 seconds that the plan allows"
+    job = dispatcher.next()
+    assert job is not None
+    dispatcher.finish(job, found_of(job, 0.05))
+    assert sharing.processes() == 8, "45 seconds are left"
+    as_good = measured.Sharing(Cores(8, threads=8, speedup=7.5), dispatcher, batch=256)
+    assert as_good.processes() == 1
+
+
+def test_few_samples_take_few_processes() -> None:
+    assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100) == 6
+
+
+@pytest.mark.parametrize(("times", "threads"), [((1.0, 1.0), 1), ((0.4, 1.0), 2)])
+def test_threads_are_those_that_were_faster(
+    times: tuple[float, float], threads: int, monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    monkeypatch.setattr(measured, "_seconds", lambda model, x, count: times[0] if count == 2 else times[1])
+    model, data = classifier(), ra.load_dataset("digits")
+    found = cores_for(model, data.rows)
+    assert (found.count, found.threads, found.speedup) == (2, threads, times[1] / times[0])
+    with found.used():
+        assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 2
+
+
+def test_the_number_of_threads_of_the_caller_is_restored(two_threads: None) -> None:
+    seen: set[int] = set()
+
+    class Watching(Alike):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.add(torch.get_num_threads())
+            return super().forward(x)
+
+    with pytest.raises(ra.UserError, match="not possible"):
+        cores_for(classifier(), ra.load_dataset("digits").rows, threads=0)
+    ra.evaluate(Watching(), digits_images(4, torch.float64), "linf", progress=False)
+    assert seen <= {1, 2} and torch.get_num_threads() == 2
+
+
+def test_who_can_only_be_asked_is_not_asked_for_its_pace() -> None:
+    asked: list[int] = []
+
+    def answer(x: Tensor) -> Tensor:
+        asked.append(len(x))
+        return x.flatten(1)[:, :10].detach()
+
+    cores_for(Classifier(answer, knowledge="scores"), ra.load_dataset("digits").rows)
+    assert not asked
