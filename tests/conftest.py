@@ -22,7 +22,7 @@ from robustatlas.evaluation.workers import process
 if "ROBUSTATLAS_TEST_GPU" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-# A busy machine is no failure.
+# A busy machine is not a failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
