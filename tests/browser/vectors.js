@@ -4,7 +4,7 @@
     ranked: true, strengths: Object.keys(row).map(Number), reference: Object.values(row),
     weights: c.weights ? Object.keys(row).map((strength) => c.weights[name]?.[strength] ?? (Number(c.weights[name]) || 0)) : null}));
   const board = {title: "", alpha: c.alpha, reference: {name: "", source: "", clean: c.reference.clean, weight: c.weights?.clean}, attacks, defenses: []};
-  const defense = {trainedOn: c.trained_on, clean: c.accuracies.clean, samples: null, void: [], constants: {}, most: null,
+  const defense = {trainedOn: c.trained_on, clean: c.accuracies.clean, samples: null, invalid: [], constants: {}, most: null,
     accuracies: Object.fromEntries(Object.entries(c.accuracies.entries).map(([name, row]) => [name, Object.values(row)]))};
   const all = Object.fromEntries(attacks.map((a) => [a.name, a.strengths.map((_, i) => i)]));
   const entries = Metrics.entriesOf(board, all);
