@@ -1,10 +1,10 @@
 """What a whole curve costs: the 20-strength linf and l2 curves by descent at two efforts, beside MultiRobustBench's
-procedure.
+protocol.
 
-The peer's procedure is per-image bisection over the strengths, with one AutoAttack call (APGD-T, then FAB-T) for the
+The peer's protocol is per-image bisection over the strengths, with one AutoAttack call (APGD-T, then FAB-T) for the
 images that share a strength, as its public code does; pyautoattack 0.2.0 runs it. Same model, images and process. Ours
 takes seconds, in which the speed of a shared machine may be any: it is measured some times before and some times after
-the procedure, and the median counts.
+the protocol, and the median counts.
 
     python benchmarks/curve_cost.py [--samples 100] [--parts peer,standard,overhead,growth] [--output FILE.json]
 
@@ -38,7 +38,7 @@ from robustatlas.models.weights import load_weights
 NORMS = {"linf": "Linf", "l2": "L2"}
 EFFORTS: tuple[Effort, ...] = ("low", "default")
 BEFORE, AFTER = 3, 2
-"""How often ours is measured before and after the procedure."""
+"""How often ours is measured before and after the protocol."""
 
 
 def subject(count: int) -> tuple[str, ra.Classifier, Tensor, Tensor, dict[str, list[float]]]:
@@ -74,7 +74,7 @@ class _Module(torch.nn.Module):
         return self.model.logits(x)
 
 
-def procedure(model: ra.Classifier, x: Tensor, y: Tensor, norm: str, strengths: list[float]) -> np.ndarray:
+def protocol(model: ra.Classifier, x: Tensor, y: Tensor, norm: str, strengths: list[float]) -> np.ndarray:
     """Robust accuracy in percent at each strength, by MultiRobustBench's evaluation loop."""
     low, high = np.zeros(len(x), int), np.full(len(x), len(strengths) - 1)
     robust = np.ones((len(x), len(strengths)), bool)
@@ -114,7 +114,7 @@ def compare(count: int, *, standard: bool) -> list[dict[str, Any]]:
         for effort in EFFORTS:
             work(effort, min(count, 64))  # warm up
         before = repeated(BEFORE)
-        peer, seconds, passes = measured(model, lambda n=norm: procedure(model, x, y, n, strengths[n]))
+        peer, seconds, passes = measured(model, lambda n=norm: protocol(model, x, y, n, strengths[n]))
         after = repeated(AFTER)
         for effort in EFFORTS:
             runs = before[effort] + after[effort]
@@ -126,11 +126,11 @@ def compare(count: int, *, standard: bool) -> list[dict[str, Any]]:
             rows.append({
                 "model": name, "norm": norm, "effort": effort, "samples": count,
                 "ours_seconds": our_seconds, "ours_seconds_each": every,
-                "procedure_seconds": seconds, "times_faster": seconds / our_seconds,
-                "ours_passes": our_passes / count, "procedure_passes": passes / count,
+                "protocol_seconds": seconds, "times_faster": seconds / our_seconds,
+                "ours_passes": our_passes / count, "protocol_passes": passes / count,
                 "difference_mean": difference.mean(), "difference_largest": difference.max(),
                 "difference_smallest": difference.min(),
-                "ours": accuracy.tolist(), "procedure": peer.tolist(),
+                "ours": accuracy.tolist(), "protocol": peer.tolist(),
             })  # fmt: skip
         if standard:  # beside the default, the last of the efforts
             half = int(np.abs(accuracy - 50).argmin())
@@ -197,7 +197,7 @@ def growth(counts: tuple[int, ...]) -> list[dict[str, float]]:
 def show(found: dict[str, Any]) -> None:
     console = Console(width=118)
     if "curves" in found:
-        table = Table(title="A 20-strength curve by descent, and by MultiRobustBench's procedure")
+        table = Table(title="A 20-strength curve by descent, and by MultiRobustBench's protocol")
         for name in (
             "model",
             "norm",
@@ -217,8 +217,8 @@ def show(found: dict[str, Any]) -> None:
             ratio = f"{row['curve_over_standard']:.2f}" if "curve_over_standard" in row else "-"
             table.add_row(
                 row["model"], row["norm"], row["effort"], str(row["samples"]),
-                f"{row['ours_seconds']:.2f}", f"{row['procedure_seconds']:.1f}",
-                f"{row['times_faster']:.1f}", f"{row['ours_passes']:.0f}", f"{row['procedure_passes']:.0f}",
+                f"{row['ours_seconds']:.2f}", f"{row['protocol_seconds']:.1f}",
+                f"{row['times_faster']:.1f}", f"{row['ours_passes']:.0f}", f"{row['protocol_passes']:.0f}",
                 f"{row['difference_mean']:+.2f}", f"{row['difference_largest']:+.1f}", ratio,
             )  # fmt: skip
         console.print(table)

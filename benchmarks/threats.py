@@ -1,4 +1,4 @@
-"""Every attack on images: our default procedure beside the paper's, in robust accuracy and in passes.
+"""Every attack on images: our default protocol beside the paper's, in robust accuracy and in passes.
 
 Where the public code's set differs from the sound one (see ``robustatlas attacks NAME``) accuracies on the two do not
 compare, so the paper's optimizer is run twice: on the sound set, and as published.
@@ -68,7 +68,7 @@ def run(
 
 
 def whole_suite(models: dict[str, ra.Classifier], data: Dataset, suite: str, samples: int) -> list[dict[str, Any]]:
-    """Time and passes of all attacks of a suite at all their strengths, by the default procedure."""
+    """Time and passes of all attacks of a suite at all their strengths, by the default protocol."""
     rows = []
     for name, model in models.items():
         begun = time.perf_counter()
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--without-published", action="store_true", help="leave out the paper's run on its own set")
     parser.add_argument("--runs", type=Path, help="folder for the runs, which are continued where they stopped")
     parser.add_argument("--output", type=Path, default=Path("threats.json"))
-    parser.add_argument("--suite", help="time this suite by the default procedure, and nothing else")
+    parser.add_argument("--suite", help="time this suite by the default protocol, and nothing else")
     options = parser.parse_args()
     models, data = subjects(options.models.split(","))
     if options.suite:
@@ -117,17 +117,17 @@ def main() -> None:
                 continue
             except ra.UserError:
                 pass  # a perceptual set is bound to the model later
-            procedures: dict[str, tuple[Attack, Search]] = {
+            protocols: dict[str, tuple[Attack, Search]] = {
                 "default": (attack_named(attack), "descent"),
                 "paper_same_set": (on_sound_set(attack), "bisection"),
                 "paper": (attack_named(attack, "paper"), "bisection"),
             }
             if options.without_published:
-                del procedures["paper"]
+                del protocols["paper"]
             row: dict[str, Any] = {"model": name, "attack": attack}
-            for procedure, (definition, search) in procedures.items():
-                folder = options.runs and options.runs / f"{name}-{attack}-{procedure}"
-                row[procedure] = run(model, data, definition, search, options.samples, folder)
+            for protocol, (definition, search) in protocols.items():
+                folder = options.runs and options.runs / f"{name}-{attack}-{protocol}"
+                row[protocol] = run(model, data, definition, search, options.samples, folder)
             ours, same = row["default"], row["paper_same_set"]
             rows.append(row)
             difference = np.array(ours["accuracies"]) - np.array(same["accuracies"])

@@ -23,7 +23,7 @@ from robustatlas.evaluation.workers.nursery import Nursery
 if "ROBUSTATLAS_TEST_GPU" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-# A busy machine is no failure.
+# A busy machine is not a failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 

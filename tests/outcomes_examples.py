@@ -21,7 +21,7 @@ def identity(**changes: Any) -> Identity:
 
 def record(name: str = "linf", **changes: Any) -> AttackRecord:
     fields: dict[str, Any] = {
-        "name": name, "strengths": STRENGTHS, "threat": {"kind": "Linf"}, "procedure": {"search": "every", "seed": 0},
+        "name": name, "strengths": STRENGTHS, "threat": {"kind": "Linf"}, "protocol": {"search": "every", "seed": 0},
     }  # fmt: skip
     return AttackRecord(**(fields | changes))
 

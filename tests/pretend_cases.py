@@ -149,7 +149,7 @@ def pictures(result: ra.Result) -> Arrays:
 
 def evaluated(
     attacks: Sequence[str],
-    procedure: str = "default",
+    protocol: str = "default",
     model: str = "plain",
     side: int = 16,
     most: Mapping[str, int] = FEW,
@@ -161,7 +161,7 @@ def evaluated(
 
     def answers(device: str) -> Arrays:
         given = MODELS[model](device)
-        short = [brief(attack_named(name, procedure), most=most, runs=runs) for name in attacks]
+        short = [brief(attack_named(name, protocol), most=most, runs=runs) for name in attacks]
         result = ra.evaluate(
             given, samples(given, count, side), short, keep_adversarial=True, progress=False, **options
         )

@@ -33,7 +33,7 @@ def write(
             monotone=outcome.monotone,
             unit=outcome.unit,
             threat=(threats or {}).get(attack, {}),
-            procedure={"seed": seed},
+            protocol={"seed": seed},
             gradient=GradientRecord(at=(), ways={}, within=0.05, without=1.0) if attack in blind else None,
         )
         for attack, outcome in table.outcomes.items()

@@ -29,8 +29,8 @@ def setting(channels: int = 3, count: int = 5) -> tuple[nn.Module, tuple[Tensor,
     return net, (x, labels)
 
 
-def shortened(names: tuple[str, ...], procedure: Any = "default") -> list[ra.Attack]:
-    attacks = attacks_of(SUITES, procedure, SIDES)
+def shortened(names: tuple[str, ...], protocol: Any = "default") -> list[ra.Attack]:
+    attacks = attacks_of(SUITES, protocol, SIDES)
     return [brief(attack, most={"steps": 2}) for attack in attacks if attack.name.removeprefix("ua-") in names]
 
 
@@ -45,7 +45,7 @@ def test_results_do_not_depend_on_the_batch_or_on_the_samples() -> None:
         np.testing.assert_allclose(alone.minimal_size(attack), expected, rtol=1e-4, err_msg=attack)
 
 
-def test_the_published_procedure_judges_every_image_at_every_level() -> None:
+def test_the_published_protocol_judges_every_image_at_every_level() -> None:
     net, data = setting(count=3)
     attacks = shortened(("elastic", "gabor", "edge", "polkadot", "prison"), "paper")
     result = ra.evaluate(net, data, attacks, progress=False)
@@ -59,8 +59,8 @@ def test_at_the_levels_the_default_finds_as_much_for_half_of_the_published_passe
     net, data = setting(count=2)
     names = ("ua-hsv", "ua-prison")
     default, published = (
-        [attack for attack in attacks_of(SUITES, procedure, SIDES) if attack.name in names]
-        for procedure in ("default", "paper")
+        [attack for attack in attacks_of(SUITES, protocol, SIDES) if attack.name in names]
+        for protocol in ("default", "paper")
     )
     published = [
         replace(paper, threat=sound.threat, repairs=False, contains_clean=True)

@@ -39,7 +39,7 @@ def script() -> ModuleType:
 
 def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every number of the board belongs to a run, every run to a card; a second seed goes on from the first. At a
-    strength that covers the image the reference is 0, and that cell is left out."""
+    strength that covers the image the reference is 0, and that entry is left out."""
     attacks, references = {"linf": (0.1, 0.9), "contrast": (0.25, 0.5)}, {"linf": (0.1,), "contrast": (0.5,)}
     board = replace(script.SMALL, training=500, epochs=3, test=15, attacks=attacks, references=references)
     script.make(board, tmp_path)
@@ -68,11 +68,11 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     assert len(rows) == 3
     assert all(" ± " in row[3] for row in rows)
     assert "2 replicates" in load_reference(box / "reference.json").notes[-1]
-    cells = {"linf": [0.1], "contrast": [0.25, 0.5]}
+    entries = {"linf": [0.1], "contrast": [0.25, 0.5]}
     ratios = []
     for seed in (0, 1):
-        run = ra.load_result(box / f"runs/standard-seed{seed}").accuracies().restrict(list(cells), cells)
-        own = load_reference(box / f"reference-seed{seed}.json").accuracies.restrict(list(cells), cells)
+        run = ra.load_result(box / f"runs/standard-seed{seed}").accuracies().restrict(list(entries), entries)
+        own = load_reference(box / f"reference-seed{seed}.json").accuracies.restrict(list(entries), entries)
         ratios.append(ra.metrics.competitiveness_ratio(run, own))
     assert f" {sum(ratios) / 2:.1f} [" in next(row[3] for row in rows if "`standard`" in row[1])
     assert set(json.loads((box / "times.json").read_text())["seconds"]) == {"train", "reference", "evaluate"}

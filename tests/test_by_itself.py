@@ -99,7 +99,7 @@ def test_every_published_set_that_is_not_nested_is_judged_strength_by_strength(n
             assert attack.searches == ("every",)  # UAR evaluates at six strengths, and never bisects
 
 
-def test_the_procedure_of_multirobustbench_bisects_sets_that_are_not_nested() -> None:
+def test_the_protocol_of_multirobustbench_bisects_sets_that_are_not_nested() -> None:
     """C.2: 'in a binary search manner to find the smallest perturbation size at which the model misclassifies'."""
     x = torch.linspace(0.01, 0.97, 13)[:, None]
     strengths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -199,7 +199,7 @@ def test_sets_of_one_s_own_that_are_not_nested_have_the_closed_form(scale: float
 
 def test_sets_that_are_not_nested_have_no_search_that_takes_them_to_be() -> None:
     stage = ra.Stage(PGD(2), "margin", judge="last")
-    with pytest.raises(ra.UserError, match="cannot be searched by 'bisection': its sets are not nested"):
+    with pytest.raises(ra.UserError, match="cannot be searched by 'bisection': its threat model is not nested"):
         Attack("exactly", Exactly(), as_published(stage), (0.1, 0.2), nested=False)
 
 
@@ -238,7 +238,7 @@ def test_every_number_goes_by_the_very_strength() -> None:
     result = made_up()
     facts = facts_of(result)
     accuracies = [50.0, 75.0, 100.0, 75.0, 75.0]
-    assert [cell.value for cell in facts.attacks[0].accuracy or ()] == accuracies
+    assert [entry.value for entry in facts.attacks[0].accuracy or ()] == accuracies
     assert facts.average is not None and facts.average.value == 75.0
     assert facts.breaking is not None and facts.breaking.half == facts.attacks[0].quartiles[1] == 1.0
     for strength, accuracy in enumerate(accuracies, start=1):
@@ -303,8 +303,8 @@ def _trained(against: dict[str, float]) -> object:
 
 
 def _ata(strengths: list[float]) -> AccuracyTable:
-    cells = {"linf": dict.fromkeys([1, 2, 4, 8, 16, 32], 50.0), "corruption-fog": dict.fromkeys(strengths, 50.0)}
-    return AccuracyTable(90.0, cells)
+    entries = {"linf": dict.fromkeys([1, 2, 4, 8, 16, 32], 50.0), "corruption-fog": dict.fromkeys(strengths, 50.0)}
+    return AccuracyTable(90.0, entries)
 
 
 def _gate(text: str) -> object:
@@ -346,7 +346,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def before(record: AttackRecord) -> AttackRecord:
     """As an earlier version wrote it, whose strengths cumulate."""
-    return record.model_copy(update={"procedure": {k: v for k, v in record.procedure.items() if k != "strengths"}})
+    return record.model_copy(update={"protocol": {k: v for k, v in record.protocol.items() if k != "strengths"}})
 
 
 def test_old_runs_are_read_with_a_warning_and_not_joined_with_new_ones(tmp_path: Path) -> None:
@@ -375,6 +375,6 @@ def test_old_records_of_the_last_iterate_alone_still_count() -> None:
         name="elastic",
         strengths=published.strengths,
         monotone=False,
-        procedure={"search": "every", "plan": {"legs": [{"stage": {"judge": "last"}}]}},
+        protocol={"search": "every", "plan": {"legs": [{"stage": {"judge": "last"}}]}},
     )
     assert not record.cumulates

@@ -82,7 +82,7 @@ def test_the_ends_of_a_calibration() -> None:
     found = calibrate("elastic", table, within=3, below=40)
     assert (found.smallest, found.largest) == (0.125, 4)
     assert calibrate("elastic", table, up_to=4).strengths == (0.125, 0.25, 0.5, 1, 2, 4)
-    assert calibrate("elastic", AccuracyTable(float("nan"), dict(table.cells)), clean=80).smallest == 0.25
+    assert calibrate("elastic", AccuracyTable(float("nan"), dict(table.entries)), clean=80).smallest == 0.25
     assert calibrate("linf", table).cost == 0
 
 
@@ -120,7 +120,7 @@ def test_both_rules() -> None:
 
 
 def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
-    """By acc the trainings at that strength; by ata a cell that such a network sets. Whoever compares is told."""
+    """By acc the trainings at that strength; by ata an entry that such a network sets. Whoever compares is told."""
     lost = ReferenceModel("p", 2.0, 0, AccuracyTable(12, {"p": {1.0: 12, 2.0: 12}}))
     good = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 5}}))
     strengths = {"p": [1.0, 2.0]}
@@ -159,7 +159,7 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     assert type(plan.recipe_against("l1", 2.0).against[0].optimizer) is APGDL1
     assert type(plan.recipe_against("lpips", 0.3).against[0].optimizer) is FastLPA
     assert plan.searched == "descent"
-    ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", procedure="paper")
+    ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", protocol="paper")
     assert ata.recipe_of("l1") == "uniform"
     assert ata.searched == "every"
     (stage,) = (leg.stage for leg in ata.evaluated("linf").plans["every"].legs)
@@ -178,7 +178,7 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
         ({"strengths": {"linf": [8.0]}}, "for 8 of 255 give 8/255"),
         ({"seeds": 0}, "at least one run"),
         ({"recipe": "msd"}, "at least two"),
-        ({"procedure": "papers"}, "expected default or paper"),
+        ({"protocol": "papers"}, "expected default or paper"),
         ({"trained": {"linf": [0.1]}}, "own strengths"),
         ({"rule": "ata", "trained": {"l2": [0.1]}}, "not in the reference"),
     ],
@@ -346,7 +346,7 @@ def _succeeds(command: list[str]) -> str:
 
 
 def test_a_reference_can_be_checked_by_hand(chain: Path) -> None:
-    """Each cell of acc* is the mean of the runs trained at that very strength."""
+    """Each entry of acc* is the mean of the runs trained at that very strength."""
     reference = load_reference(chain / "acc/reference.json")
     for strength in (0.05, 0.1):
         place = chain / f"acc/pgd-linf-{strength:g}-seed"
@@ -387,7 +387,7 @@ def test_tasks_of_a_slurm_array_take_their_part(monkeypatch: pytest.MonkeyPatch)
     assert share_here(None) == Share(3, 4)
     assert share_here("0/2") == Share(0, 2)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "many")
-    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is no whole number"):
+    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is not a whole number"):
         share_here(None)
 
 

@@ -361,7 +361,7 @@ def _read_rightly(name: str, target: OpOverload, given: dict[str, Any]) -> str:
 
 
 def _overflowing(kind: torch.dtype, big: float) -> tuple[nn.Module, Tensor, Tensor]:
-    """A network that is always right in real numbers, and gives NaN where big^2 (x - 0.5) is no number of its kind."""
+    """A network that is always right in real numbers, and gives NaN where big^2 (x - 0.5) has no number of its kind."""
 
     class Net(nn.Module):
         def __init__(self) -> None:

@@ -45,7 +45,7 @@ def test_only_what_ran_is_cited(run: Path, tmp_path: Path) -> None:
     assert {"Pintor et al. 2021", "Alpaydin and Kaynak 1998", "Clopper and Pearson 1934"} <= found
     assert not found & {"Croce and Hein 2020", "Kang et al. 2019", "Guo et al. 2024"}
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    paper = ra.evaluate(model, data, "linf", procedure="paper", samples=4, run=tmp_path / "run", progress=False)
+    paper = ra.evaluate(model, data, "linf", protocol="paper", samples=4, run=tmp_path / "run", progress=False)
     assert {"Croce and Hein 2020", "Croce and Hein 2020b"} <= cited(paper)
     assert "Pintor et al. 2021" not in cited(paper)
 

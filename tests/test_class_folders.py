@@ -170,7 +170,7 @@ def test_what_is_no_picture_of_a_class_is_left_out_and_said(tmp_path: Path) -> N
     with pytest.warns(RobustnessWarning) as told:
         data = ra.load_dataset(f"imagefolder:{root}")
     said = " ".join(str(warning.message) for warning in told)
-    assert ": 2 files that are no pictures in class folders" in said and "folders without pictures: docs" in said
+    assert ": 2 files that are not pictures in class folders" in said and "folders without pictures: docs" in said
     assert data.classes == ("ant", "bee", "docs") and len(data) == 6
 
 

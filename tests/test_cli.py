@@ -115,7 +115,7 @@ def finished(workplace: Path) -> Path:
                        "--samples", 240, "--shard-size", 80)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "240 samples" in done.stdout
-    assert "left" in done.stderr  # plain progress lines, as this is no terminal
+    assert "left" in done.stderr  # plain progress lines, as this is not a terminal
     return run
 
 

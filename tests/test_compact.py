@@ -129,7 +129,7 @@ def test_the_sql_sees_the_views_and_writes_nothing(file: Path) -> None:
 
 def test_files_that_are_something_else_are_left_alone(runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ra.UserError, match="is no compact file"):
+    with pytest.raises(ra.UserError, match="is not a compact file"):
         compact(runs, tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_text() == "mine"
     with pytest.raises(ra.UserError, match="No runs are given"):

@@ -176,8 +176,8 @@ def test_intervals_stay_within_what_is_possible(ranked: list[Result], tmp_path: 
 
 def test_a_stability_constant_has_an_interval(ranked: list[Result]) -> None:
     """Percentiles of resamples, each computed by the plain function; at few samples between the exact bounds."""
-    cells = {"linf": {0.1: 93.0, 0.2: 60.0}, "l2": {0.5: 92.5, 1.0: 61.5}}
-    reference = Reference("made", "", AccuracyTable(99.0, cells), ("linf", "l2"))
+    entries = {"linf": {0.1: 93.0, 0.2: 60.0}, "l2": {0.5: 92.5, 1.0: 61.5}}
+    reference = Reference("made", "", AccuracyTable(99.0, entries), ("linf", "l2"))
     run, trained = ranked[0], {"linf": 0.2}
     facts = facts_of(run, reference=reference, trained_on=trained)
     assert facts.reference is not None and facts.reference.training is not None
@@ -210,5 +210,5 @@ def test_both_constants_stand_beside_each_other(ranked: list[Result], tmp_path: 
     about: Any = {run.name: {"linf": 0.2} for run in ranked}
     text = build_report(ranked, tmp_path / "report.html", best_of(ranked), trained_on=about).read_text()
     heads = re.findall(r"<th[^>]*>(SC.*?)</th>", text)
-    assert heads == ["SC", "SC, ≥ 1 apart"] and "SC: lower is steadier; ≥ 1: by pairs of cells" in text
+    assert heads == ["SC", "SC, ≥ 1 apart"] and "SC: lower is steadier; ≥ 1: by pairs of entries" in text
     assert distinct_names(ranked) == ["first", "second"]

@@ -112,7 +112,7 @@ def test_nothing_that_a_pickle_names_is_run(
 def test_damaged_pickles_get_a_sentence(folder: Path, content: bytes) -> None:
     (folder / "cifar-10-batches-py").mkdir()
     (folder / "cifar-10-batches-py" / "test_batch").write_bytes(content)
-    with pytest.raises(ra.UserError, match="no pickle of plain numbers"):
+    with pytest.raises(ra.UserError, match="not a pickle of plain numbers"):
         ra.load_dataset("cifar10")
 
 

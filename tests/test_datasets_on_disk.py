@@ -221,7 +221,7 @@ ITEMS: dict[str, tuple[Callable[[int], Any], str]] = {
     "boxes": (lambda k: (IMAGES[k], {"boxes": []}), "expected a class number"),
     "a dict": (lambda k: {"image": IMAGES[k], "label": 0}, "is a dict; expected a pair"),
     "an image alone": (lambda k: IMAGES[k], "is a Tensor; expected a pair"),
-    "no image": (lambda k: (None, 0), "no array of numbers"),
+    "no image": (lambda k: (None, 0), "not an array of numbers"),
     "no item": (lambda k: pair(k) if k < 5 else {}[k], "Item 6 .* cannot be read: KeyError"),
     "alpha in an array": (lambda k: (np.asarray(picture("RGBA")(k)[0]), 0), "alpha"),
     "waves": (lambda k: (IMAGES[k].to(torch.complex64), 0), "complex64"),

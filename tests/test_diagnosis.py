@@ -133,12 +133,12 @@ def record(doubtful: int, samples: int, severity: str = "masked", told: bool = T
 
 
 def test_the_verdict_comes_from_intervals() -> None:
-    """12 of 60 is the first share whose lower end is above 10 %; few samples that exclude nothing are untold."""
+    """12 of 60 is the first share whose lower end is above 10 %; few samples that exclude nothing are inconclusive."""
     assert record(12, 60).verdict == "masked" and record(11, 60).verdict == "doubtful"
     assert record(12, 60, "doubtful").verdict == "doubtful" and record(60, 60, "note").verdict == "sound"
     assert record(0, 60).verdict == record(4, FEW).verdict == "sound"
-    assert record(0, 5).verdict == "untold" and record(5, 5).verdict == "masked"
-    assert record(0, 60, told=False).verdict == "untold"
+    assert record(0, 5).verdict == "inconclusive" and record(5, 5).verdict == "masked"
+    assert record(0, 60, told=False).verdict == "inconclusive"
     assert record(5, FEW).indicators[0].share.high > 100 * EXCLUDED  # type: ignore[union-attr]
 
 
@@ -164,7 +164,7 @@ def test_it_is_kept_and_shown(tmp_path: Path) -> None:
     loaded = ra.load_result(folder)
     assert loaded.diagnosis is not None and loaded.diagnosis.verdict == "masked"
     assert repr(loaded).splitlines()[1].startswith("Diagnosis: masked.")
-    assert loaded.void["linf"] > 0.5 and "linf †" in str(loaded.accuracies())
+    assert loaded.invalid["linf"] > 0.5 and "linf †" in str(loaded.accuracies())
     before = len(list((folder / "diagnoses").iterdir()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -178,7 +178,7 @@ def test_it_can_be_left_out_and_costs_little() -> None:
     off = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=5, diagnose=False, progress=False)
     assert off.diagnosis is None
     few = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=5, progress=False)
-    assert few.diagnosis is not None and few.diagnosis.verdict == "untold"
+    assert few.diagnosis is not None and few.diagnosis.verdict == "inconclusive"
     read = few.diagnosis.record
     assert read.forward + read.backward <= 34
 
@@ -226,7 +226,7 @@ def test_a_gradient_that_ends_is_a_number_and_a_verdict(name: str) -> None:
     model = ra.Classifier((lambda x: sound(x).detach()) if name == "detached" else ra.load_model(f"broken:{name}"))
     with pytest.warns(UserWarning, match="gradient"):
         result = ra.evaluate(model, DATA, ATTACKS, samples=8)
-    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.void
+    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.invalid
     assert result.accuracies().values("square-linf")[0] < result.accuracies().values("pgd-linf")[0]
 
 
@@ -265,7 +265,7 @@ def test_a_backward_pass_that_fails_is_a_number_and_a_verdict() -> None:
     model = ra.Classifier(lambda x: sound(Failing.apply(x)))
     with pytest.warns(UserWarning, match=r"backward pass of the model fails \(NotImplementedError"):
         result = ra.evaluate(model, DATA, ATTACKS, samples=8)
-    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.void
+    assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.invalid
     assert result.accuracies().values("square-linf")[0] < result.accuracies().values("pgd-linf")[0]
     assert diagnosed(model).verdict == "masked"
 
@@ -280,7 +280,7 @@ def test_a_diagnosis_that_tells_nothing_hides_none_that_does(tmp_path: Path) -> 
 
 def test_what_rests_on_no_gradient_is_untold() -> None:
     asked = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="square-linf", samples=40)
-    assert asked.verdict == "untold" and "No attack by gradients" in asked.sentence
+    assert asked.verdict == "inconclusive" and "No attack by gradients" in asked.sentence
     nothing = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="corruption-contrast", samples=40)
     assert nothing.verdict == "sound"
 

@@ -74,7 +74,7 @@ def test_a_network_that_lies_off_the_data_alone_is_masked(how: str, far: float, 
     assert truth[1] <= 27.5 and accuracies[1] >= truth[1] + 30
     assert result.diagnosis is not None and of_the_images(result.diagnosis).verdict == "sound"
     assert (result.diagnosis.verdict, result.diagnosis.flags) == ("masked", ("end-gradient-linf",))
-    assert result.void["linf"] > 0.3 and not check_verdict("diagnosis=sound", result).passed
+    assert result.invalid["linf"] > 0.3 and not check_verdict("diagnosis=sound", result).passed
 
 
 @pytest.mark.parametrize("attack", ["l2", "stadv", "fmn-linf", "pgd-linf"])

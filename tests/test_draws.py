@@ -1,4 +1,4 @@
-"""Randomised models: draws that repeat, successes that are no luck, accuracies inside their intervals."""
+"""Randomised models: draws that repeat, successes that are not luck, accuracies inside their intervals."""
 
 from __future__ import annotations
 

@@ -102,9 +102,9 @@ def test_high_finds_no_larger_sizes_for_more_passes(digits) -> None:
     assert np.mean(sizes["high"]) <= np.mean(sizes["default"]) * 1.001 <= np.mean(sizes["low"]) * 1.002
 
 
-def test_published_procedures_and_unknown_efforts_are_refused(digits) -> None:
+def test_published_protocols_and_unknown_efforts_are_refused(digits) -> None:
     model, data = digits
-    with pytest.raises(ra.UserError, match="effort='high' is not for procedure='paper'"):
-        ra.evaluate(model, data, "linf", procedure="paper", effort="high", progress=False)
+    with pytest.raises(ra.UserError, match="effort='high' is not for protocol='paper'"):
+        ra.evaluate(model, data, "linf", protocol="paper", effort="high", progress=False)
     with pytest.raises(ra.UserError, match="effort='max' is not known; expected one of 'low', 'default', 'high'"):
         ra.evaluate(model, data, "linf", effort="max", progress=False)  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
     [
         (lambda _: lambda: 3, "The attack 'odd' of another package cannot be made: TypeError"),
         (
-            lambda _: lambda procedure: ["linf"],
+            lambda _: lambda protocol: ["linf"],
             "cannot be made: UserError: A str is among them; expected objects of robustatlas",
         ),
         (

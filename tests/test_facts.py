@@ -74,25 +74,25 @@ def test_our_sets_are_not_silently_compared_with_published_numbers_of_others(
     path = run_files.write(tmp_path / "run", made_up(("linf", "elastic")), {"elastic": {"kind": kind}} if kind else {})
     result = load_result(path)
     held = hold_against(result, PUBLISHED, result.records.values())
-    assert held.own_sets == (() if silent else ("elastic",))
-    said = "The reference's numbers of elastic are of the sets as published" in " ".join(held.notes())
+    assert held.own_threat == (() if silent else ("elastic",))
+    said = "The reference's numbers of elastic are of the threat models as published" in " ".join(held.notes())
     assert said is not silent
-    assert ("of the sets as published" in run_row(result, PUBLISHED).notes) is not silent
+    assert ("of the threat models as published" in run_row(result, PUBLISHED).notes) is not silent
 
 
 def test_distances_of_the_models_own_features_are_nobody_elses(tmp_path: Path) -> None:
-    """Even by the procedure of the paper; no headline rests on them, and the rank says about."""
+    """Even by the protocol of the paper; no headline rests on them, and the rank says about."""
     own = {"kind": "HistoricalPerceptual", "distance": {"features": {"network": {}, "layers": ["1"]}}}
     path = run_files.write(tmp_path / "run", made_up(("linf", "lpips")), {"lpips": own})
     result = load_result(path)
     held = hold_against(result, PUBLISHED, result.records.values())
-    assert held.own_sets == ("lpips",) and held.approximate
+    assert held.own_threat == ("lpips",) and held.approximate
     facts = facts_of(result, reference=PUBLISHED)
     assert facts.breaking is not None and facts.breaking.attack == "linf"
-    assert [attack.own_set for attack in facts.attacks] == [False, True]
+    assert [attack.own_threat for attack in facts.attacks] == [False, True]
     named = {**own, "distance": {"features": {"backbone": "alexnet_cifar"}}}
     path = run_files.write(tmp_path / "named", made_up(("linf", "lpips")), {"lpips": named})
-    assert not hold_against(load_result(path), PUBLISHED, load_result(path).records.values()).own_sets
+    assert not hold_against(load_result(path), PUBLISHED, load_result(path).records.values()).own_threat
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_strengths_in_levels_are_named_as_they_are_meant() -> None:
         ("run --require clean>=many", "not understood"),
         ("run --require cleen>=1", "did you mean 'clean'"),
         ("run --require linf@9>=1", "was evaluated up to"),
-        ("run --require linf@x>=1", "no strength"),
+        ("run --require linf@x>=1", "not a strength"),
         ("run --require l7@1>=1", "not evaluated with 'l7'"),
         ("run --require cr>=1", "--reference"),
         ("run --against nowhere", "nowhere"),

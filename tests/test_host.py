@@ -13,7 +13,7 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Procedure, Search
+from robustatlas.attacks.definition import ProtocolName, Search
 from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.models.classifier import Precision
 from robustatlas.outcomes import Outcome
@@ -77,13 +77,13 @@ def network() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("name", "procedure"),
+    ("name", "protocol"),
     [("lpips", "default"), ("snow", "default"), ("patch", "default"), ("lpips", "paper"), ("jpeg-l1", "paper")],
 )
-def test_images_are_attacked_alike(network: nn.Module, name: str, procedure: Procedure) -> None:
+def test_images_are_attacked_alike(network: nn.Module, name: str, protocol: ProtocolName) -> None:
     x = torch.rand(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     data = x, network(x).argmax(1)
-    attack = brief(catalogue(procedure)[name])
+    attack = brief(catalogue(protocol)[name])
     attack = replace(attack, strengths=tuple(strength / 2 for strength in attack.strengths))
 
     def found(steps: int) -> ra.Result:

@@ -1,4 +1,4 @@
-"""The suites of the adversarial hypervolume: the published procedure, other levels, and another confidence."""
+"""The suites of the adversarial hypervolume: the published protocol, other levels, and another confidence."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_levels_and_attack_are_those_of_the_paper(suite: str, levels: dict[str, 
     assert [attack.searches[0] for attack in attacks_of(suite)] == ["frontier"] * len(levels)
 
 
-@pytest.mark.parametrize("how", [{"procedure": "paper"}, {"search": "every"}])
-def test_the_published_procedure_searches_for_the_lowest_margins(how: Any, tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize("how", [{"protocol": "paper"}, {"search": "every"}])
+def test_the_published_protocol_searches_for_the_lowest_margins(how: Any, tmp_path: Path, capsys: Any) -> None:
     net, data = linear()
     result = ra.evaluate(net, data, "hypervolume", run=tmp_path / "run", **how, **QUIET)
     volume = hypervolume_of(result, "linf")
@@ -92,11 +92,11 @@ def test_the_margin_of_the_logits_of_a_confidence_is_the_normalised_cross_entrop
     assert extreme.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("procedure", ["default", "paper"])
-def test_the_normalised_cross_entropy_is_searched_and_recorded(procedure: Any) -> None:
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_the_normalised_cross_entropy_is_searched_and_recorded(protocol: Any) -> None:
     """Of two classes the lowest probability of the true one within a ball is known in closed form."""
     net, data = linear()
-    result = ra.evaluate(net, data, ["hypervolume-cross-entropy", "linf"], procedure=procedure, **QUIET)
+    result = ra.evaluate(net, data, ["hypervolume-cross-entropy", "linf"], protocol=protocol, **QUIET)
     weight = (net.weight[0] - net.weight[1]).detach().double()  # type: ignore[index,operator]
     bias = (net.bias[0] - net.bias[1]).detach().double()  # type: ignore[index,operator]
     sign = torch.where(data[1] == 0, 1.0, -1.0).double()

@@ -206,8 +206,8 @@ def test_a_browser_without_scripts_gets_the_first_ranking(tmp_path: Path) -> Non
 
 def test_points_where_the_reference_is_0_rank_nobody(tmp_path: Path) -> None:
     """The board is that of a reference without them, and says so."""
-    cells = {"linf": {0.01: 80.0, 0.02: 60.0, 0.5: 0.0}, "fog": {1.0: 0.0}}
-    zero = replace(REFERENCE, accuracies=AccuracyTable(90.0, cells), ranked=("linf", "fog"))
+    entries = {"linf": {0.01: 80.0, 0.02: 60.0, 0.5: 0.0}, "fog": {1.0: 0.0}}
+    zero = replace(REFERENCE, accuracies=AccuracyTable(90.0, entries), ranked=("linf", "fog"))
     without = replace(REFERENCE, accuracies=AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}}))
     row = run_row(result(), without)
     assert score_of(row, zero) == score_of(row, without)

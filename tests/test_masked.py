@@ -144,7 +144,7 @@ def test_the_board_ranks_it_nowhere(runs: dict[str, Result], tmp_path: Path) -> 
         assert [(place, name) for place, name, _ in rows] == [("1", "strong"), ("2", "weak"), ("", "blind")]
         assert rows[-1][2].endswith(MASKED)
         (board,) = re.findall(r'<script type="application/json" id="board-data">(.*?)</script>', page, re.S)
-        assert [defense["void"] for defense in json.loads(board)["defenses"]] == [["linf"], [], []]
+        assert [defense["invalid"] for defense in json.loads(board)["defenses"]] == [["linf"], [], []]
         assert WHY in board
 
 
@@ -198,7 +198,7 @@ def test_show_and_what_reads_it(paths: dict[str, Path], capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["show", str(paths["blind"]), "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert told["masked"].startswith(f"{MASKED}. † linf") and told["void"] == {"linf": 1.0}
+    assert told["masked"].startswith(f"{MASKED}. † linf") and told["invalid"] == {"linf": 1.0}
     with pytest.raises(SystemExit):
         main(["show", str(paths["blind"]), "--csv"])
     notes = {row["attack"]: row["note"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}

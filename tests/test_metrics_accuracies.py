@@ -31,7 +31,7 @@ def test_unknown_clean_accuracy_survives_json(tmp_path):
 
 def test_cells_cannot_be_changed(table):
     with pytest.raises(TypeError):
-        table.cells["linf"][0.01] = 1.0
+        table.entries["linf"][0.01] = 1.0
 
 
 def test_float32_strengths_are_the_same_strengths():
@@ -40,7 +40,7 @@ def test_float32_strengths_are_the_same_strengths():
 
 
 @pytest.mark.parametrize(
-    ("clean", "cells", "message"),
+    ("clean", "entries", "message"),
     [
         (90, {"linf": {0.02: 60, 0.01: 80}}, "not in increasing order"),
         (90, {"linf": {0.01: 80, 0.010000001: 80}}, "given twice"),
@@ -51,37 +51,37 @@ def test_float32_strengths_are_the_same_strengths():
         (90, {"linf": {0.0: 80}}, "positive"),
         (90, {"linf": {math.inf: 80}}, "positive numbers of at most"),
         (90, {"linf": 80}, "the row of linf of an accuracy table must be a mapping"),
-        (90, [80], "the cells of an accuracy table must be a mapping"),
+        (90, [80], "the entries of an accuracy table must be a mapping"),
         (90, {"linf": {"weak": 80}}, "'weak' in linf"),
         (None, {"linf": {0.01: 80}}, "None in clean"),
     ],
 )
-def test_refuses_bad_cells(clean, cells, message):
+def test_refuses_bad_cells(clean, entries, message):
     with pytest.raises(UserError, match=message):
-        AccuracyTable(clean, cells)
+        AccuracyTable(clean, entries)
 
 
 def test_refuses_fractions_and_wrong_files(tmp_path):
     with pytest.raises(UserError, match="look like fractions"):
-        AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
+        AccuracyTable.from_dict({"clean": 0.9, "entries": {"linf": {"0.01": 0.8}}})
     with pytest.raises(UserError, match="the clean one looks like a fraction"):
-        AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 80}}})
+        AccuracyTable.from_dict({"clean": 0.9, "entries": {"linf": {"0.01": 80}}})
     with pytest.raises(UserError, match=r"the row of linf .* given: list"):
-        AccuracyTable.from_dict({"clean": 90, "cells": {"linf": [80]}})
-    with pytest.raises(UserError, match=r"the cells .* given: list"):
-        AccuracyTable.from_dict({"clean": 90, "cells": [80]})
+        AccuracyTable.from_dict({"clean": 90, "entries": {"linf": [80]}})
+    with pytest.raises(UserError, match=r"the entries .* given: list"):
+        AccuracyTable.from_dict({"clean": 90, "entries": [80]})
     with pytest.raises(UserError, match="'many' in clean"):
-        AccuracyTable.from_dict({"clean": "many", "cells": {}})
+        AccuracyTable.from_dict({"clean": "many", "entries": {}})
     with pytest.raises(UserError, match="given: accuracy"):
         AccuracyTable.from_dict({"accuracy": 3})
     with pytest.raises(UserError, match="given twice"):
-        AccuracyTable.from_dict({"clean": 90, "cells": {"linf": {"0.1": 80, "0.10": 80}}})
+        AccuracyTable.from_dict({"clean": 90, "entries": {"linf": {"0.1": 80, "0.10": 80}}})
     with pytest.raises(UserError, match="Cannot read"):
         AccuracyTable.from_json(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match="not a JSON file"):
         AccuracyTable.from_json(tmp_path / "bad.json")
-    (tmp_path / "twice.json").write_text('{"clean": 90, "clean": 91, "cells": {}}')
+    (tmp_path / "twice.json").write_text('{"clean": 90, "clean": 91, "entries": {}}')
     with pytest.raises(UserError, match="'clean' appears twice"):
         AccuracyTable.from_json(tmp_path / "twice.json")
 

@@ -238,8 +238,8 @@ def test_own_reference_from_runs(runs, tmp_path, capsys):
 
 def test_what_a_reference_and_a_run_do_not_share_is_named(runs):
     result = load_result(runs[0])
-    cells = {"linf": {0.005: 80.0, 0.01 * (1 + 1e-9): 70.0, 0.2: 5.0}, "l2": {0.125: 0.0}, "fog": {1.0: 50.0}}
-    reference = Reference("mine", "made up", AccuracyTable(95.0, cells), ranked=("linf", "l2", "fog"))
+    entries = {"linf": {0.005: 80.0, 0.01 * (1 + 1e-9): 70.0, 0.2: 5.0}, "l2": {0.125: 0.0}, "fog": {1.0: 50.0}}
+    reference = Reference("mine", "made up", AccuracyTable(95.0, entries), ranked=("linf", "l2", "fog"))
     text = " ".join(printed(result, reference=reference).split())
     assert "on 2 of its 5 ranked" in text
     assert "Missing in the run: linf@0.2, fog." in text
@@ -326,8 +326,8 @@ def test_uar_of_each_defense_and_attack_and_their_correlation(tmp_path, capsys):
     runs = [write_run(tmp_path / name, name, scale, seed=k) for k, (name, scale) in enumerate(scales.items())]
     told = {name: {"trained_on": strengths} for name, strengths in trained.items()}
     (tmp_path / "about.json").write_text(json.dumps(told))
-    cells = {attack: dict.fromkeys(grid, 60.0) for attack, grid in GRIDS.items()}
-    Reference("small", "made up", AccuracyTable(95.0, cells), tuple(GRIDS)).to_json(tmp_path / "r.json")
+    entries = {attack: dict.fromkeys(grid, 60.0) for attack, grid in GRIDS.items()}
+    Reference("small", "made up", AccuracyTable(95.0, entries), tuple(GRIDS)).to_json(tmp_path / "r.json")
     compare(runs, reference=str(tmp_path / "r.json"), about=tmp_path / "about.json", explain=True)
     text = capsys.readouterr().out
     reference = load_reference(tmp_path / "r.json")
@@ -386,7 +386,7 @@ def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_pat
     ],
 )
 def test_mistakes_end_with_one_sentence(command, arguments, message, runs, tmp_path):
-    broken = {"name": "x", "source": "y", "ranked": 3, "accuracies": {"clean": 90, "cells": {"linf": {"0.01": 80}}}}
+    broken = {"name": "x", "source": "y", "ranked": 3, "accuracies": {"clean": 90, "entries": {"linf": {"0.01": 80}}}}
     (tmp_path / "broken.json").write_text(json.dumps(broken))
     places = {"run": runs[0], "other": runs[1], "folder": tmp_path, "broken": tmp_path / "broken.json"}
     code, text = command(*(argument.format(**places) for argument in arguments))
@@ -416,7 +416,7 @@ def test_numbers_for_machines(command, runs):
     code, text = command("show", runs[0], "--json", "--trained-on", "linf=8/255", width=200)
     found, result = json.loads(text), load_result(runs[0])
     assert code == 0
-    assert [cell["value"] for cell in found["attacks"]["l2"]["accuracy"]] == result.accuracies().values("l2").tolist()
+    assert [entry["value"] for entry in found["attacks"]["l2"]["accuracy"]] == result.accuracies().values("l2").tolist()
     assert found["reference"]["numbers"]["CR ind-avg"]["low"] < found["reference"]["numbers"]["CR ind-avg"]["value"]
     assert {"seen", "SC"} <= found["reference"].keys()
     code, text = command("show", runs[0], "--csv")

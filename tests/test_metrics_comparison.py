@@ -42,7 +42,7 @@ def test_accuracy_interval():
     interval = metrics.accuracy_interval(67.76, samples=10_000)
     assert (interval.low < 67.76 < interval.high) and interval.high - interval.low == pytest.approx(1.85, abs=0.02)
     assert interval.excludes(69) and not interval.excludes(67)
-    with pytest.raises(UserError, match="no whole number of 7 samples"):
+    with pytest.raises(UserError, match="not a whole number of 7 samples"):
         metrics.accuracy_interval(50.0, samples=7)
 
 
@@ -67,11 +67,11 @@ def test_replicates_are_metrics_of_resampled_samples():
     (replicates,) = metrics.bootstrap_replicates([statistic], replicates=5, seed=3)
     drawn = np.random.default_rng(3).integers(40, size=(5, 40))
     for value, positions in zip(replicates, drawn, strict=True):
-        cells = {
+        entries = {
             attack: dict(zip(STRENGTHS[attack], 100 * correct[positions].mean(axis=0), strict=True))
             for attack, correct in ((attack, outcomes.correct(attack)) for attack in STRENGTHS)
         }
-        again = AccuracyTable(100 * outcomes.clean[positions].mean(), cells)
+        again = AccuracyTable(100 * outcomes.clean[positions].mean(), entries)
         assert value == pytest.approx(metrics.competitiveness_ratio(again, REFERENCE))
 
 
@@ -232,7 +232,7 @@ def test_outcomes_of_a_run():
         (lambda: metrics.proportion_bounds(math.nan, 2), "between 0 and the 2 trials"),
         (lambda: metrics.accuracy_interval(math.nan, 10), "accuracy is nan"),
         (lambda: metrics.accuracy_interval(120, 10), "accuracy is 120"),
-        (lambda: metrics.accuracy_interval(0.75, 10), "no whole number of 10 samples"),
+        (lambda: metrics.accuracy_interval(0.75, 10), "not a whole number of 10 samples"),
         (lambda: metrics.percentile_interval(1.0, np.array([])), "no replicates"),
         (lambda: metrics.percentile_interval(1.0, np.ones(3), confidence=95), "confidence is 95"),
         (lambda: metrics.bootstrap_intervals({"a": metrics.mean_statistic(np.ones(0))}), "no samples to draw"),

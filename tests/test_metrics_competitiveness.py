@@ -188,7 +188,7 @@ def test_uar_example_by_hand():
 def test_ratio_against_a_reference_without_clean_accuracy_is_refused():
     reference = load_reference("uar-cifar10")
     with pytest.raises(UserError, match="reference has no clean accuracy"):
-        metrics.competitiveness_ratio(AccuracyTable(90, reference.accuracies.cells), reference, attacks=["linf"])
+        metrics.competitiveness_ratio(AccuracyTable(90, reference.accuracies.entries), reference, attacks=["linf"])
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_ratio_does_not_depend_on_names_or_order(tables, order, kind):
     names = dict(zip(model.attacks, order, strict=True))
 
     def renamed(table):
-        return AccuracyTable(table.clean, {names[attack]: row for attack, row in table.cells.items()})
+        return AccuracyTable(table.clean, {names[attack]: row for attack, row in table.entries.items()})
 
     before = metrics.competitiveness_ratio(model, reference, kind)
     assert metrics.competitiveness_ratio(renamed(model), renamed(reference), kind) == pytest.approx(before)
@@ -257,7 +257,7 @@ def test_ratio_is_monotone_in_accuracy(tables, share, kind):
         return value + share * (100 - value)
 
     improved = AccuracyTable(
-        better(model.clean), {a: {s: better(v) for s, v in row.items()} for a, row in model.cells.items()}
+        better(model.clean), {a: {s: better(v) for s, v in row.items()} for a, row in model.entries.items()}
     )
     before = metrics.competitiveness_ratio(model, reference, kind)
     assert metrics.competitiveness_ratio(improved, reference, kind) >= before - 1e-9
@@ -276,14 +276,14 @@ def test_uar_is_the_exp_ratio_without_the_clean_point(tables):
 @given(pairs(), st.sampled_from([0.0, 0.5, 1.0]))
 def test_stability_constant_is_the_largest_slope(tables, floor):
     model, reference = tables
-    cells = [("clean", 0.0), *((a, s) for a in model.attacks for s in (1.0, 2.0))]
+    entries = [("clean", 0.0), *((a, s) for a in model.attacks for s in (1.0, 2.0))]
 
-    def at(table, cell):
-        return table.clean if cell[0] == "clean" else table.at(*cell)
+    def at(table, entry):
+        return table.clean if entry[0] == "clean" else table.at(*entry)
 
     slopes = [0.0]
     for p1 in [("clean", 0.0), ("p", 1.0)]:
-        for p2 in cells:
+        for p2 in entries:
             difficulty = abs(at(reference, p1) - at(reference, p2))
             if 1e-6 < difficulty <= 3 and difficulty >= floor:
                 slopes.append(abs(at(model, p1) - at(model, p2)) / difficulty)
@@ -427,7 +427,7 @@ def test_stability_by_the_strength_itself():
 def test_stability_by_a_difficulty_of_ones_own_is_the_published_one_where_that_is():
     entry = REFERENCE.defense("Rebuffi2021Fixing_L2")
     own = {"clean": 100 - REFERENCE.clean}
-    own |= {a: {s: 100 - v for s, v in REFERENCE.accuracies.cells[a].items()} for a in REFERENCE.ranked}
+    own |= {a: {s: 100 - v for s, v in REFERENCE.accuracies.entries[a].items()} for a in REFERENCE.ranked}
     found = metrics.stability_constant(entry.accuracies, REFERENCE, entry.trained_on, difficulty=own)
     assert round(found.value, 2) == 457.71
 

@@ -40,8 +40,8 @@ def result() -> ra.Result:
 
 
 def test_it_is_the_published_number() -> None:
-    cells = {f"ua-{name}": dict(zip(IMAGENET[name], (90, PUBLISHED[name], 0), strict=True)) for name in CORE}
-    assert ua2(AccuracyTable(62.83, cells)) == pytest.approx(UA2_PUBLISHED, abs=0.005)
+    entries = {f"ua-{name}": dict(zip(IMAGENET[name], (90, PUBLISHED[name], 0), strict=True)) for name in CORE}
+    assert ua2(AccuracyTable(62.83, entries)) == pytest.approx(UA2_PUBLISHED, abs=0.005)
 
 
 def test_levels_show_in_the_strengths() -> None:

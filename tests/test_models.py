@@ -414,7 +414,7 @@ def test_files_that_hold_no_weights(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no weights file"):
         load_model("builtin:digits-l2", tmp_path / "nothing.pt")
     for name in ("text.safetensors", "text.pt"):
-        (tmp_path / name).write_text("hello, this is no file of weights")
+        (tmp_path / name).write_text("hello, this is not a file of weights")
         with pytest.raises(UserError, match=f"{name} (cannot be read|holds pickled)"):
             load_model("builtin:digits-l2", tmp_path / name)
     torch.save(digits_cnn(), tmp_path / "whole.pt")

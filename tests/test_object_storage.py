@@ -130,7 +130,7 @@ def test_every_command_takes_an_address(store: Store, tmp_path: Path, monkeypatc
         said = CliRunner().invoke(app, arguments)
         assert said.exit_code == 0, said.output
     assert "memory://bucket/both" in said.stdout
-    assert not Path("memory:").exists(), "an address is no folder"
+    assert not Path("memory:").exists(), "an address is not a folder"
 
 
 def test_examples_of_others_enter_a_run_in_a_store(

@@ -1,4 +1,4 @@
-"""PGD with a search over epsilon: against the procedure written out sample by sample, and against closed forms."""
+"""PGD with a search over epsilon: against the method written out sample by sample, and against closed forms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def by_hand(net: nn.Module, x: Tensor, label: int, steps: int, rounds: int) -> f
     return smallest
 
 
-def test_it_finds_what_the_procedure_finds() -> None:
+def test_it_finds_what_the_method_finds() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3)).double()
     x = torch.rand(12, 6, dtype=torch.float64)

@@ -46,7 +46,7 @@ def test_many_runs_joined(runs: list[Path]) -> None:
         FROM broken(0.2) JOIN samples USING (run, index) JOIN runs USING (run) GROUP BY ALL ORDER BY ALL
     """
     rows = query(sql, runs).rows
-    expected = load_result(runs[0]).accuracies().cells
+    expected = load_result(runs[0]).accuracies().entries
     assert rows == [(model, a, pytest.approx(expected[a][0.2])) for model in "ab" for a in ("l2", "linf")]
 
 

@@ -28,7 +28,7 @@ def test_accuracies_by_hand() -> None:
     result = made_up([0.0, 0.05, 0.1, 0.25, np.inf])
     table = result.accuracies()
     assert table.clean == 80.0
-    assert dict(table.cells["linf"]) == {0.1: 40.0, 0.2: 40.0, 0.3: 20.0}
+    assert dict(table.entries["linf"]) == {0.1: 40.0, 0.2: 40.0, 0.3: 20.0}
 
 
 def test_a_size_equal_to_a_strength_is_within_it() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
+import robustatlas as ra
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes import AttackRecord, OutcomeTable, Run, merge
 from robustatlas.outcomes.base import parse
@@ -159,7 +161,9 @@ def test_samples_searched_at_only_some_strengths_are_not_finished(tmp_path: Path
 def test_other_sets_under_the_same_name_are_refused(tmp_path: Path) -> None:
     run = examples.begin(tmp_path)
     other = examples.record(threat={"kind": "HistoricalLinf"})
-    with pytest.raises(UserError, match=r"holds 'linf' with other sets.*threat.kind: Linf in the run, HistoricalLinf"):
+    with pytest.raises(
+        UserError, match=r"holds 'linf' with another threat model.*threat.kind: Linf in the run, HistoricalLinf"
+    ):
         run.add([other], examples.plan([other]))
     judged = examples.record(monotone=False)
     with pytest.raises(UserError, match=r"monotone: True in the run, False given"):
@@ -196,8 +200,8 @@ def test_citations_and_units_may_change(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(st.text(), st.floats() | st.integers() | st.text() | st.none() | st.lists(st.floats())))
-def test_records_survive_json(procedure: dict[str, object]) -> None:
-    record = examples.record(strengths=(0.1, 1 / 3), procedure=procedure)
+def test_records_survive_json(protocol: dict[str, object]) -> None:
+    record = examples.record(strengths=(0.1, 1 / 3), protocol=protocol)
     assert parse(AttackRecord, record.to_json(), "file").key == record.key
     changed = record.model_copy(update={"strengths": (0.2,)})
     assert changed.key == AttackRecord.model_validate_json(changed.to_json()).key != record.key
@@ -205,10 +209,10 @@ def test_records_survive_json(procedure: dict[str, object]) -> None:
 
 def test_a_newer_run_is_refused(tmp_path: Path) -> None:
     examples.begin(tmp_path)
-    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 3, "colour": "blue"}
+    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 4, "colour": "blue"}
     (tmp_path / "run.json").write_text(json.dumps(newer))
     for use in (load_result, examples.begin):
-        with pytest.raises(UserError, match=r"newer robustatlas \(run format 3.*update robustatlas"):
+        with pytest.raises(UserError, match=r"newer robustatlas \(run format 4.*update robustatlas"):
             use(tmp_path)
 
 
@@ -296,7 +300,7 @@ def test_what_is_done_is_seen_without_reading_it_all(tmp_path: Path, monkeypatch
 
 
 def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
-    """Positions that can be read are no proof that the rest can."""
+    """Positions that can be read are not proof that the rest can."""
     record = examples.record()
     whole = examples.fill(examples.begin(tmp_path)).table()
     file = part_of(tmp_path, f"outcomes/{key()}", 3)
@@ -424,7 +428,7 @@ def test_the_smallest_of_two_seeds_counts(tmp_path: Path) -> None:
     found = []
     for seed in (3, 4):
         run = Run.begin(tmp_path / str(seed), examples.identity())
-        record = examples.record(procedure={"search": "descent", "seed": seed})
+        record = examples.record(protocol={"search": "descent", "seed": seed})
         run.add([record], examples.plan([record]))
         columns = examples.outcomes(range(7), seed)
         run.write(record, columns, examples.samples(range(7)), (np.arange(7), np.full((7, 1, 2, 2), seed / 10)))
@@ -488,7 +492,7 @@ def test_the_columns_on_disk_are_the_documented_ones(tmp_path: Path) -> None:
 
 
 def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
-    """Parts that pyarrow and pandas rewrote hold schemas of kilobytes, and may hold what is no text."""
+    """Parts that pyarrow and pandas rewrote hold schemas of kilobytes, and may hold what is not a text."""
     run = examples.fill(examples.begin(tmp_path))
     for part in sorted((tmp_path / "outcomes").rglob("*.parquet")):
         table = pyarrow.parquet.read_table(part, use_threads=False)
@@ -500,3 +504,29 @@ def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         again.table(index=index).minimal_size("l2"), run.table(index=index).minimal_size("l2")
     )
+
+
+OLD_RUN = Path(__file__).parent / "old_run"
+"""A run that was written in format 2: three digits under linf at .1 and .3."""
+
+
+def test_a_run_of_an_earlier_format_is_read_and_continued(tmp_path: Path) -> None:
+    """Nothing is computed anew, what is new is beside it, and the version that began it could go on as well."""
+    folder = shutil.copytree(OLD_RUN, tmp_path / "run")
+    before = load_result(folder)
+    assert [*before.records] == ["linf-5f025c49278b"] == [record.key for record in before.records.values()]
+    assert before.records["linf-5f025c49278b"].protocol["search"] == "descent"
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    asked = {"samples": 3, "run": folder, "progress": False, "diagnose": False}
+    again = ra.evaluate(model, data, "linf", strengths={"linf": [0.1, 0.3]}, **asked)
+    assert len(list((folder / "outcomes").rglob("*.parquet"))) == 1, "all is known"
+    assert again.outcome("linf").minimal_size.tolist() == before.outcome("linf").minimal_size.tolist()
+    ra.evaluate(model, data, "brightness", strengths={"brightness": [0.2]}, **asked)
+    written = [json.loads(file.read_text()) for file in (folder / "attacks").glob("*.json")]
+    assert len(written) == 2 and all("procedure" in record and "protocol" not in record for record in written)
+
+
+def test_a_new_run_has_the_names_of_today(tmp_path: Path) -> None:
+    examples.begin(tmp_path)
+    for file in (tmp_path / "attacks").glob("*.json"):
+        assert "protocol" in json.loads(file.read_text()) and "procedure" not in file.read_text()

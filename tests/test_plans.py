@@ -129,7 +129,7 @@ def test_an_attack_without_a_plan_does_not_have_the_search() -> None:
         ra.evaluate(digits_network(), digits_images(2), attack, search="minimum", progress=False)
     with pytest.raises(ra.UserError, match="'mine' has no plan for any search"):
         replace(attack, plans={})
-    with pytest.raises(ra.UserError, match="'mine' cannot be searched by 'descent': its sets are not nested"):
+    with pytest.raises(ra.UserError, match="'mine' cannot be searched by 'descent': its threat model is not nested"):
         replace(attack, nested=False)
 
 
@@ -281,7 +281,7 @@ def test_a_search_reads_nothing_that_its_key_does_not_hold(search: Search, monke
         for kind in (Attack, Plan, Leg, Stage, Rule, Optimizer, Numerics):
             read.watch(kind, patch)
         run_task(net, task, x, y)
-    said = str(task.record.procedure)
+    said = str(task.record.protocol)
     settings = {name: {f.name for f in fields(kind)} for name, kind in described_kinds(task.attack, search).items()}
     assert settings.keys() & read.keys() > {"Attack", "Plan", "Leg", "Stage", "Numerics"}
     for name, known in settings.items():
@@ -333,7 +333,7 @@ def test_evidence_under_an_old_key_counts_and_is_computed_anew_where_it_is_asked
     first = ra.evaluate(net, data, attack, run=tmp_path, progress=False)
     (record,) = first.records.values()
     before = {"stages": [{"kind": "Stage"}], "bound": [], "search": "descent", "seed": 0, "numerics": 3}
-    old = record.model_copy(update={"procedure": before})
+    old = record.model_copy(update={"protocol": before})
     (tmp_path / "attacks" / f"{record.key}.json").unlink()
     (tmp_path / "attacks" / f"{old.key}.json").write_text(old.to_json())
     (tmp_path / "outcomes" / record.key).rename(tmp_path / "outcomes" / old.key)

@@ -94,7 +94,7 @@ def test_every_attack_finds_the_same_and_waits_at_most_once_in_four_steps(there:
 
 
 @pytest.mark.parametrize("attack", PUBLISHED)
-def test_every_published_procedure_finds_the_same(there: Ask, attack: str) -> None:
+def test_every_published_protocol_finds_the_same(there: Ask, attack: str) -> None:
     both = there(cases.evaluated, [attack], "paper", side=32)
     same(both.cpu, both.accelerator, (" forward",) if attack == "lpips" else ())
 

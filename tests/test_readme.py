@@ -41,5 +41,5 @@ def test_attacks_and_suites_exist() -> None:
     assert names <= set(catalogue())
     described = set(re.findall(r"`([a-z0-9-]+)`", (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")))
     assert set(catalogue()) <= described
-    suites = README[README.index("Suites:") : README.index("`--procedure paper`")]
+    suites = README[README.index("Suites:") : README.index("`--protocol paper`")]
     assert set(re.findall(r"`([a-z0-9-]+)`", suites)) <= set(SUITES)

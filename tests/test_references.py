@@ -135,13 +135,13 @@ def test_wrong_references_are_refused(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(UserError, match="missing: name, source, accuracies"):
         load_reference(tmp_path / "empty.json")
-    ranked = {"name": "x", "source": "y", "ranked": ["l2"], "accuracies": {"clean": 90, "cells": {"linf": {"1": 80}}}}
+    ranked = {"name": "x", "source": "y", "ranked": ["l2"], "accuracies": {"clean": 90, "entries": {"linf": {"1": 80}}}}
     (tmp_path / "ranked.json").write_text(json.dumps(ranked))
     with pytest.raises(UserError, match="ranks l2"):
         load_reference(tmp_path / "ranked.json")
 
 
-TABLE = {"clean": 90, "cells": {"linf": {"1": 80}}}
+TABLE = {"clean": 90, "entries": {"linf": {"1": 80}}}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ TABLE = {"clean": 90, "cells": {"linf": {"1": 80}}}
         ({"ranked": []}, "ranks no attack"),
         ({"notes": "one"}, "notes of .*: input should be a valid tuple; given: 'one'"),
         ({"accuracies": [1]}, "given: list"),
-        ({"accuracies": {"clean": 0.9, "cells": {"linf": {"1": 0.8}}}}, "look like fractions"),
+        ({"accuracies": {"clean": 0.9, "entries": {"linf": {"1": 0.8}}}}, "look like fractions"),
         ({"defenses": 3}, "defenses of .*: input should be a valid tuple; given: 3"),
         ({"defenses": ["a"]}, "defenses.0 of .*: input should be a dictionary.*; given: 'a'"),
         ({"defenses": [{"title": "a"}]}, "defenses.0.name of .* is missing"),
@@ -169,7 +169,7 @@ TABLE = {"clean": 90, "cells": {"linf": {"1": 80}}}
     ],
 )
 def test_wrong_entries_of_a_reference_file_are_named(entries, message, tmp_path):
-    data = {"name": "x", "source": "y", "accuracies": {"clean": 90, "cells": {"linf": {"1": 80}}}} | entries
+    data = {"name": "x", "source": "y", "accuracies": {"clean": 90, "entries": {"linf": {"1": 80}}}} | entries
     (tmp_path / "mine.json").write_text(json.dumps(data))
     with pytest.raises(UserError, match=message):
         load_reference(tmp_path / "mine.json")

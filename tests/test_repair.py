@@ -137,7 +137,7 @@ def test_a_repair_only_adds(tmp_path: Path) -> None:
     again = ra.load_result(tmp_path / "run")
     assert np.array_equal(again.minimal_size("linf"), mended.result.minimal_size("linf"))
     assert (again.minimal_size("linf") <= result.minimal_size("linf")).all()
-    remedies = {record.procedure.get("remedy") for record in again.records.values()}
+    remedies = {record.protocol.get("remedy") for record in again.records.values()}
     assert remedies == {None, GUILTY["random-backward"]}
 
 

@@ -245,7 +245,7 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     place = facts.reference and facts.reference.place
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
     assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
-    assert "sets of StAdv, ReColor, Elastic, JPEG L∞, JPEG L1 and LPIPS are not those of the reference" in rank[2]
+    assert "threat models of StAdv, ReColor, Elastic, JPEG L∞, JPEG L1 and LPIPS are not those" in rank[2]
     assert union[0] == "All attacks at once" and "L∞ 0.05" in union[2]
 
 

@@ -54,7 +54,7 @@ def test_both_rules_on_the_command_line_and_a_diagnosis_by_the_draws_of_the_run(
     told = capsys.readouterr().out
     assert "clean" in told and "any of 5" in told and "majority" in told
     (record,) = ra.load_result(run / "any-of-5").records.values()
-    by: Any = record.procedure["draws"]
+    by: Any = record.protocol["draws"]
     assert by["search"] == 3 and by["threshold"] == pytest.approx(1 - 0.5 ** (1 / 5))
     assert not ra.diagnose(run / "any-of-5").flags
 

@@ -166,10 +166,10 @@ def test_shares_of_batch_systems(environment: dict[str, str], share: str | None)
         ("4", "4", "ranks of 4 go from 0 to 3"),
         ("1", "1", "contradict"),
         ("0", "0", "at least one process"),
-        ("-1", "2", "RANK='-1' is no whole number"),
-        ("0", "two", "WORLD_SIZE='two' is no whole number"),
-        ("1.5", "2", "RANK='1.5' is no whole number"),
-        ("1", "9" * 5000, "is no whole number"),
+        ("-1", "2", "RANK='-1' is not a whole number"),
+        ("0", "two", "WORLD_SIZE='two' is not a whole number"),
+        ("1.5", "2", "RANK='1.5' is not a whole number"),
+        ("1", "9" * 5000, "is not a whole number"),
     ],
 )
 def test_ranks_that_contradict_are_refused(rank: str, size: str, said: str) -> None:
@@ -459,7 +459,7 @@ def test_two_different_runs_into_one_folder(tmp_path: Path) -> None:
         thread.start()
     for thread in both:
         thread.join(60)
-    assert len(said) == 1 and "holds 'linf' with other sets" in said[0]
+    assert len(said) == 1 and "holds 'linf' with another threat model" in said[0]
     assert len(Run.open(tmp_path / "run").records()) == 1
 
 

@@ -87,7 +87,7 @@ def check_seams(result: Result, folder: Path) -> None:
     assert load_result(written).accuracies() == table
     ends = (result.attacks[0], result.attacks[-1])
     counted = _counted(written, {attack: result.strengths(attack).tolist() for attack in ends})
-    assert counted["macro"] == {cell: found for cell, found in counted["lists"].items() if cell[0] in ends}
+    assert counted["macro"] == {entry: found for entry, found in counted["lists"].items() if entry[0] in ends}
     assert facts["clean accuracy"]["value"] == table.clean == 100 * result.clean.sum() / result.samples
     for position, attack in enumerate(result.attacks):
         outcome, grid = result.outcome(attack), result.strengths(attack)

@@ -1,4 +1,4 @@
-"""What the engine really writes, read through every view: each attack, each valid search, both procedures."""
+"""What the engine really writes, read through every view: each attack, each valid search, both protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Procedure, Search
+from robustatlas.attacks.definition import Attack, ProtocolName, Search
 from robustatlas.outcomes import query
 from test_seams import check_seams
 
@@ -43,7 +43,7 @@ def images(network: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 SHORT = {"steps": 2, "inner_steps": 1, "search_steps": 1, "restarts": 1}
-CASES: list[tuple[Procedure, Search | None]] = [
+CASES: list[tuple[ProtocolName, Search | None]] = [
     ("default", None),
     ("default", "bisection"),
     ("default", "every"),
@@ -53,27 +53,27 @@ CASES: list[tuple[Procedure, Search | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("procedure", "search"), CASES)
-def test_every_view_of_every_attack_agrees(procedure: Procedure, search: Search | None, tmp_path: Path) -> None:
-    side = 16 if procedure == "default" else 32
+@pytest.mark.parametrize(("protocol", "search"), CASES)
+def test_every_view_of_every_attack_agrees(protocol: ProtocolName, search: Search | None, tmp_path: Path) -> None:
+    side = 16 if protocol == "default" else 32
     network = network_for(side)
     images = images_for(network, side)
     attacks = [
         brief(attack, most=SHORT)
-        for attack in catalogue(procedure).values()
+        for attack in catalogue(protocol).values()
         if search is None or search in attack.searches[1:]
-        if procedure == "default" or attack.plans != catalogue()[attack.name].plans
+        if protocol == "default" or attack.plans != catalogue()[attack.name].plans
     ]
     assert attacks
     result = ra.evaluate(
-        network, images, attacks, search=search, procedure=procedure, run=tmp_path / "real", progress=False
+        network, images, attacks, search=search, protocol=protocol, run=tmp_path / "real", progress=False
     )
     check_seams(result, tmp_path)
     rows = query("SELECT attack, strengths, list(broken) FROM outcomes GROUP BY ALL", tmp_path / "real").rows
     assert len(rows) == len(attacks)
     for name, strengths, broken in rows:
         accuracies = 100 * (5 - np.array(broken).sum(0)) / 5
-        assert dict(zip(strengths, accuracies.tolist(), strict=True)) == dict(result.accuracies().cells[name])
+        assert dict(zip(strengths, accuracies.tolist(), strict=True)) == dict(result.accuracies().entries[name])
 
 
 def test_sets_that_are_not_nested_are_judged_at_each_strength(network: nn.Module, images: Any) -> None:

@@ -63,7 +63,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 def test_values_keep_every_bit_and_the_derivative_is_that_of_softplus(name, dtype, batch):
     x, spread = given(dtype, batch), 0.5
     relu = RELUS[name]
-    net = lambda x: relu(x * 1)  # noqa: E731 - in place on what is no leaf
+    net = lambda x: relu(x * 1)  # noqa: E731 - in place on what is not a leaf
     y = smoothing(net, (spread,) * 2)(x)
     assert same_bits(y, net(x))
     (slope,) = torch.autograd.grad(y.sum(), x)

@@ -362,8 +362,8 @@ def test_models_behind_transformations() -> None:
         torch.testing.assert_close(model.logits(x), inner.logits(torch.nn.Sequential(*before)(x)))
     for wrong, sentence in (
         ("jpeg=75", "expected defended:TRANSFORMATION,MODEL"),
-        ("blur=3,builtin:digits-linf", "'blur=3' is no transformation; expected jpeg=N, bits=N, median=N"),
-        ("median=x,builtin:digits-linf", "is no transformation"),
+        ("blur=3,builtin:digits-linf", "'blur=3' is not a transformation; expected jpeg=N, bits=N, median=N"),
+        ("median=x,builtin:digits-linf", "is not a transformation"),
     ):
         with pytest.raises(UserError, match=sentence):
             ra.load_model(f"defended:{wrong}")

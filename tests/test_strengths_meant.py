@@ -77,7 +77,7 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
     if math.isfinite(most):
         beyond = 1.001 * max(most, attack.strengths[-1])
         why = "; give at least 1" if name in FALLING else r" for images in \[0, 1\], .* at most"
-        with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is no strength{why}"):
+        with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
             chosen_attacks(name, "default", {name: [typed(name, beyond)]}, (), MODEL, COLOUR)
     (kept,) = chosen_attacks(name, "default", {name: [typed(name, min(most, 1e4))]}, (), MODEL, COLOUR)
     assert kept.strengths == (min(most, 1e4),)
@@ -112,8 +112,8 @@ def test_of_sets_outside_of_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("linf=8", "linf=8 is no strength for images in [0, 1], which differ by at most 1 (largest change of a pixel "
-         "value); for 8 of 255 give 8/255."),
+        ("linf=8", "linf=8 is not a strength for images in [0, 1], which differ by at most 1 (largest change of a "
+         "pixel value); for 8 of 255 give 8/255."),
         ("linf=1,2,4", "for 4 of 255 give 4/255."),
         ("linf=1.2:20", "give at most 1."),
         ("l2=10:20", "give at most 8."),
@@ -139,7 +139,7 @@ def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:
     net = torch.nn.Linear(4, 2)
     result = ra.evaluate(net, data, "l1", strengths={"l1": [1.0, 30.0]}, progress=False)
     assert result.strengths("l1").tolist() == [1.0, 30.0]
-    with pytest.raises(ra.UserError, match="l1=31 is no strength"):
+    with pytest.raises(ra.UserError, match="l1=31 is not a strength"):
         ra.evaluate(net, data, "l1", strengths={"l1": [31.0]}, progress=False)
 
 
@@ -147,7 +147,7 @@ def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:
     ("name", "epsilon"), [("linf", 8.0), ("linf", 1.0), ("l2", 60.0), ("patch", 1.0), ("stadv", 2.5)]
 )
 def test_training_against_all_images_is_refused(name: str, epsilon: float) -> None:
-    with pytest.raises(ra.UserError, match=rf"^{name}={epsilon:g} is no strength"):
+    with pytest.raises(ra.UserError, match=rf"^{name}={epsilon:g} is not a strength"):
         check_opponents(opponents_of({name: epsilon}), COLOUR)
 
 

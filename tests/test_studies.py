@@ -106,7 +106,7 @@ def test_one_step_alone_and_what_it_waits_for(tmp_path: Path) -> None:
     assert (tmp_path / "out/trainings/plain/seed-1/card.json").is_file()
     assert not (tmp_path / "out/trainings/linf").exists()
     assert not done.complete and done.outputs[0].waits[0] == "evaluations.main.plain.seed-0"
-    with pytest.raises(UserError, match=r"--only 'models.plane' is no step; did you mean 'models.plain'\?"):
+    with pytest.raises(UserError, match=r"--only 'models.plane' is not a step; did you mean 'models.plain'\?"):
         ra.study(file, tmp_path / "out", only=["models.plane"], progress=False)
 
 

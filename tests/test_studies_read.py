@@ -21,14 +21,14 @@ MISTAKES = [
     (("seeds = [3, 4]", ""), "outputs.tests of study mine compares groups of trainings, and models.linf has one"),
     (
         ("against = { linf = 0.1 }", "against = { linf = -1 }"),
-        "models.linf.against.linf of study mine: -1 is no strength",
+        "models.linf.against.linf of study mine: -1 is not a strength",
     ),
     (('"0.2:2"', '"0.2:x"'), "evaluations.main.strengths.linf of study mine: '0.2:x' is not understood"),
     (('recipe = "pgd"', 'recipe = "pdg"'), "models.linf: There is no recipe 'pdg'; did you mean 'pgd'?"),
     (('recipe = "pgd"', 'preset = "tradez"'), "models.linf: There is no preset 'tradez'; did you mean 'trades'?"),
     (
         ("epochs = 1,", "epoch = 1,"),
-        "models.plain.settings: 'epoch' is no setting of the trainer; did you mean 'epochs'?",
+        "models.plain.settings: 'epoch' is not a setting of the trainer; did you mean 'epochs'?",
     ),
     (("steps = 1", 'steps = 1\nstart = "plane"'), "models.linf.start names 'plane'; did you mean 'plain'?"),
     (
@@ -36,7 +36,7 @@ MISTAKES = [
         "models of study mine wait for each other in a circle: plain2 -> plain2",
     ),
     (('of = "plain"', 'of = "plane"'), "models.bits.of names 'plane'; did you mean 'plain'?"),
-    (('defense = "bits=3"', 'defense = "bitz=3"'), "models.bits.defense: 'bitz=3' is no transformation"),
+    (('defense = "bits=3"', 'defense = "bitz=3"'), "models.bits.defense: 'bitz=3' is not a transformation"),
     (
         ('attacks = ["linf"]', 'attacks = ["lnif"]'),
         "evaluations.main.attacks of study mine: .*'lnif'.*did you mean 'linf'",

@@ -330,17 +330,17 @@ def test_levels_are_those_of_the_size_of_the_images() -> None:
 
 
 @pytest.mark.parametrize("sides", [(32, 32), (224, 224)])
-@pytest.mark.parametrize("procedure", ["default", "paper"])
-def test_twenty_strengths_hold_the_levels(procedure: Any, sides: tuple[int, int]) -> None:
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_twenty_strengths_hold_the_levels(protocol: Any, sides: tuple[int, int]) -> None:
     for entry in ENTRIES:
-        strengths = entry.attack(procedure).on_images(sides).strengths
-        levels = entry.attack(procedure, levels=True).on_images(sides).strengths
+        strengths = entry.attack(protocol).on_images(sides).strengths
+        levels = entry.attack(protocol, levels=True).on_images(sides).strengths
         assert len(strengths) == 20 and set(levels) < set(strengths)
         assert strengths[0] == pytest.approx(levels[0] / 5, rel=1e-3)
         assert strengths[-1] == pytest.approx(2 * levels[2], rel=1e-3)
 
 
-def test_the_published_procedure_takes_the_published_steps() -> None:
+def test_the_published_protocol_takes_the_published_steps() -> None:
     """The steps of all core attacks together are 740 on ImageNet and 400 on CIFAR-10, of the extra ones 490 and 390;
     fbm throws one away."""
     for suite, large, small in (("imagenet-ua", 740, 400), ("imagenet-ua-extra", 489, 389)):

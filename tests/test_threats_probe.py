@@ -17,9 +17,9 @@ from robustatlas.threats.probe import probe
 from threat_properties import images
 
 ATTACKS = [
-    pytest.param(attack, id=f"{procedure}-{name}")
-    for procedure in ("default", "paper")
-    for name, attack in catalogue(procedure).items()
+    pytest.param(attack, id=f"{protocol}-{name}")
+    for protocol in ("default", "paper")
+    for name, attack in catalogue(protocol).items()
 ]
 
 

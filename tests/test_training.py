@@ -410,7 +410,7 @@ GREY = load_dataset("digits", "train").take(60)
     ("net", "data", "recipe", "strengths", "message"),
     [
         (linear(), GREY, "pgd", {"hue": 0.1}, "colour|RGB|channels"),
-        (linear(), GREY, "pgd", {"l2": 9.0}, "l2=9 is no strength .* at most 8; give at most 8"),
+        (linear(), GREY, "pgd", {"l2": 9.0}, "l2=9 is not a strength .* at most 8; give at most 8"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), GREY, "standard", None, "labels|Labels .* 3 classes"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), GREY, "standard", None, "at least 2 classes"),
         (nn.Linear(3, 2), GREY, "standard", None, "fails on images of shape"),
@@ -472,7 +472,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
     (tmp_path / "card.json").unlink()
     (tmp_path / CHECKPOINT).write_bytes(b"\x10" * 40)
-    with pytest.raises(UserError, match="is no checkpoint of a training"):
+    with pytest.raises(UserError, match="is not a checkpoint of a training"):
         train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
 
 

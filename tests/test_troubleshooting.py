@@ -20,7 +20,7 @@ SAID_BY = {
     "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
-    "common/wording.py": ("void_sentence", "why_masked"),
+    "common/wording.py": ("invalid_sentence", "why_masked"),
     "outcomes/records.py": ("cumulated_sentence",),
     "report/facts/against.py": ("_other_data",),
     "metrics/references/building.py": ("_marks",),
@@ -54,7 +54,7 @@ def pieces(text: ast.expr) -> list[str]:
 
 
 def sentences(node: ast.AST) -> Iterator[Text]:
-    """Strings within ``node`` that are no documentation, no part of another string and no error."""
+    """Strings within ``node`` that are not documentation, no part of another string and no error."""
     if isinstance(node, ast.Call) and "Error" in ast.unparse(node.func):
         return
     if isinstance(node, (ast.JoinedStr, ast.Constant)):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Procedure
+from robustatlas.attacks.definition import ProtocolName
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.cli import app
 from robustatlas.outcomes.records import AttackRecord
@@ -33,20 +33,20 @@ def _printed(table: str) -> dict[str, list[float]]:
     return {name: [s / pixels.get(name, 1) for s in rows[name]] for name in CORE if name in rows}
 
 
-@pytest.mark.parametrize("procedure", ["default", "paper"])
-def test_the_core_is_the_five_of_the_paper_at_its_strengths(procedure: Procedure) -> None:
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_the_core_is_the_five_of_the_paper_at_its_strengths(protocol: ProtocolName) -> None:
     """Kang et al. 2019, section 4, and table 1."""
-    attacks = {attack.name: attack for attack in attacks_of("uar-core", procedure)}
+    attacks = {attack.name: attack for attack in attacks_of("uar-core", protocol)}
     assert tuple(attacks) == CORE
     for name, strengths in _printed("table1_imagenet100").items():
         assert attacks[name].strengths == pytest.approx(strengths), name
     assert not any(attack.about.calibrated for attack in attacks.values())
 
 
-@pytest.mark.parametrize("procedure", ["default", "paper"])
-def test_the_core_on_cifar10(procedure: Procedure) -> None:
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_the_core_on_cifar10(protocol: ProtocolName) -> None:
     """Table 3 has three of them; the others are marked as ours."""
-    attacks = {attack.name: attack for attack in attacks_of("uar-core-cifar10", procedure)}
+    attacks = {attack.name: attack for attack in attacks_of("uar-core-cifar10", protocol)}
     printed = _printed("table3_cifar10")
     assert tuple(attacks) == CORE
     assert tuple(printed) == ("linf", "l1", "elastic")
@@ -54,15 +54,15 @@ def test_the_core_on_cifar10(procedure: Procedure) -> None:
         ours = name in OURS
         assert attack.strengths == pytest.approx(CALIBRATED["strengths"][name] if ours else printed[name]), name
         assert attack.about.calibrated == ("calibrated here, not by the authors of UAR" if ours else "")
-        assert attack.plans == attacks_of("uar-core", procedure)[CORE.index(name)].plans
+        assert attack.plans == attacks_of("uar-core", protocol)[CORE.index(name)].plans
 
 
 @pytest.mark.parametrize("attack", OURS)
 def test_our_strengths_are_what_the_calibration_chooses(attack: str) -> None:
     """From the accuracies that are kept beside them, by UAR's rule."""
     clean, ata = CALIBRATED["clean"], CALIBRATED["ata"]
-    cells = {name: {float(s): a for s, a in grid.items()} for name, grid in ata.items()}
-    found = calibrate(attack, ra.metrics.AccuracyTable(clean, cells))
+    entries = {name: {float(s): a for s, a in grid.items()} for name, grid in ata.items()}
+    found = calibrate(attack, ra.metrics.AccuracyTable(clean, entries))
     assert list(found.strengths) == CALIBRATED["strengths"][attack]
     assert found.far is False
     assert {"network", "training", "measured", "command"} <= CALIBRATED["how"].keys()

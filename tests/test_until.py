@@ -38,8 +38,8 @@ def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole
     rows = np.isin(whole.index, known.result.index)
     np.testing.assert_allclose(known.result.minimal_size("linf"), whole.minimal_size("linf")[rows], rtol=1e-4)
     truth = [whole.clean_accuracy, *whole.accuracies().values("linf")]
-    for cell, value in zip([known.clean, *known.accuracies["linf"]], truth, strict=True):
-        assert cell.low - 1e-9 <= value <= cell.high + 1e-9
+    for entry, value in zip([known.clean, *known.accuracies["linf"]], truth, strict=True):
+        assert entry.low - 1e-9 <= value <= entry.high + 1e-9
     assert len(np.unique(np.diff(known.result.index))) > 3  # in random order, not the first ones
 
 

@@ -72,8 +72,8 @@ def masked(net: Any, cut: Callable[[Tensor], Tensor]) -> ra.Classifier:
 
 
 @pytest.fixture(scope="module")
-def void(net: Any, data: Any, tmp_path_factory: pytest.TempPathFactory) -> ra.Result:
-    folder = tmp_path_factory.mktemp("void") / "run"
+def invalid(net: Any, data: Any, tmp_path_factory: pytest.TempPathFactory) -> ra.Result:
+    folder = tmp_path_factory.mktemp("invalid") / "run"
     attacks, strengths = ["linf", "brightness"], {**STRENGTHS, "brightness": [0.1, 0.2]}
     with pytest.warns(RobustnessWarning, match="† linf: .* is missing or misleads at every sample"):
         return ra.evaluate(masked(net, everywhere), data, attacks, strengths=strengths, run=folder, effort="low")
@@ -122,7 +122,7 @@ def test_sound_models_are_not_warned_of(net: Any, whole: Any) -> None:
         warnings.simplefilter("error")
         result = ra.evaluate(net, whole, "linf", strengths=STRENGTHS, effort="low")
         ra.metrics.average_accuracy(result.accuracies())
-    assert "†" not in f"{result}{result.accuracies()}" and not result.void and not result.warnings
+    assert "†" not in f"{result}{result.accuracies()}" and not result.invalid and not result.warnings
 
 
 def test_saturated_probabilities_are_no_fault(net: Any, whole: Any) -> None:
@@ -132,22 +132,22 @@ def test_saturated_probabilities_are_no_fault(net: Any, whole: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scaled = ra.evaluate(lambda x: 1000 * net(x), whole, "linf", **few)  # type: ignore[arg-type]
-    assert not scaled.void
+    assert not scaled.invalid
     assert np.abs(scaled.minimal_size("linf") - plain.minimal_size("linf")).max() < 0.02
 
 
-def test_every_number_that_rests_on_it_is_marked(void: ra.Result) -> None:
-    assert void.void == {"linf": 1.0}
-    assert void.warnings[0].startswith("† linf") and f"{void}".splitlines()[2].startswith("Warning: † linf")
-    assert "linf †" in f"{void.accuracies()}" and "brightness †" not in f"{void.accuracies()}"
-    facts = facts_of(void)
-    assert facts.name == "masked †" and facts.to_dict()["void"] == {"linf": 1.0}
+def test_every_number_that_rests_on_it_is_marked(invalid: ra.Result) -> None:
+    assert invalid.invalid == {"linf": 1.0}
+    assert invalid.warnings[0].startswith("† linf") and f"{invalid}".splitlines()[2].startswith("Warning: † linf")
+    assert "linf †" in f"{invalid.accuracies()}" and "brightness †" not in f"{invalid.accuracies()}"
+    facts = facts_of(invalid)
+    assert facts.name == "masked †" and facts.to_dict()["invalid"] == {"linf": 1.0}
     assert facts.to_dict()["model"] == "masked"
 
 
-def test_ratios_and_averages_warn(void: ra.Result) -> None:
-    accuracies = void.accuracies()
-    reference = AccuracyTable(100.0, {attack: dict.fromkeys(row, 90.0) for attack, row in accuracies.cells.items()})
+def test_ratios_and_averages_warn(invalid: ra.Result) -> None:
+    accuracies = invalid.accuracies()
+    reference = AccuracyTable(100.0, {attack: dict.fromkeys(row, 90.0) for attack, row in accuracies.entries.items()})
     for number in (
         lambda: ra.metrics.competitiveness_ratio(accuracies, reference),
         lambda: ra.metrics.unforeseen_attack_robustness(accuracies, reference, "linf"),
@@ -163,22 +163,22 @@ def test_ratios_and_averages_warn(void: ra.Result) -> None:
         ra.metrics.unforeseen_attack_robustness(accuracies, reference, "brightness")
 
 
-def test_tables_pages_and_boards_are_marked(void: ra.Result, tmp_path: Path, capsys: Any) -> None:
-    cells = {attack: dict.fromkeys(row, 90.0) for attack, row in void.accuracies().cells.items()}
-    reference = Reference("mine", "made up", AccuracyTable(100.0, cells), ("linf", "brightness"))
+def test_tables_pages_and_boards_are_marked(invalid: ra.Result, tmp_path: Path, capsys: Any) -> None:
+    entries = {attack: dict.fromkeys(row, 90.0) for attack, row in invalid.accuracies().entries.items()}
+    reference = Reference("mine", "made up", AccuracyTable(100.0, entries), ("linf", "brightness"))
     reference.to_json(tmp_path / "mine.json")
-    main_quietly(["show", str(void.path), "--reference", str(tmp_path / "mine.json"), "--explain"])
+    main_quietly(["show", str(invalid.path), "--reference", str(tmp_path / "mine.json"), "--explain"])
     shown = capsys.readouterr().out
     for name in ("masked †", "linf †", "average accuracy †", "CR ind-avg †"):
         assert name in shown, name
     assert "Warning: † linf" in shown
-    main_quietly(["show", str(void.path), "--json"])
-    assert json.loads(capsys.readouterr().out)["void"] == {"linf": 1.0}
-    page = build_report([void], tmp_path / "report.html", reference).read_text()
+    main_quietly(["show", str(invalid.path), "--json"])
+    assert json.loads(capsys.readouterr().out)["invalid"] == {"linf": 1.0}
+    page = build_report([invalid], tmp_path / "report.html", reference).read_text()
     assert "masked †" in page and "is missing or misleads at every sample" in page
-    row = run_row(void, reference)
+    row = run_row(invalid, reference)
     assert row.name == "masked †" and "is missing or misleads at every sample" in row.notes
-    build_leaderboard([void], tmp_path / "site", reference)
+    build_leaderboard([invalid], tmp_path / "site", reference)
     assert "masked †" in (tmp_path / "site" / "index.html").read_text() or any(
         "masked \\u2020" in file.read_text() or "masked †" in file.read_text()
         for file in (tmp_path / "site").rglob("*.*")
@@ -197,15 +197,15 @@ def test_some_samples_without_a_gradient(net: Any, data: Any) -> None:
     assert 0 < share < 1
     with pytest.warns(RobustnessWarning, match="misleads at .* % of the samples, so these .* are too high"):
         result = ra.evaluate(masked(net, at_some), data, "linf", strengths=STRENGTHS, effort="low")
-    assert result.outcome("linf").without_gradient == pytest.approx(share) and result.void["linf"] > 0
+    assert result.outcome("linf").without_gradient == pytest.approx(share) and result.invalid["linf"] > 0
 
 
 def test_a_repair_takes_the_mark_away(net: Any, whole: Any, tmp_path: Path) -> None:
     few: Any = {"attacks": "linf", "strengths": STRENGTHS, "effort": "low", "run": tmp_path / "r"}
     with pytest.warns(RobustnessWarning):
-        assert ra.evaluate(masked(net, everywhere), whole, **few).void
+        assert ra.evaluate(masked(net, everywhere), whole, **few).invalid
     repaired = ra.evaluate(net, whole, **few)
-    assert not repaired.void and not repaired.warnings and "†" not in f"{ra.load_result(tmp_path / 'r')}"
+    assert not repaired.invalid and not repaired.warnings and "†" not in f"{ra.load_result(tmp_path / 'r')}"
 
 
 @pytest.mark.parametrize("given", ["data set", "tensors", "arrays", "prepare"])

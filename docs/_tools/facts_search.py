@@ -1,4 +1,4 @@
-"""Facts of the searches: gaps, cost of curves, what rules earn, and published procedures beside them."""
+"""Facts of the searches: gaps, cost of curves, what rules earn, and published protocols beside them."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def gaps_smoothed_table() -> str:
 
 
 def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
-    """Seconds and passes of a whole curve beside those of MultiRobustBench's procedure."""
+    """Seconds and passes of a whole curve beside those of MultiRobustBench's protocol."""
     rows = [
         (
             f"{row['norm']}, {row['effort']} effort",
             f"{row['ours_seconds']:.1f} s",
-            f"{row['procedure_seconds']:.0f} s",
+            f"{row['protocol_seconds']:.0f} s",
             f"**{row['times_faster']:.0f}x**",
             f"{row['ours_passes']:,.0f}",
-            f"{row['procedure_passes']:,.0f}",
+            f"{row['protocol_passes']:,.0f}",
             f"{signed(row['difference_mean'])} ({signed(row['difference_largest'])})",
         )
         for effort in efforts
@@ -61,10 +61,10 @@ def curve_cost_table(efforts: Sequence[str] = ("default", "low")) -> str:
     head = (
         "20 strengths of",
         "robustatlas",
-        "procedure",
+        "protocol",
         "faster",
         "passes a sample",
-        "procedure's",
+        "protocol's",
         "robust accuracy",
     )
     return table(head, rows, 6)

@@ -108,12 +108,12 @@ def test_published_boards(published_table: Path, look: Visit) -> None:
         for name, sc in published["stability"].items():
             assert number(shown[name][3]) == pytest.approx(sc, rel=0.005)
     assert list(shown)[:3] == [row["defense"] for row in published["worst"]]
-    assert shown["Croce2022Adversarial_Linf"][:2] == ["–", "incomplete, 80 missing\nRank on its cells"]
+    assert shown["Croce2022Adversarial_Linf"][:2] == ["–", "incomplete, 80 missing\nRank on its entries"]
 
 
-def test_incomplete_defenses_can_be_ranked_on_their_cells(published_table: Path, look: Visit) -> None:
+def test_incomplete_defenses_can_be_ranked_on_their_entries(published_table: Path, look: Visit) -> None:
     page = look(published_table)
-    page.click("text=Rank on its cells")
+    page.click("text=Rank on its entries")
     shown = rows(page)
     assert place(shown["Croce2022Adversarial_Linf"][0]) == 11
     assert [place(cells[0]) for cells in shown.values()] == list(range(1, 22))
@@ -331,8 +331,8 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
     wait_for_plots(page)
     assert page.inner_text(".lede").startswith("2 runs of yours, measured with 1 attack at several strengths")
     assert (
-        page.inner_text("#status") == "Ranking by CR ind-avg (mean ratio of the cells): 2 defenses ranked."
-        " 1 attack, 11 cells with the clean accuracy."
+        page.inner_text("#status") == "Ranking by CR ind-avg (mean ratio of the entries): 2 defenses ranked."
+        " 1 attack, 11 entries with the clean accuracy."
     )
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
     assert heads == ["rank", "defense", "card", "cr", "clean", "robust-linf", "sc", "sc1", "seen", "uar", "samples"]
@@ -392,7 +392,7 @@ def test_exports(table: Path, look: Visit, reference: Reference) -> None:
     assert all(float(row["cr_low"]) < float(row["cr"]) < float(row["cr_high"]) for row in found if row["cr"])
     assert {row["images"] for row in found} == {"10000", "200"}
     assert {(row["board"], row["reference"]) for row in found} == {("ind-avg", reference.name)}
-    assert {row["defense"] for row in found if row["missing_cells"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
+    assert {row["defense"] for row in found if row["missing_entries"] != "0"} == {"Croce2022Adversarial_Linf", HOSTILE}
     page.click("[data-export=latex]")
     text = page.input_value("#export-text")
     assert r"Madaan2021Learning\_MNG-AC-RST & 67.76 (66." in text

@@ -9,7 +9,7 @@ from functools import cache
 from typing import get_args
 
 from robustatlas.attacks import composed
-from robustatlas.attacks.definition import Attack, AttackInfo, Procedure, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, ProtocolName, Stage
 from robustatlas.attacks.plans import plans_of
 from robustatlas.common.errors import UserError, brief, first_line, warn
 from robustatlas.common.registry import Registry
@@ -18,7 +18,7 @@ from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
 
 Attacks = Attack | Callable[..., Attack | Iterable[Attack]]
-"""An attack, or a function of nothing or of the procedure that makes one or several."""
+"""An attack, or a function of nothing or of the protocol that makes one or several."""
 
 _LISTED = (
     "'robustatlas attacks' lists all attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or "
@@ -42,22 +42,22 @@ ATTACKS: Registry[Attacks] = Registry(
 """Where the attacks of the catalogue come from; each has its name in itself."""
 
 
-def catalogue(procedure: Procedure = "default") -> dict[str, Attack]:
-    """All named attacks, by the default procedure or as their papers ran them.
+def catalogue(protocol: ProtocolName = "default") -> dict[str, Attack]:
+    """All named attacks, by the default protocol or as their papers ran them.
 
     Example:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
-    return dict(_catalogue(procedure, tuple(ATTACKS.usable().items())))
+    return dict(_catalogue(protocol, tuple(ATTACKS.usable().items())))
 
 
 @cache
-def _catalogue(procedure: Procedure, lines: tuple[tuple[str, Attacks], ...]) -> dict[str, Attack]:
+def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -> dict[str, Attack]:
     found: dict[str, Attack] = {}
     for name, made in lines:
         try:
-            attacks = _made(made, procedure)
+            attacks = _made(made, protocol)
         except Exception as error:
             if name in ATTACKS.own:
                 raise
@@ -69,14 +69,14 @@ def _catalogue(procedure: Procedure, lines: tuple[tuple[str, Attacks], ...]) -> 
     return found
 
 
-def _made(made: Attacks, procedure: Procedure) -> tuple[Attack, ...]:
+def _made(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
     """The attacks that a line of :data:`ATTACKS` stands for."""
-    given = (procedure,) if callable(made) and inspect.signature(made).parameters else ()
+    given = (protocol,) if callable(made) and inspect.signature(made).parameters else ()
     named = made(*given) if callable(made) else made
     attacks = (named,) if isinstance(named, Attack) else tuple(named)
     if other := [attack for attack in attacks if not isinstance(attack, Attack)]:
         raise UserError(f"A {type(other[0]).__name__} is among them; expected objects of robustatlas.Attack.")
-    return tuple(map(_as_published, attacks)) if procedure == "paper" else attacks
+    return tuple(map(_as_published, attacks)) if protocol == "paper" else attacks
 
 
 def _as_published(attack: Attack) -> Attack:
@@ -85,7 +85,7 @@ def _as_published(attack: Attack) -> Attack:
     return replace(attack, plans={search: attack.plans[search] for search in order})
 
 
-def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str] = ()) -> Attack:
+def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[str] = ()) -> Attack:
     """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`), ``"adam-stadv"`` the
     sets and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
 
@@ -95,14 +95,14 @@ def attack_named(name: str, procedure: Procedure = "default", also: Iterable[str
     ``also``: other names that may have been meant where this one is not known.
     """
     if not isinstance(name, str):
-        raise UserError(f"{brief(repr(name))} is no name of an attack; expected one such as 'linf'.")
+        raise UserError(f"{brief(repr(name))} does not name an attack; expected one such as 'linf'.")
     plain, _, errors = name.rpartition(".")
     kinds: tuple[Errors, ...] = get_args(Errors)
     if plain and errors in kinds:
-        return replace(attack_named(plain, procedure, also), name=name, errors=kinds[kinds.index(errors)])
+        return replace(attack_named(plain, protocol, also), name=name, errors=kinds[kinds.index(errors)])
     if composed.JOINT in name:
         return compose(*name.split(composed.JOINT))
-    attacks = catalogue(procedure)
+    attacks = catalogue(protocol)
     if name not in attacks:
         if (alone := _alone(name, attacks)) is not None:
             return alone

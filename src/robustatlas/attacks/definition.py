@@ -20,9 +20,9 @@ from robustatlas.threats.imagenet_ua.sizes import is_large
 if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier, Errors
 
-__all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "Procedure", "Search", "Stage", "grid"]
+__all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "ProtocolName", "Search", "Stage", "grid"]
 
-Procedure = Literal["default", "paper"]
+ProtocolName = Literal["default", "paper"]
 """``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
 
 _STAGES = ("stages", "bound", "descent", "closing", "polish", "minimum", "frontier")
@@ -63,9 +63,9 @@ class Attack:
         strengths: at which it is reported, increasing.
         about: unit, source and note.
         nested: sets grow with epsilon; those that do not are judged at each strength by itself, unless a historical
-            procedure bisects them.
+            protocol bisects them.
         contains_clean: the set of size 0 is the input itself.
-        repairs: samples that are misclassified clean are attacked and judged as well (historical procedures).
+        repairs: samples that are misclassified clean are attacked and judged as well (historical protocols).
         unbounded: sizes above the largest strength mean something (lp).
         errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
             wrong.
@@ -113,7 +113,7 @@ class Attack:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(ATTACK_NAME, self.name):
             raise UserError(
-                f"name={brief(repr(self.name))} is no name of an attack; expected letters, digits and . _ + -, at most "
+                f"name={brief(repr(self.name))} cannot name an attack; expected letters, digits and . _ + -, at most "
                 "120 and a letter or digit first."
             )
         check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
@@ -183,7 +183,7 @@ class Attack:
 
     @property
     def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical procedures), so that strengths do not imply each
+        """Whether only the last iterate of a run counts (historical protocols), so that strengths do not imply each
         other."""
         return any(plan.judges_last for plan in self.plans.values())
 
@@ -216,7 +216,7 @@ class Attack:
     def _why(self) -> str:
         if self.judges_last and (self.nested or self.repairs):
             return "only the last iterate of a run counts"
-        return "it has no plan for it" if self.nested and self.contains_clean else "its sets are not nested"
+        return "it has no plan for it" if self.nested and self.contains_clean else "its threat model is not nested"
 
 
 _PLANS = 2

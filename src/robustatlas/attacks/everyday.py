@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Stage, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Stage, grid
 from robustatlas.attacks.search import Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import FALLEN, some
@@ -195,12 +195,12 @@ CHANGES: tuple[Everyday, ...] = (
 )  # fmt: skip
 
 
-def everyday_attacks(procedure: Procedure) -> list[Attack]:
+def everyday_attacks(protocol: ProtocolName) -> list[Attack]:
     """All of them, at strengths for curves."""
     return [change.attack() for change in CHANGES]
 
 
-def everyday_suite(procedure: Procedure) -> list[Attack]:
+def everyday_suite(protocol: ProtocolName) -> list[Attack]:
     """All but the translation in pixels, which means another thing on images of another size, at the three strengths
     of the suite."""
     return [change.attack(change.suite) for change in CHANGES if change.name != "translation"]

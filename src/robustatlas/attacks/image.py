@@ -1,6 +1,6 @@
 """The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
 
-The default procedure searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map,
+The default protocol searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map,
 steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well. MultiRobustBench
 bisects the strengths of every attack (C.2), also of fog, snow and gabor, whose sets are not nested.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Search, Stage, grid
 from robustatlas.attacks.lp import DENSE, LP_BELOW, LP_BOUNDS
 from robustatlas.attacks.plans import (
     AGAIN,
@@ -148,7 +148,7 @@ outside."""
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one attack: both threat models, the grid, the plans of the default procedure, and the
+    """What the catalogue knows of one attack: both threat models, the grid, the plans of the default protocol, and the
     optimizer of the paper."""
 
     name: str
@@ -163,10 +163,10 @@ class Entry:
     historical_nested: bool = True
     plans: Mapping[Search, Plan] = field(default_factory=ascending)
 
-    def attack(self, procedure: Procedure) -> Attack:
-        """The attack by the default procedure or by the paper's."""
+    def attack(self, protocol: ProtocolName) -> Attack:
+        """The attack by the default protocol or by the paper's."""
         about = AttackInfo(self.unit, self.source, self.note)
-        if procedure == "default":
+        if protocol == "default":
             return Attack(self.name, self.threat, self.plans, self.strengths, about)
         return Attack(
             self.name,
@@ -221,8 +221,8 @@ ENTRIES = (
     ),
     Entry(
         "fog", Fog(), HistoricalFog(), grid(50.0), "pixel values of 255",
-        "The public code divides by a maximum that contains epsilon, so its sets are not nested and do not contain the "
-        "clean image. The default's fog grows with epsilon from none.",
+        "The public code divides by a maximum that contains epsilon, so its threat model is not nested and does not "
+        "contain the clean image. The default's fog grows with epsilon from none.",
         historical_nested=False,
         plans=BY_FINE_STEPS,
     ),
@@ -240,28 +240,28 @@ ENTRIES = (
     ),
     _mrb(
         "affine", Affine(), HistoricalAffine(), grid(0.1), "change of a matrix entry",
-        "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+        "The public code starts on one side, in [0, epsilon]; the threat model is the same.",
         plans=BY_ASCENTS,
     ),
     _mrb(
         "perspective", Perspective(), HistoricalPerspective(), grid(0.002), "change of a matrix entry",
-        "The public code starts on one side, in [0, epsilon]; the sets are the same.",
+        "The public code starts on one side, in [0, epsilon]; the threat model is the same.",
         plans=BY_ASCENTS,
     ),
-    _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans the set instead of gradient ascent."),
+    _number("hue", Hue(), Hue(), grid(0.5), "radians", "The default scans all values instead of gradient ascent."),
     _number("saturation", Saturation(), Saturation(), grid(0.5), "change of the factor", "As hue."),
     _number(
         "brightness", Brightness(), HistoricalBrightness(), grid(0.3), "added to all pixels",
-        "The public code only brightens; the default darkens too. The default scans the set instead of gradient "
+        "The public code only brightens; the default darkens too. The default scans all values instead of gradient "
         "ascent.",
     ),
     _number("contrast", Contrast(), Contrast(), grid(0.5), "change of the factor", "As hue."),
 )  # fmt: skip
 
 
-def lpips(procedure: Procedure) -> Attack:
+def lpips(protocol: ProtocolName) -> Attack:
     """The union of PPGD and LPA; for whole curves a minimum-size attack, stronger and without inner iterations."""
-    paper = procedure == "paper"
+    paper = protocol == "paper"
     judge: Judge = "last" if paper else "best"
     steps = 40 if paper else 20
     published = (
@@ -293,7 +293,7 @@ def _perceptual(published: tuple[Leg, ...]) -> dict[Search, Plan]:
     return plans(published, bounds, legs("refine", nearer), frontier=swept(bounds[:1], _PERCEPTUAL_ASCENT))
 
 
-def patch(procedure: Procedure) -> Attack:
+def patch(protocol: ProtocolName) -> Attack:
     """Anything inside a square."""
     about = AttackInfo(
         "side of the square, as a share of the image's",
@@ -321,11 +321,11 @@ def corruption(name: str) -> Attack:
     )
 
 
-def image_attacks(procedure: Procedure) -> list[Attack]:
+def image_attacks(protocol: ProtocolName) -> list[Attack]:
     """All of them."""
     return [
-        *(entry.attack(procedure) for entry in ENTRIES),
-        lpips(procedure),
-        patch(procedure),
+        *(entry.attack(protocol) for entry in ENTRIES),
+        lpips(protocol),
+        patch(protocol),
         *(corruption(name) for name in CORRUPTIONS),
     ]

@@ -1,7 +1,7 @@
 """The nineteen attacks of ImageNet-UA, each at three levels and on a grid of twenty strengths.
 
 Settings are those of ImageNet; images whose shorter side is below 85 pixels have those of CIFAR-10. The default
-procedure searches the sound sets; ``"paper"`` runs each attack as its public code did: published map and start, plain
+protocol searches the sound sets; ``"paper"`` runs each attack as its public code did: published map and start, plain
 ascent by steps of one length, the last iterate judged, and samples that are misclassified clean attacked as well.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Search, Stage
 from robustatlas.attacks.image import BY_ASCENTS, BY_FINE_STEPS, FINE, USUAL, ascending, by_bounds
 from robustatlas.attacks.plans import ascents_of, legs
 from robustatlas.attacks.search.plan import ruled
@@ -62,7 +62,7 @@ SOURCE = "Kaufmann et al. 2023 (ImageNet-UA)"
 
 _FADED = "The public code changes the image like this at every strength; the default fades it in from none."
 _HALF_A_PIXEL = "The public code reads the image half a pixel off even without a shift; the default does not."
-_SAME_SETS = "The sets are the published ones; the public code searches them from one side."
+_SAME_SETS = "The threat model is the published one; the public code searches them from one side."
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class UaEntry:
     plans: Mapping[Search, Plan] = field(default_factory=ascending)
     at_levels: tuple[Leg, ...] = USUAL
 
-    def attack(self, procedure: Procedure, *, levels: bool = False) -> Attack:
+    def attack(self, protocol: ProtocolName, *, levels: bool = False) -> Attack:
         """The attack at the twenty strengths, or at the three levels."""
         large, small = (
-            self._sound(steps, three, levels) if procedure == "default" else self._published(steps, three, levels)
+            self._sound(steps, three, levels) if protocol == "default" else self._published(steps, three, levels)
             for three, steps in ((IMAGENET[self.name], self.large), (CIFAR10[self.name], self.small))
         )
         return replace(large, small=small)
@@ -172,7 +172,7 @@ ENTRIES = (
     ),
     UaEntry(
         "pixel", UaPixel(), HistoricalUaPixel(), Published(1.0, 100), Published(1.0, 60),
-        "l2 norm of mixing weights", "The sets are the published ones; the start is random in every weight.",
+        "l2 norm of mixing weights", "The threat model is the published one; the start is random in every weight.",
     ),
     UaEntry(
         "snow", UaSnow(), HistoricalUaSnow(), Published(0.1, 100), Published(0.2, 20),
@@ -246,11 +246,11 @@ ENTRIES = (
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
-def ua_attacks(procedure: Procedure) -> list[Attack]:
+def ua_attacks(protocol: ProtocolName) -> list[Attack]:
     """All nineteen at twenty strengths."""
-    return [entry.attack(procedure) for entry in ENTRIES]
+    return [entry.attack(protocol) for entry in ENTRIES]
 
 
-def at_levels(names: Iterable[str], procedure: Procedure) -> list[Attack]:
+def at_levels(names: Iterable[str], protocol: ProtocolName) -> list[Attack]:
     """Those of these names at the three levels."""
-    return [_BY_NAME[name].attack(procedure, levels=True) for name in names]
+    return [_BY_NAME[name].attack(protocol, levels=True) for name in names]

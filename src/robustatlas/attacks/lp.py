@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Search, Stage, grid
 from robustatlas.attacks.plans import (
     AGAIN,
     AUTO_PGD_STEPS,
@@ -95,7 +95,7 @@ def autoattack(norm: str) -> Attack:
     downward = partly_smoothed(LP_BOUNDS[norm]), partly_smoothed(LP_BELOW[norm])
     made = plans(published, *downward, most=MostPasses(), frontier=_FRONTIERS[norm])
     source = (
-        "Dai et al. 2023 (MultiRobustBench): set and grid, and at one strength AutoAttack's APGD-T and FAB-T "
+        "Dai et al. 2023 (MultiRobustBench): threat model and grid, and at one strength AutoAttack's APGD-T and FAB-T "
         "(Croce and Hein 2020)"
     )
     return of_norm(norm, norm, made, source)
@@ -123,6 +123,6 @@ def sparse() -> Attack:
     return of_norm("l0", "l0", made, "Cinà et al. 2025 (sigma-zero)")
 
 
-def lp_attacks(procedure: Procedure) -> list[Attack]:
-    """All of them; both procedures are the same but for the search."""
+def lp_attacks(protocol: ProtocolName) -> list[Attack]:
+    """All of them; both protocols are the same but for the search."""
     return [*(autoattack(norm) for norm in ("linf", "l2", "l1")), sparse()]

@@ -168,7 +168,7 @@ def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:
 
 
 def as_published(*stages: Stage, bisected: bool = True) -> dict[Search, Plan]:
-    """The plans of a published procedure, which asks at strengths: each by itself, and by bisection unless its authors
+    """The plans of a published protocol, which asks at strengths: each by itself, and by bisection unless its authors
     never do."""
     plan = Plan(legs("ascend", *stages))
     return {"bisection": plan, "every": plan} if bisected else {"every": plan}

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Leg, Plan, Procedure, Search, Stage, grid
+from robustatlas.attacks.definition import Attack, Leg, Plan, ProtocolName, Search, Stage, grid
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.imagenet_ua import at_levels
 from robustatlas.attacks.lp import of_norm
@@ -49,37 +49,37 @@ class Suite:
 
     name: str
     about: str
-    build: Callable[[Procedure], list[Attack]]
+    build: Callable[[ProtocolName], list[Attack]]
 
 
-def _named(*names: str) -> Callable[[Procedure], list[Attack]]:
-    return lambda procedure: [attack_named(name, procedure) for name in names]
+def _named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
+    return lambda protocol: [attack_named(name, protocol) for name in names]
 
 
-def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callable[[Procedure], list[Attack]]:
+def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callable[[ProtocolName], list[Attack]]:
     """The attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last iterate."""
 
-    def build(procedure: Procedure) -> list[Attack]:
+    def build(protocol: ProtocolName) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [uar_attack(name, tuple(map(float, table.strengths(name))), procedure, steps) for name in names]
+        return [uar_attack(name, tuple(map(float, table.strengths(name))), protocol, steps) for name in names]
 
     return build
 
 
-def _uar_core_cifar10(procedure: Procedure) -> list[Attack]:
+def _uar_core_cifar10(protocol: ProtocolName) -> list[Attack]:
     """Those of the core that UAR's authors calibrated on CIFAR-10, and the others as calibrated here."""
     found = read_json(Path(str(files("robustatlas.attacks"))) / "uar_core_cifar10.json")
-    ours = [uar_attack(name, tuple(map(float, grid)), procedure) for name, grid in found["strengths"].items()]
+    ours = [uar_attack(name, tuple(map(float, grid)), protocol) for name, grid in found["strengths"].items()]
     marked = [replace(attack, about=replace(attack.about, calibrated=found["calibrated"])) for attack in ours]
-    return [*_uar("uar-cifar10", UAR_CORE)(procedure), *marked]
+    return [*_uar("uar-cifar10", UAR_CORE)(protocol), *marked]
 
 
-def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, steps: int = 200) -> Attack:
+def uar_attack(name: str, strengths: tuple[float, ...], protocol: ProtocolName, steps: int = 200) -> Attack:
     """An attack at UAR's strengths; as published it takes 200 ``steps`` towards a random class, and 50 to see what they
     are worth (appendix D.2)."""
-    attack = replace(attack_named(name, procedure), strengths=strengths)
-    if procedure != PAPER:
+    attack = replace(attack_named(name, protocol), strengths=strengths)
+    if protocol != PAPER:
         return attack
     optimizer: Optimizer  # type: ignore[type-arg]
     if name in ("l1", "jpeg-l1"):
@@ -102,18 +102,18 @@ def uar_attack(name: str, strengths: tuple[float, ...], procedure: Procedure, st
     )
 
 
-def _hypervolume(procedure: Procedure, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
+def _hypervolume(protocol: ProtocolName, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
     """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
     published = as_published(Stage(APGD(steps=20), "probability-margin"))
     alone: Mapping[Search, Plan] = {"every": published["every"]}
     attacks = [attack_named(norm + ending) for norm in levels]
     plans: list[Mapping[Search, Plan]] = [
-        alone if procedure == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
+        alone if protocol == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
     ]
     return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
 
 
-def _robustness_curves(procedure: Procedure) -> list[Attack]:
+def _robustness_curves(protocol: ProtocolName) -> list[Attack]:
     """Smallest sizes as foolbox 2.4 finds them: PGD with its search over epsilon in linf, Carlini and Wagner's attack
     with ten rounds in place of five in l2."""
     stages = {
@@ -125,7 +125,7 @@ def _robustness_curves(procedure: Procedure) -> list[Attack]:
     return [of_norm(norm, norm, {"minimum": plan}, source) for norm, plan in found.items()]
 
 
-def _hypervolume_through(procedure: Procedure) -> list[Attack]:
+def _hypervolume_through(protocol: ProtocolName) -> list[Attack]:
     """The same levels behind a transformation: margins by every way back."""
     kept: tuple[Search, ...] = ("frontier", "every", "bisection")
     attacks = map(_behind_transformation, _LEVELS)
@@ -141,7 +141,7 @@ WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
 """Gradients of an input transformation that mean something (``"true"`` is zero for rounding)."""
 
 
-def _input_transformation(procedure: Procedure) -> list[Attack]:
+def _input_transformation(protocol: ProtocolName) -> list[Attack]:
     return [_behind_transformation(norm) for norm in ("linf", "l2")]
 
 
@@ -190,12 +190,12 @@ SUITES: dict[str, Suite] = {
         Suite("uar-imagenet100", "UAR's attacks at six strengths calibrated for ImageNet-100", _uar("uar-imagenet100")),
         Suite(
             "uar-cifar10-50-steps",
-            "the same by 50 steps in place of 200 with --procedure paper, as UAR's appendix D.2 has it on ImageNet-100",
+            "the same by 50 steps in place of 200 with --protocol paper, as UAR's appendix D.2 has it on ImageNet-100",
             _uar("uar-cifar10", steps=50),
         ),
         Suite(
             "uar-imagenet100-50-steps",
-            "UAR's attacks for ImageNet-100, by 50 steps in place of 200 with --procedure paper (its appendix D.2)",
+            "UAR's attacks for ImageNet-100, by 50 steps in place of 200 with --protocol paper (its appendix D.2)",
             _uar("uar-imagenet100", steps=50),
         ),
         Suite(
@@ -271,7 +271,7 @@ def default_attacks(model: Classifier) -> tuple[str, ...]:
 
 
 def attacks_of(
-    given: str | Attack | Sequence[str | Attack], procedure: Procedure = "default", sides: Sequence[int] = ()
+    given: str | Attack | Sequence[str | Attack], protocol: ProtocolName = "default", sides: Sequence[int] = ()
 ) -> list[Attack]:
     """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
 
@@ -282,8 +282,8 @@ def attacks_of(
         >>> [attack.name for attack in attacks_of(["lp", "linf"])]
         ['l2', 'l1', 'l0', 'linf']
     """
-    if procedure not in ("default", PAPER):
-        raise UserError(f"procedure={procedure!r} is not known; expected 'default' or 'paper'.")
+    if protocol not in ("default", PAPER):
+        raise UserError(f"protocol={protocol!r} is not known; expected 'default' or 'paper'.")
     items = _items(given)
     single = {item if isinstance(item, str) else item.name for item in items if item not in SUITES}
     found: list[Attack] = []
@@ -292,9 +292,9 @@ def attacks_of(
             found.append(item)
             continue
         if item in SUITES:
-            named = [attack for attack in SUITES[item].build(procedure) if attack.name not in single]
+            named = [attack for attack in SUITES[item].build(protocol) if attack.name not in single]
         else:
-            named = [attack_named(item, procedure, also=SUITES)]
+            named = [attack_named(item, protocol, also=SUITES)]
         found += [attack.on_images(sides) for attack in named] if sides else named
     return found
 

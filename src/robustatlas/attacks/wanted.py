@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, Procedure
+from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.models.sources.functions import object_named
@@ -16,18 +16,18 @@ PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""
 
 
-def wanted_attacks(names: Sequence[str], procedure: Procedure, features: str | None) -> list[str | Attack]:
+def wanted_attacks(names: Sequence[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
     """Attacks for ``evaluate(attacks=...)``.
 
     Args:
         names: of the catalogue, of suites, or ``file.py:ATTACK``.
-        procedure: in which to look for ``lpips``.
+        protocol: in which to look for ``lpips``.
         features: what ``lpips`` compares images by, as ``ARCHITECTURE=FILE``; None for the model's own activations.
     """
     found: list[str | Attack] = [own_attack(name) if ".py:" in name else name for name in names]
     if features is None:
         return found
-    every = {attack.name: attack for attack in attacks_of(found, procedure)}
+    every = {attack.name: attack for attack in attacks_of(found, protocol)}
     if PERCEPTUAL not in every:
         raise UserError(
             f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "

@@ -86,7 +86,7 @@ def _equal(value: Any, usual: Any) -> bool:
 
 
 NOTHING = Moved(lambda x: x)
-"""What leaves everything as it is, so that it is no node."""
+"""What leaves everything as it is, so that it is not a node."""
 
 
 def in_double(value: Any) -> Any:

@@ -136,5 +136,5 @@ def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Atta
     threat = attack.threat.for_data(first).bound_to(model)
     told = CertificateRecord(name=record.name, method=record.method, threat=plain(threat))
     if told.threat != record.threat:
-        raise UserError(f"The sets of {record.name!r} are others now than those that were certified.")
+        raise UserError(f"The threat model of {record.name!r} is not the one that was certified.")
     return replace(attack, threat=threat, strengths=record.strengths or attack.strengths)

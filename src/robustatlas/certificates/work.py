@@ -28,7 +28,7 @@ from robustatlas.outcomes.certified import CertificateRecord, CertifiedSizes, ch
 from robustatlas.outcomes.circumstances import circumstances
 
 LARGEST_BATCH = 64
-"""Samples whose bounds are computed together, at most; more of them are no faster."""
+"""Samples whose bounds are computed together, at most; more of them are not faster."""
 
 
 @dataclass(frozen=True)

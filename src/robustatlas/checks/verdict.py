@@ -14,10 +14,10 @@ from robustatlas.common.wording import MARK, counted, listed, some
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
-Verdict = Literal["sound", "doubtful", "masked", "untold"]
+Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
 """``"sound"``: no indicator speaks against the numbers; ``"masked"``: attacks by gradients are blind at many samples,
-so robust accuracies are too high; ``"doubtful"``: something else speaks against them; ``"untold"``: too few samples, or
-no gradients, to say anything."""
+so robust accuracies are too high; ``"doubtful"``: something else speaks against them; ``"inconclusive"``: too few
+samples, or no gradients, to say anything."""
 
 EXCLUDED = 0.3
 """A model is called sound only where the intervals exclude this share of doubtful samples: the least that was seen of a
@@ -155,7 +155,7 @@ class Diagnosis(Tabular):
     """Whether a robustness number can be trusted, and why.
 
     Attributes:
-        verdict: ``"sound"``, ``"doubtful"``, ``"masked"`` or ``"untold"``.
+        verdict: ``"sound"``, ``"doubtful"``, ``"masked"`` or ``"inconclusive"``.
         indicators: what each read, with value, threshold, share, source and remedy.
         record: as a run keeps it.
 
@@ -342,10 +342,10 @@ def at_other_ends(records: Sequence[DiagnosisRecord]) -> list[Finding]:
     found: list[Finding] = []
     for record in reversed(records):
         for reading in record.readings:
-            cells = {(reading.attack, strength) for strength in reading.strengths}
-            if cells - seen and record is not records[-1]:
+            entries = {(reading.attack, strength) for strength in reading.strengths}
+            if entries - seen and record is not records[-1]:
                 found.append(Finding.of(reading))
-            seen |= cells
+            seen |= entries
     return found
 
 
@@ -357,11 +357,11 @@ def _verdict(findings: Sequence[Finding], record: DiagnosisRecord) -> Verdict:
     if flagged:
         return "doubtful"
     if not record.told or not record.index:
-        return "untold"
+        return "inconclusive"
     if any(not finding.samples for finding in deciding):
-        return "untold"
+        return "inconclusive"
     if any(map(_undecided, deciding)):
-        return "doubtful" if len(record.index) >= FEW else "untold"
+        return "doubtful" if len(record.index) >= FEW else "inconclusive"
     return "sound"
 
 

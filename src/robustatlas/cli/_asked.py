@@ -66,11 +66,11 @@ Border = Annotated[
         rich_help_panel=ATTACKS,
     ),
 ]
-Procedure = Annotated[
+ProtocolName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="default: sound sets and a strong search; paper: each attack as its publication ran it.",
+        help="default: sound threat models and a strong search; paper: each attack as its publication ran it.",
         show_default=False,
         rich_help_panel=ATTACKS,
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from robustatlas.cli._options import names_in
 
 if TYPE_CHECKING:
-    from robustatlas.attacks.definition import Attack, Procedure
+    from robustatlas.attacks.definition import Attack, ProtocolName
     from robustatlas.models.classifier import Classifier
 
 
@@ -18,8 +18,8 @@ def named(given: str | None, model: Classifier) -> list[str]:
     return list(default_attacks(model)) if given is None else names_in(given)
 
 
-def chosen(names: list[str], procedure: Procedure, features: str | None) -> list[str | Attack]:
+def chosen(names: list[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
     """:func:`robustatlas.attacks.wanted.wanted_attacks`; torch comes with it, and help need not wait for that."""
     from robustatlas.attacks.wanted import wanted_attacks
 
-    return wanted_attacks(names, procedure, features)
+    return wanted_attacks(names, protocol, features)

@@ -35,9 +35,9 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     for attack in facts.attacks:
         average = shown(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-"
         mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked(facts, [attack.attack]) else ""
-        about = "~" if attack.own_set else ""
+        about = "~" if attack.own_threat else ""
         rows.add_row(
-            safe(about + marked(attack.attack, attack.attack in facts.void)),
+            safe(about + marked(attack.attack, attack.attack in facts.invalid)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
             size(attack.halved, of=attack.attack),
             f"{average}{mark}",

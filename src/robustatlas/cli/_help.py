@@ -53,7 +53,7 @@ USUAL = {
         "--dry-run", "--workers",
     ),
     "field": (
-        "--data", "--samples", "--attacks", "--exclude", "--strengths", "--procedure", "--effort", "--dry-run",
+        "--data", "--samples", "--attacks", "--exclude", "--strengths", "--protocol", "--effort", "--dry-run",
         "--workers", "--device",
     ),
     "train": (

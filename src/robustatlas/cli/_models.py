@@ -131,7 +131,7 @@ def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str
     """How a model behind an API is asked, as arguments of its source.
 
     Raises:
-        UserError: options that are not understood, or of a model that is no such.
+        UserError: options that are not understood, or of a model that is not one.
 
     Example:
         >>> asking("http://127.0.0.1/ask", ["Authorization: Bearer 123"], "500,20000")
@@ -162,7 +162,7 @@ def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dic
     """What a model without weights for the classes is told of them, as arguments of its source; nothing for others.
 
     Raises:
-        UserError: a prompt for a model that is no such.
+        UserError: a prompt for a model that is not one.
 
     Example:
         >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])

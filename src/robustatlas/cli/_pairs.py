@@ -74,8 +74,8 @@ def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
 
 def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
     """Where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` the tests of these."""
-    void = {**masked(runs[0].table), **masked(runs[1].table)}
-    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in void}
+    invalid = {**masked(runs[0].table), **masked(runs[1].table)}
+    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in invalid}
     tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
     volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
     said = [
@@ -83,8 +83,8 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
         *_crossings(*tables, pair),
         *(_hypervolume_tests(*volumes, pair) if explain else []),
     ]
-    if void:
-        said.insert(0, f"Not held against each other under {listed([*void])}: {MASKED}.")
+    if invalid:
+        said.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
     if said:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
     for sentence in said:

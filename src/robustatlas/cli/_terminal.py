@@ -228,7 +228,7 @@ class AccuracyTables:
                     "certified": certified.accuracies(outcome.strengths).tolist(),
                     "at most": outcome.accuracies().tolist(),
                 }
-            name = marked(attack, attack in self.result.void)
+            name = marked(attack, attack in self.result.invalid)
             groups, parts = self._grids(attack, name, outcome.strengths.tolist(), lines, room)
         else:
             groups = [list(range(len(headings)))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.renamed import NOW
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def _typed(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[_Typed]:
             yield from map(_Typed, (word, *left))
             return
         name, equals, value = word.partition("=")
+        name = _now(name)
         if name not in valued and not word.startswith("--") and word[:2] in valued:
             name, equals, value = word[:2], "=", word[2:]
         if name not in valued:
@@ -81,8 +83,13 @@ def _typed(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[_Typed]:
             yield _Typed(given, valued[name], name)
 
 
+def _now(name: str) -> str:
+    """An option as it is called today."""
+    return f"--{NOW[name[2:]]}" if name.startswith("--") and name[2:] in NOW else name
+
+
 def _check_commas(typed: Sequence[_Typed], arguments: Sequence[Any]) -> None:
-    """Raise where words behind a list can only be meant to belong to it: there are too many words that are no option,
+    """Raise where words behind a list can only be meant to belong to it: there are too many words that are not options,
     or enough without them and they read like members of the list."""
     plain = [each for each in typed if _is_plain(each)]
     least, most = sum(p.required for p in arguments), sum(p.nargs if p.nargs > 0 else len(plain) for p in arguments)

@@ -71,7 +71,7 @@ def calibrate(
         ),
     ] = None,
 ) -> None:
-    """Choose six strengths of ATTACK by the procedure of UAR (Kang et al. 2019).
+    """Choose six strengths of ATTACK as UAR does (Kang et al. 2019).
 
     First make accuracies of adversarial training at strengths that double from one to the next:
 

@@ -30,8 +30,8 @@ def certify(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Attacks whose sets are certified, with commas between them: linf, l2, l1, brightness, contrast, "
-            "saturation, hue.",
+            help="Attacks whose threat models are certified, with commas between them: linf, l2, l1, brightness, "
+            "contrast, saturation, hue.",
             rich_help_panel=ATTACKS,
         ),
     ] = "linf,l2",

@@ -256,8 +256,8 @@ class _Seen:
     def of(
         cls, run: Compared, held: Held | None, union: Mapping[str, float], about: Mapping[str, About] | None = None
     ) -> _Seen:
-        intervals, void = run.intervals(held, union), masked(run.table)
-        why = why_masked(void) if void else ""
+        intervals, invalid = run.intervals(held, union), masked(run.table)
+        why = why_masked(invalid) if invalid else ""
         told = about_of(run.table, about or {})
         trained = told.trained_on if told.tells_training else None
         return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why, trained)

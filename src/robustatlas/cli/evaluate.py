@@ -38,7 +38,7 @@ def evaluate(
     exclude: _asked.Exclude = None,
     search: _asked.Search = None,
     effort: _asked.Effort = "default",
-    procedure: _asked.Procedure = "default",
+    protocol: _asked.ProtocolName = "default",
     strengths: _asked.Strengths = None,
     features: _asked.Features = None,
     pixels: _asked.Pixels = "any",
@@ -175,7 +175,7 @@ def evaluate(
 
     The nine ranked attacks of MultiRobustBench, as that benchmark ran them:
 
-        robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --procedure paper
+        robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --protocol paper
 
     As many of 10,000 images as it takes to know every accuracy to two points:
 
@@ -195,7 +195,7 @@ def evaluate(
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
-    chosen = _attacks.chosen(_attacks.named(attacks, classifier), procedure, features)  # type: ignore[arg-type]
+    chosen = _attacks.chosen(_attacks.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     cores = _cores(threads, classifier, dataset, verbose)
@@ -203,7 +203,7 @@ def evaluate(
         attacks=chosen,
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
-        procedure=procedure,  # type: ignore[arg-type]
+        protocol=protocol,  # type: ignore[arg-type]
         strengths=wanted,
         pixels=pixels,  # type: ignore[arg-type]
         border=border,  # type: ignore[arg-type]

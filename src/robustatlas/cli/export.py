@@ -53,7 +53,7 @@ def export(
         robustatlas export runs/mynet --to evidence -o evidence.json
     """
     if to not in EXPORTERS:
-        raise UserError(f"--to {to!r} is no form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
+        raise UserError(f"--to {to!r} is not a form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
     exporter = EXPORTERS[to]
     path = output or exporter.path(run)
     said = exporter.write(load_result(run), path)

@@ -49,7 +49,7 @@ def field(
     exclude: _asked.Exclude = None,
     search: _asked.Search = None,
     effort: _asked.Effort = "default",
-    procedure: _asked.Procedure = "default",
+    protocol: _asked.ProtocolName = "default",
     strengths: _asked.Strengths = None,
     features: _asked.Features = None,
     samples: _asked.Samples = None,
@@ -97,10 +97,10 @@ def field(
 
     entries = read_field(models)
     request = Request(
-        attacks=None if attacks is None else _attacks.chosen(names_in(attacks), procedure, features),  # type: ignore[arg-type]
+        attacks=None if attacks is None else _attacks.chosen(names_in(attacks), protocol, features),  # type: ignore[arg-type]
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
-        procedure=procedure,  # type: ignore[arg-type]
+        protocol=protocol,  # type: ignore[arg-type]
         strengths=parse_strengths(strengths or []),
         samples=samples,
         seed=seed,
@@ -122,7 +122,7 @@ def field(
             _tell(one, len(entries) - len(done) - 1)
             if one.result is not None:
                 medians[one.entry.name] = _row(one.result)
-                why |= {one.entry.name: why_masked(void)} if (void := masked(one.result)) else {}
+                why |= {one.entry.name: why_masked(invalid)} if (invalid := masked(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
     _print_forecast(done, price) if dry_run else _print_runs(done, medians, why, store)
     if failed := [one for one in done if one.failure is not None]:

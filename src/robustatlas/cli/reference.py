@@ -161,11 +161,11 @@ def reference(
         typer.Option(
             metavar="NAME",
             help="How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
-            "every with `--procedure paper`.",
+            "every with `--protocol paper`.",
             rich_help_panel=ATTACKS,
         ),
     ] = None,
-    procedure: Annotated[
+    protocol: Annotated[
         str,
         typer.Option(
             metavar="NAME",
@@ -212,7 +212,7 @@ def reference(
         **_asked_of_all(presets, recipe, steps, parse_settings(set_ or []), given, for_ or []),
         samples=samples,
         search=search,  # type: ignore[arg-type]
-        procedure=procedure,  # type: ignore[arg-type]
+        protocol=protocol,  # type: ignore[arg-type]
         features=features,
     )
     share = share_here(part)
@@ -270,9 +270,9 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
         return
     for attack in found.accuracies.attacks:
-        cells = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
+        entries = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
         console.print(
-            f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in cells), highlight=False
+            f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries), highlight=False
         )
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)

@@ -145,10 +145,11 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
         stop = "." if text[:1].isupper() else ""
         console.print(f"{safe(about)}: [bold]{safe(number)}[/bold]{stop} {safe(text)}")
     console.print(strip_table(card, facts, console))
-    own = " ~: in other sets than the reference's." if any(attack.own_set for attack in facts.attacks) else ""
+    own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"
     reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
-    legend = f"Fuller: more images correct. |: clean accuracy halved.{reference}{own} {safe(card.axis).capitalize()}."
+    axis = f"{safe(card.axis).capitalize()}."
+    legend = f"The fuller a block, the more images stay correct. |: clean accuracy halved.{reference}{own} {axis}"
     console.print(f"[dim]{legend}[/dim]")
     for sentence in facts.calibrations:
         console.print(safe(sentence))
@@ -301,15 +302,15 @@ def _overall(facts: RunFacts) -> Table:
 def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     present = [metric.name for metric in of_attack() if any(metric.name in attack.against for attack in facts.attacks)]
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
-    headings += [""] if facts.void else []
+    headings += [""] if facts.invalid else []
     rows = [
         [
-            safe(marked(attack.attack, attack.attack in facts.void)),
+            safe(marked(attack.attack, attack.attack in facts.invalid)),
             shown(attack.average),
             size(attack.quartiles[1], of=attack.attack),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
-            *([MASKED if masked(facts, [attack.attack]) else ""] if facts.void else []),
+            *([MASKED if masked(facts, [attack.attack]) else ""] if facts.invalid else []),
         ]
         for attack in facts.attacks
     ]
@@ -338,7 +339,7 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             volume = attack.frontier.hypervolume
             rows.append(
                 [
-                    safe(marked(attack.attack, attack.attack in facts.void)),
+                    safe(marked(attack.attack, attack.attack in facts.invalid)),
                     beside_masked(shown(attack.frontier.volume, ".3f"), masked(facts, [attack.attack])),
                     f"{volume.std:.3f}",
                     str(volume.levels),
@@ -356,12 +357,12 @@ def _write_csv(facts: RunFacts) -> None:
     }
     typical: dict[tuple[str, float], float] = {}
     for attack in facts.attacks:
-        for at, cell in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
-            rows[attack.attack, at] = [cell.value, cell.low, cell.high]
-        for at, cell in zip(attack.strengths.tolist(), attack.typical or (), strict=bool(attack.typical)):
-            typical[attack.attack, at] = cell.value
+        for at, entry in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
+            rows[attack.attack, at] = [entry.value, entry.low, entry.high]
+        for at, entry in zip(attack.strengths.tolist(), attack.typical or (), strict=bool(attack.typical)):
+            typical[attack.attack, at] = entry.value
     columns = ["attack", "strength", "accuracy", "low", "high"]
-    if facts.void:
+    if facts.invalid:
         columns.append("note")
         rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else None] for at in rows}
     if typical:
@@ -370,9 +371,9 @@ def _write_csv(facts: RunFacts) -> None:
     if facts.certified:
         columns.append("certified")
         least = {
-            (certified.row, strength): cell.value
+            (certified.row, strength): entry.value
             for certified in facts.certified
-            for strength, cell in zip(certified.strengths, certified.accuracy, strict=True)
+            for strength, entry in zip(certified.strengths, certified.accuracy, strict=True)
         }
         empty = [None] * (len(columns) - 3)
         rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
@@ -384,10 +385,10 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
     if reference is None:
         raise UserError("--trained-on needs a reference to judge the training by; give one with --reference.")
     for attack, most in trained_on.items():
-        if attack not in reference.accuracies.cells:
+        if attack not in reference.accuracies.entries:
             raise UserError(
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{some(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(most, max(reference.accuracies.cells[attack])):
+        if meant := in_levels(most, max(reference.accuracies.entries[attack])):
             raise UserError(f"--trained-on {attack}={most:g} is beyond every strength of {reference.name}; {meant}.")

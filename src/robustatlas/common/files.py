@@ -43,7 +43,7 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
     the home of the user, and ``./~`` a file of that name.
 
     Raises:
-        UserError: it is no path, or none that a file system and DuckDB can take.
+        UserError: it is not a path, or none that a file system and DuckDB can take.
 
     Example:
         >>> named("runs/a").parts, str(named("s3://bucket/run"))
@@ -63,7 +63,7 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
         ) from error
     if any(len(part) > _LONGEST_NAME or b"\0" in part for part in encoded):
         raise UserError(
-            f"{brief(repr(str(found)))} is no name that a file can have (at most {_LONGEST_NAME} bytes between "
+            f"{brief(repr(str(found)))} is not a name that a file can have (at most {_LONGEST_NAME} bytes between "
             "slashes); give another one."
         )
     return Address(found) if _SCHEME.match(str(found)) else found

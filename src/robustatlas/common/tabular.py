@@ -98,7 +98,7 @@ class Tabular(ABC):
         return framework("pyarrow", "to_arrow").table(self._lists())
 
     def _lists(self) -> dict[str, Any]:
-        """The columns, those that are no numbers as lists."""
+        """The columns, those that are not numbers as lists."""
         columns = self._columns().items()
         return {name: values.tolist() if values.dtype == object else values for name, values in columns}
 

@@ -161,7 +161,7 @@ _WHOLE = 1e-6
 _SIMPLE = 15
 """Fractions with denominators up to this one are written otherwise, such as 0.2 or a third."""
 _LEVELS_END = 40.0
-"""Strengths from here on are no parts of 255."""
+"""Strengths from here on are not parts of 255."""
 
 
 def rough(value: float) -> str:
@@ -321,14 +321,14 @@ MARK = "†"
 diagnosis speaks against them."""
 
 
-def marked(name: str, void: object) -> str:
-    """A name with the mark, where something is ``void``.
+def marked(name: str, invalid: object) -> str:
+    """A name with the mark, where something is ``invalid``.
 
     Example:
         >>> marked("linf", True), marked("net †", ["linf"]), marked("net", [])
         ('linf †', 'net †', 'net')
     """
-    return f"{name} {MARK}" if void and not name.endswith(MARK) else name
+    return f"{name} {MARK}" if invalid and not name.endswith(MARK) else name
 
 
 def unmarked(name: str) -> str:
@@ -350,11 +350,11 @@ def beside_masked(number: str, masked: object) -> str:
     return f"{number}, {MASKED}" if masked else number
 
 
-def void_sentence(shares: Mapping[str, float]) -> str:
+def invalid_sentence(shares: Mapping[str, float]) -> str:
     """What the mark says, and what to do; ``shares``: as of :func:`why_masked`.
 
     Example:
-        >>> void_sentence({"linf": 0.25}).partition(". ")[2]
+        >>> invalid_sentence({"linf": 0.25}).partition(". ")[2]
         'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
     """
     return (

@@ -105,7 +105,7 @@ class AutoAttack:
         if norm not in NORMS:
             raise UserError(f"norm={brief(repr(norm))} is not known; expected one of {', '.join(NORMS)}.")
         if not 0 < real(eps) < float("inf"):
-            raise UserError(f"eps={brief(repr(eps))} is no strength; expected a positive number, such as 8/255.")
+            raise UserError(f"eps={brief(repr(eps))} is not a strength; expected a positive number, such as 8/255.")
         self.model, self.norm, self.epsilon, self.seed, self.verbose = model, norm, float(eps), seed, verbose
         self.device = _device(model, device)
         self.log_path = None if log_path is None else named(log_path)

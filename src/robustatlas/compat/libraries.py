@@ -56,9 +56,9 @@ def taken(attack: Any, settings: Mapping[str, Any], p: float) -> Taken:
     if callable(attack) and not inspect.isclass(attack):
         return _of_function(attack, _with_norm(attack, settings, p), library)
     raise UserError(
-        f"{kind.__name__} is no attack that is known here; expected one of foolbox (an object), torchattacks or ART (a "
-        "class and settings), adv-lib (a function), or any function of (model, x, labels) that returns perturbed "
-        "inputs."
+        f"{kind.__name__} is not an attack that is known here; expected one of foolbox (an object), "
+        "torchattacks or ART (a class and settings), adv-lib (a function), or any function of (model, x, labels) that "
+        "returns perturbed inputs."
     )
 
 

@@ -45,7 +45,7 @@ def as_torchattacks(
     smallest = Smallest.of(attack, seed, batch_size)
     strength = smallest.attack.strengths[-1] if eps is None else real(eps)
     if not 0 < strength < float("inf"):
-        raise UserError(f"eps={brief(repr(eps))} is no strength; expected a positive number, such as 8/255.")
+        raise UserError(f"eps={brief(repr(eps))} is not a strength; expected a positive number, such as 8/255.")
     return TorchAttack(model, smallest, strength)
 
 

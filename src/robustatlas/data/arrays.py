@@ -65,4 +65,4 @@ def _dense(values: Tensor) -> Tensor:
 
 
 def _no_array(values: Any) -> UserError:
-    return UserError(f"data holds {brief(repr(values))}, which is no array of numbers; give images and labels.")
+    return UserError(f"data holds {brief(repr(values))}, which is not an array of numbers; give images and labels.")

@@ -118,7 +118,7 @@ class Dataset:
 
     @cached_property
     def images(self) -> Tensor:
-        """All inputs in memory: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs that are no images)."""
+        """All inputs in memory: float32 ``[N, C, H, W]`` in [0, 1] (any ``[N, ...]`` for inputs other than images)."""
         return self.rows[:]
 
     @property
@@ -153,7 +153,7 @@ class Dataset:
             classes: Their names, or how many there are; "0", "1", ... when not given.
 
         Raises:
-            UserError: empty, not matching, NaN, outside [0, 1], labels that are no integers or out of range.
+            UserError: empty, not matching, NaN, outside [0, 1], labels that are not integers or out of range.
         """
         rows = InMemory(_inputs(array_of(images), name))
         check_scale(rows, name)
@@ -179,7 +179,7 @@ class Dataset:
                 to compute it.
 
         Raises:
-            UserError: not matching, labels that are no integers or out of range.
+            UserError: not matching, labels that are not integers or out of range.
 
         Example:
             >>> class Drawn(Rows):

@@ -102,7 +102,7 @@ def _pictures_in(folder: Path, only: Sequence[str] | None) -> dict[str, list[Pat
                 found[entry.name].append(path)
             elif path.is_file():
                 others.append(path)
-    _say_left_out(folder, others, "that are no pictures in class folders")
+    _say_left_out(folder, others, "that are not pictures in class folders")
     _say_left_out(folder, hidden, "that are hidden, or in hidden folders")
     empty = [name for name, files in found.items() if not files]
     if empty and len(empty) < len(found):

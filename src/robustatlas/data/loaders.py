@@ -130,7 +130,7 @@ def huggingface_parts(path: Path, split: str, name: str) -> tuple[Any, str, NDAr
     try:
         data = library.load_from_disk(str(path))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no data set on disk of Hugging Face (save_to_disk): {error}.") from error
+        raise UserError(f"{path} is not a data set on disk of Hugging Face (save_to_disk): {error}.") from error
     if isinstance(data, dict):
         if split not in data:
             raise UserError(f"{path} has the splits {', '.join(data)}, and none of them is {split!r}.")

@@ -92,7 +92,8 @@ def read_plain_pickle(path: Path) -> Any:
         raise UserError(f"There is no file {path}.") from error
     except Exception as error:  # a damaged pickle may raise anything
         raise UserError(
-            f"{path} is no pickle of plain numbers and texts ({first_line(error)}), and nothing else is unpickled here."
+            f"{path} is not a pickle of plain numbers and texts ({first_line(error)}), and nothing else is "
+            "unpickled here."
         ) from error
 
 
@@ -109,7 +110,9 @@ def read_cifar_pickle(path: Path, published: str) -> tuple[NDArray[np.uint8], ND
         or images.shape != (len(truth), _PIXELS)
         or truth.dtype.kind not in "iu"
     ):
-        raise UserError(f"{path} is no file of CIFAR's Python version: expected 'data' [N, 3072] and labels [N] in it.")
+        raise UserError(
+            f"{path} is not a file of CIFAR's Python version: expected 'data' [N, 3072] and labels [N] in it."
+        )
     if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != published:
         warn(f"{path} is not the file that CIFAR's authors published (another md5); it is read as it is.")
     return images.reshape(-1, 3, 32, 32), truth.astype(np.int64)

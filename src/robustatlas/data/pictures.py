@@ -19,7 +19,7 @@ from robustatlas.data.rows import Rows, as_inputs, within_range
 Pixels = NDArray[np.uint8] | NDArray[np.float32]
 
 UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""What Pillow raises about files that are no pictures, or damaged."""
+"""What Pillow raises about files that are not pictures, or damaged."""
 
 _GREY = ("1", "L", "LA", "La", "I", "F")
 _WHITE = 65535

@@ -25,7 +25,7 @@ class Rows(ABC):
     """N inputs in [0, 1], read when they are asked for: ``rows[3]``, ``rows[:8]``, ``rows[positions]``.
 
     Attributes:
-        shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are no images.
+        shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are not images.
 
     Example:
         >>> rows = InMemory(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.attacks.definition import Effort, ProtocolName, Search
+from robustatlas.common.renamed import takes_old_names
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.plan import Attacks, Data, Pixels, Samples, Strengths
@@ -31,12 +32,13 @@ __all__ = [
 ]
 
 
+@takes_old_names
 def evaluate(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks | None = None,
     search: Search | None = None,
-    procedure: Procedure = "default",
+    protocol: ProtocolName = "default",
     strengths: Strengths | None = None,
     samples: Samples = None,
     seed: int = 0,
@@ -69,7 +71,7 @@ def evaluate(
             ``"every"`` (each strength by itself), ``"frontier"`` (lowest margins, for the hypervolume) or
             ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
             for.
-        procedure: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
+        protocol: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
         strengths: increasing strengths per attack (falling ones of ``jpeg-quality`` and ``resolution``, as people type
             them); default: the catalogue's grid.
         samples: how many, their positions, or a mask; default: all. So many are the first ones; of data that are sorted
@@ -81,7 +83,7 @@ def evaluate(
         batch_size: samples at work at once. By default 256, and fewer where memory runs out; ``"auto"`` tries what
             the device is fast with.
         effort: ``"low"`` (fewer passes), ``"default"``, or ``"high"`` (several times as many, for the numbers
-            of a paper); of the default procedure.
+            of a paper); of the default protocol.
         pixels: which inputs count as found: ``"any"`` in [0, 1], or ``"8bit"``, those alone that an 8-bit file can
             hold.
         border: what everyday changes that move or blur an image show beyond its edges: ``"reflect"`` (the default),
@@ -122,7 +124,7 @@ def evaluate(
     request = Request(
         attacks=attacks,
         search=search,
-        procedure=procedure,
+        protocol=protocol,
         strengths=strengths,
         samples=samples,
         seed=seed,
@@ -145,12 +147,13 @@ def evaluate(
     return evaluated_and_audited(model, data, request)
 
 
+@takes_old_names
 def forecast(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
     attacks: Attacks | None = None,
     search: Search | None = None,
-    procedure: Procedure = "default",
+    protocol: ProtocolName = "default",
     strengths: Strengths | None = None,
     samples: Samples = None,
     seed: int = 0,
@@ -176,7 +179,7 @@ def forecast(
     Args:
         model: as of :func:`evaluate`.
         data: as of :func:`evaluate`.
-        attacks, search, procedure, strengths, samples, seed, effort, pixels, border, exclude: as of :func:`evaluate`.
+        attacks, search, protocol, strengths, samples, seed, effort, pixels, border, exclude: as of :func:`evaluate`.
         run, batch_size, keep_adversarial, progress, part, workers, devices: as of :func:`evaluate`.
         budget: seconds for which each attack is tried, about.
 
@@ -195,7 +198,7 @@ def forecast(
     request = Request(
         attacks=attacks,
         search=search,
-        procedure=procedure,
+        protocol=protocol,
         strengths=strengths,
         samples=samples,
         seed=seed,

@@ -73,7 +73,7 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     for name in (name for name in result.attacks if name in catalogue()):
         fallen: dict[str, int] = {}
         attack = _recorded(name, result)
-        for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.void):
+        for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.invalid):
             same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
             renamed = replace(same, name=name, strengths=attack.strengths)
             asked = Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)

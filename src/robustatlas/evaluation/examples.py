@@ -139,7 +139,7 @@ def _read_npz(path: Path) -> Arrays:
 def _of_folder(folder: Path) -> Examples:
     files = sorted(folder.glob("*.png"))
     if not files:
-        raise UserError(f"{folder} holds no PNGs and is no run; give a .npz file, a folder of PNGs, or a run.")
+        raise UserError(f"{folder} holds no PNGs and is not a run; give a .npz file, a folder of PNGs, or a run.")
     positions = [re.search(r"(\d+)$", file.stem) for file in files]
     for file, position in zip(files, positions, strict=True):
         if position is None:

@@ -74,7 +74,7 @@ def check_answers(model: Classifier, run: Run, work: Work) -> None:
     ``model``.
 
     Up to 64 samples are compared. What logits that are off by a thousandth of the largest (networks in half precision:
-    by their rounding) would explain is no difference; of models whose answers vary, what four standard deviations
+    by their rounding) would explain is not a difference; of models whose answers vary, what four standard deviations
     would.
     """
     known = run.clean(work.index)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Effort, Procedure, Search
+from robustatlas.attacks.definition import Attack, Effort, ProtocolName, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.everyday import with_edges
@@ -199,7 +199,7 @@ def positions_among(samples: Samples, count: int) -> Integers:
 
 def chosen_attacks(
     given: Attacks,
-    procedure: Procedure,
+    protocol: ProtocolName,
     strengths: Strengths | None,
     exclude: Sequence[str],
     model: Classifier,
@@ -213,12 +213,12 @@ def chosen_attacks(
 
     Raises:
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
-            published procedures, a strength beyond what images can differ by.
+            published protocols, a strength beyond what images can differ by.
     """
-    if procedure != "default" and effort != "default":
-        raise UserError(f"effort={effort!r} is not for procedure={procedure!r}, whose steps are those of its source.")
+    if protocol != "default" and effort != "default":
+        raise UserError(f"effort={effort!r} is not for protocol={protocol!r}, whose steps are those of its source.")
     sides = first.shape[2:] if first.dim() == 4 else ()
-    attacks = [at_effort(attack, effort) for attack in attacks_of(given, procedure, sides)]
+    attacks = [at_effort(attack, effort) for attack in attacks_of(given, protocol, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
@@ -316,7 +316,7 @@ def record_of(
     """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
     gives, and what a reader wants to know of it."""
     plan = attack.plans[search]
-    procedure = {
+    protocol = {
         "search": search,
         "plan": plain(plan),
         "repairs": attack.repairs,
@@ -325,27 +325,27 @@ def record_of(
         "engine": plain(NUMERICS),
     }
     if not attack.monotone(search):
-        procedure[BY_ITSELF] = "each by itself"
+        protocol[BY_ITSELF] = "each by itself"
     if search_named(search).version > 1:
-        procedure["search_version"] = search_named(search).version
+        protocol["search_version"] = search_named(search).version
     if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
-        procedure["unbounded"] = attack.unbounded
+        protocol["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
-        procedure["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
+        protocol["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
     if attack.typical:
-        procedure["typical"] = {"draws": attack.typical}
+        protocol["typical"] = {"draws": attack.typical}
     if attack.threat.chooses:
-        procedure["chosen"] = "by each run that begins anew"
+        protocol["chosen"] = "by each run that begins anew"
     if model is not None and model.remedy:
-        procedure["remedy"] = model.remedy
+        protocol["remedy"] = model.remedy
     if attack.errors != "accepted":
-        procedure["errors"] = attack.errors
+        protocol["errors"] = attack.errors
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.monotone(search),
         threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
-        procedure=procedure,
+        protocol=protocol,
         gradient=gradient,
         unit=attack.about.unit,
         source=attack.about.source,
@@ -394,7 +394,7 @@ def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
         others = [old for old in known if old.same_set(record) and old.origin == record.origin]
         if not others or any(old.same_search(record) for old in others):
             continue
-        gradient = any(old.procedure == record.procedure for old in others)
+        gradient = any(old.protocol == record.protocol for old in others)
         how = "another gradient of the model" if gradient else "another plan"
         said.append(f"What the run has of {record.name!r} was found by {how}; it counts, and is computed anew.")
     return said

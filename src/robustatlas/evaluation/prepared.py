@@ -15,7 +15,7 @@ from robustatlas.attacks.definition import Attack, Plan, Search
 from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_classes, check_model, ways_back
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.host import looking_is_free
-from robustatlas.common.wording import void_sentence
+from robustatlas.common.wording import invalid_sentence
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
 from robustatlas.evaluation.memory import fitting_batch, seconds_of_a_batch
@@ -108,7 +108,7 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
     named = request.attacks_on(model)
     asked = chosen_attacks(
         named,
-        request.procedure,
+        request.protocol,
         request.strengths,
         request.exclude,
         model,
@@ -130,8 +130,8 @@ def prepared(model: Classifier, work: Work, request: Request, display: Progress)
         tell(display, warning)
     tasks = _tasks(asked, searches, model, work, request)
     lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
-    if void := {name: share for name, share in lost.items() if share}:
-        tell(display, void_sentence(void))
+    if invalid := {name: share for name, share in lost.items() if share}:
+        tell(display, invalid_sentence(invalid))
     identity, manner = identity_of(model, work.rows.shape[1:], work.record), _manner_of(model, work, request)
     pair = _seconds_of_a_pair(model, work, min(manner.batch_size, len(work.labels)))
     return Prepared(model, work, tasks, identity, (*warnings, *left_out), manner, pair, display)

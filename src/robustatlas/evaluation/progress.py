@@ -59,7 +59,7 @@ class Progress:
         which is why the displays of this module show nothing here."""
 
     def note(self, message: str) -> None:
-        """Something to know that is no warning."""
+        """Something to know that is not a warning."""
 
     def update(self, record: Announced, settled: int) -> None:
         """``settled`` samples of the parts at work are through."""
@@ -188,7 +188,7 @@ class LineProgress(Progress):
 
     def expect(self, seconds: float) -> None:
         if len(self.tallies) > 1 and seconds > 0:
-            self._say(f"All attacks together: {duration(seconds)} left")
+            self._say(f"All attacks: {duration(seconds)} left")
 
     def _line(self, record: Announced, settled: int) -> None:
         tally = self.tallies[record.key]

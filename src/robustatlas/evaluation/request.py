@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.attacks.suites import default_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import count_of, seed_of, whole
@@ -30,7 +30,7 @@ class Request:
     """The arguments of :func:`robustatlas.evaluate`, all but the model and the data.
 
     Args:
-        attacks, search, procedure, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
+        attacks, search, protocol, strengths, samples, run, effort, exclude: as of :func:`robustatlas.evaluate`.
         pixels, border, keep_adversarial, diagnose, audit, progress, devices: as there.
         seed, batch_size, shard_size, workers: as there; numbers are kept as plain integers.
         part: as there; kept as the share that it names.
@@ -47,7 +47,7 @@ class Request:
 
     attacks: Attacks | None = None
     search: Search | None = None
-    procedure: Procedure = "default"
+    protocol: ProtocolName = "default"
     strengths: Strengths | None = None
     samples: Samples = None
     seed: int = 0

@@ -13,6 +13,7 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.renamed import takes_old_names
 from robustatlas.common.scalars import generator_of, real
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import opened, positions_of, samples_of
@@ -67,9 +68,9 @@ class Known:
     def fixed(self) -> int:
         """Samples that would have been needed for the same half-width, had their number been fixed before looking: by
         the normal interval of a share without replacement, for all accuracies together."""
-        cells = [self.clean, *(cell for row in self.accuracies.values() for cell in row)]
-        z, width = scipy.stats.norm.isf((1 - CONFIDENCE) / (2 * len(cells))), max(self.half_width, 1e-9) / 100
-        shares = np.array([cell.value for cell in cells]) / 100
+        entries = [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
+        z, width = scipy.stats.norm.isf((1 - CONFIDENCE) / (2 * len(entries))), max(self.half_width, 1e-9) / 100
+        shares = np.array([entry.value for entry in entries]) / 100
         infinite = (z / width) ** 2 * shares * (1 - shares)
         needed = infinite / (1 + np.maximum(infinite - 1, 0) / self.population)
         return int(np.ceil(needed.max()))
@@ -77,10 +78,11 @@ class Known:
     @property
     def half_width(self) -> float:
         """The largest half-width of all accuracies, in percentage points."""
-        cells = [self.clean, *(cell for row in self.accuracies.values() for cell in row)]
-        return max((cell.high - cell.low) / 2 for cell in cells)
+        entries = [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
+        return max((entry.high - entry.low) / 2 for entry in entries)
 
 
+@takes_old_names
 def evaluate_until(
     model: Any,
     data: Any,
@@ -193,9 +195,9 @@ def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
     first, second = (
         np.concatenate([table.restrict(grid).correct(attack) for attack in grid], axis=1) for table in (ours, theirs)
     )
-    cells = first.shape[1]
-    values = (first.sum(1) - second.sum(1) + cells) / (2 * cells)
-    found = mean_sequence(values, population, 2 * cells, CONFIDENCE).last()
+    entries = first.shape[1]
+    values = (first.sum(1) - second.sum(1) + entries) / (2 * entries)
+    found = mean_sequence(values, population, 2 * entries, CONFIDENCE).last()
     return Interval(2 * found.value - 100, 2 * found.low - 100, 2 * found.high - 100, CONFIDENCE)
 
 

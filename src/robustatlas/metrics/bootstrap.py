@@ -20,7 +20,7 @@ from robustatlas.metrics.intervals import Interval, percentile_interval, proport
 from robustatlas.metrics.references.matching import (
     chosen_attacks,
     known_attacks,
-    match_cells,
+    match_entries,
     seen_mask,
     table_of,
     weights_at,
@@ -171,7 +171,7 @@ def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: flo
         the mean as a statistic, in the units of the values.
 
     Raises:
-        UserError: the values are no list of finite numbers.
+        UserError: the values are not a list of finite numbers.
 
     Example:
         >>> print(confidence_intervals({"hypervolume": mean_statistic(np.linspace(0.2, 0.4, 100))})["hypervolume"])
@@ -298,13 +298,13 @@ class AccuracyStatistics:
         Raises:
             UserError: as of `competitiveness_ratio`.
         """
-        matched = match_cells(self.table, reference, attacks)
+        matched = match_entries(self.table, reference, attacks)
         weight = weights_at(matched, self.weights if attacks is None else None)
-        cells, kept = matched.select(weight > 0), weight[weight > 0]
-        check_ratio(cells, kind)
+        entries, kept = matched.select(weight > 0), weight[weight > 0]
+        check_ratio(entries, kind)
         columns = self._columns(list(dict.fromkeys(matched.attacks)))[weight > 0]
         return SampleStatistic(
-            self.columns, lambda means: ratio_of(means[..., columns], cells.reference, kind, kept), largest=100.0
+            self.columns, lambda means: ratio_of(means[..., columns], entries.reference, kind, kept), largest=100.0
         )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
@@ -315,9 +315,9 @@ class AccuracyStatistics:
         """
         parts = []
         for attack in chosen_attacks(self.table, reference, attacks):
-            cells = match_cells(self.table, reference, [attack], clean=False)
-            check_ratio(cells, "exp")
-            parts.append((self._position[attack], cells.reference))
+            entries = match_entries(self.table, reference, [attack], clean=False)
+            check_ratio(entries, "exp")
+            parts.append((self._position[attack], entries.reference))
 
         def combine(means: Floats) -> Floats:
             ratios = [ratio_of(means[..., columns], reference, "exp") for columns, reference in parts]
@@ -339,10 +339,10 @@ class AccuracyStatistics:
         Raises:
             UserError: as of `stability_constant`.
         """
-        cells = match_cells(self.table, reference, attacks)
-        hard = difficulty_of(cells, difficulty, table_of(reference))
-        pairs = Pairs.of(hard, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
-        columns = self._columns(list(dict.fromkeys(cells.attacks)))
+        entries = match_entries(self.table, reference, attacks)
+        hard = difficulty_of(entries, difficulty, table_of(reference))
+        pairs = Pairs.of(hard, seen_mask(entries, trained_on, known_attacks(reference)), alpha, floor)
+        columns = self._columns(list(dict.fromkeys(entries.attacks)))
         return SampleStatistic(
             self.columns,
             lambda means: pairs.slopes(means[..., columns]).max(axis=-1),

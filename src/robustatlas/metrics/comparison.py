@@ -18,7 +18,7 @@ from robustatlas.outcomes.table import OutcomeTable
 Floats = NDArray[np.float64]
 
 _CONSTANT = 1e-13
-"""Scores whose deviations are no larger than this share of them differ by rounding alone."""
+"""Scores whose deviations are not larger than this share of them differ by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ def attack_correlation(
         method: `pearson` for the scores, `spearman` for their ranks.
         seen: [M, A], whether a model was trained against an attack; a pair of attacks is correlated over the models
             that were trained against neither. The paper does so, over UAR of adversarially trained defenses alone: the
-            network without a defense is no row. None: over all models.
+            network without a defense is not a row. None: over all models.
 
     Returns:
         correlations in [-1, 1]; NaN with an attack under which all models have the same score, and for a pair that

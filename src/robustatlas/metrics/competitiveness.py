@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references.matching import (
-    MatchedCells,
+    MatchedEntries,
     known_attacks,
-    match_cells,
+    match_entries,
     seen_mask,
     table_of,
     weights_at,
@@ -89,8 +89,8 @@ def competitiveness_ratio(
         >>> competitiveness_ratio(model, reference, weights={"clean": 1, "p": {1: 3}})
         78.75
     """
-    cells, weight = _weighed(accuracies, reference, attacks, weights)
-    return _ratio(cells, kind, weight)
+    entries, weight = _weighed(accuracies, reference, attacks, weights)
+    return _ratio(entries, kind, weight)
 
 
 def competitiveness_in_out(
@@ -121,10 +121,10 @@ def competitiveness_in_out(
         >>> competitiveness_in_out(model, reference, trained_on={"p": 1.5}).inside
         82.5
     """
-    cells, weight = _weighed(accuracies, reference, attacks, weights)
-    seen = seen_mask(cells, trained_on, known_attacks(reference))
+    entries, weight = _weighed(accuracies, reference, attacks, weights)
+    seen = seen_mask(entries, trained_on, known_attacks(reference))
     inside, outside = (
-        _ratio(cells.select(part), kind, weight[part]) if part.any() else math.nan for part in (seen, ~seen)
+        _ratio(entries.select(part), kind, weight[part]) if part.any() else math.nan for part in (seen, ~seen)
     )
     return InOut(inside, outside)
 
@@ -151,20 +151,20 @@ def percent_seen(
         >>> percent_seen(reference, reference, trained_on={"p": 1.5})
         40.0
     """
-    cells = match_cells(accuracies, reference, attacks)
-    return 100.0 * float(np.mean(seen_mask(cells, trained_on, known_attacks(reference))))
+    entries = match_entries(accuracies, reference, attacks)
+    return 100.0 * float(np.mean(seen_mask(entries, trained_on, known_attacks(reference))))
 
 
-def check_ratio(cells: MatchedCells, kind: RatioKind) -> None:
+def check_ratio(entries: MatchedEntries, kind: RatioKind) -> None:
     """Raise where a ratio of that kind does not exist, or would be taken to a reference of 0."""
     if kind not in get_args(RatioKind):
         raise UserError(f"There is no competitiveness ratio {kind!r}; the kinds are {', '.join(get_args(RatioKind))}.")
-    zeros = np.flatnonzero(cells.reference == 0)
-    if kind == "exp" and zeros.size < cells.reference.size:
+    zeros = np.flatnonzero(entries.reference == 0)
+    if kind == "exp" and zeros.size < entries.reference.size:
         return
     if zeros.size:
         raise UserError(
-            f"The reference accuracy at {cells.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
+            f"The reference accuracy at {entries.name(int(zeros[0]))} is 0, so there is no ratio to it; restrict both "
             "tables to smaller strengths with AccuracyTable.restrict."
         )
 
@@ -185,7 +185,7 @@ def _weighed(
     reference: Reference | AccuracyTable,
     attacks: Iterable[str] | None,
     weights: Points | None,
-) -> tuple[MatchedCells, NDArray[np.float64]]:
+) -> tuple[MatchedEntries, NDArray[np.float64]]:
     """The points that count, and their weights."""
     known = table_of(reference)
     if weights is not None:
@@ -193,14 +193,14 @@ def _weighed(
         attacks = attacks_that_count(weights, known) if attacks is None else attacks
     elif isinstance(reference, Reference):
         weights = reference.weights
-    cells = match_cells(accuracies, reference, attacks)
-    weight = weights_at(cells, weights)
-    return cells.select(weight > 0), weight[weight > 0]
+    entries = match_entries(accuracies, reference, attacks)
+    weight = weights_at(entries, weights)
+    return entries.select(weight > 0), weight[weight > 0]
 
 
-def _ratio(cells: MatchedCells, kind: RatioKind, weight: NDArray[np.float64]) -> float:
-    check_ratio(cells, kind)
-    return float(ratio_of(cells.accuracy, cells.reference, kind, weight))
+def _ratio(entries: MatchedEntries, kind: RatioKind, weight: NDArray[np.float64]) -> float:
+    check_ratio(entries, kind)
+    return float(ratio_of(entries.accuracy, entries.reference, kind, weight))
 
 
 Floats = NDArray[np.float64]

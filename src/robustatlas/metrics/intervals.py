@@ -128,7 +128,7 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         raise UserError(f"The accuracy is {brief(accuracy)}; a percentage in [0, 100] is expected.")
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
-        raise UserError(f"An accuracy of {accuracy:g} % is no whole number of {samples} samples; give their number.")
+        raise UserError(f"An accuracy of {accuracy:g} % is not a whole number of {samples} samples; give their number.")
     return proportion_interval(round(successes), samples, confidence)
 
 

@@ -22,7 +22,7 @@ def success_over_queries(queries: ArrayLike, at: Sequence[int]) -> NDArray[np.fl
         [Q] percent of the samples.
 
     Raises:
-        UserError: there are no samples, or what is given are no whole numbers.
+        UserError: there are no samples, or what is given are not whole numbers.
 
     Example:
         >>> success_over_queries([12, 300, -1, 1], at=[1, 100, 1000]).tolist()

@@ -135,9 +135,9 @@ _ALL = (
     Metric(
         "UA2",
         "UA2 low, medium and high: mean accuracy under the eight core attacks of ImageNet-UA at one of their three "
-        "levels; medium is the headline. By procedure='paper' it is the published number, of last iterates; otherwise "
-        "of the best examples that our searches found in the sound sets. UA worst low, medium and high: share of "
-        "samples that none of the eight breaks up to that level.",
+        "levels; medium is the headline. By protocol='paper' it is the published number, of last iterates; otherwise "
+        "of the best examples that our searches found in the sound threat models. UA worst low, medium and high: share "
+        "of samples that none of the eight breaks up to that level.",
         "Kaufmann et al. 2023",
         heading="UA2, %",
         of_model=ua2_statistics,

@@ -60,7 +60,7 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is no positive size, the curve does not rise before it, or it is of sets that are not
+        UserError: ``up_to`` is not a positive size, the curve does not rise before it, or it is of sets that are not
             nested.
 
     Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.

@@ -13,9 +13,9 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.wording import some
 from robustatlas.metrics.references.matching import (
-    MatchedCells,
+    MatchedEntries,
     known_attacks,
-    match_cells,
+    match_entries,
     seen_mask,
     table_of,
     values_at,
@@ -106,41 +106,41 @@ def stability_constant(
         raise UserError(
             f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in units of difficulty: 0 <= floor < alpha."
         )
-    cells = match_cells(accuracies, reference, attacks)
-    hard = difficulty_of(cells, difficulty, table_of(reference))
-    pairs = Pairs.of(hard, seen_mask(cells, trained_on, known_attacks(reference)), alpha, floor)
+    entries = match_entries(accuracies, reference, attacks)
+    hard = difficulty_of(entries, difficulty, table_of(reference))
+    pairs = Pairs.of(hard, seen_mask(entries, trained_on, known_attacks(reference)), alpha, floor)
     if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
-    slopes = pairs.slopes(cells.accuracy)
+    slopes = pairs.slopes(entries.accuracy)
     steepest = int(np.argmax(slopes))
     first, second = int(pairs.first[steepest]), int(pairs.second[steepest])
     return StabilityConstant(
         value=float(slopes[steepest]),
-        pair=(cells.name(first), cells.name(second)),
-        accuracy_change=float(np.abs(cells.accuracy[first] - cells.accuracy[second])),
+        pair=(entries.name(first), entries.name(second)),
+        accuracy_change=float(np.abs(entries.accuracy[first] - entries.accuracy[second])),
         difficulty_change=float(pairs.apart[steepest]),
     )
 
 
-def difficulty_of(cells: MatchedCells, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
-    """The difficulty [K] of the points of ``cells``, see :func:`stability_constant`; ``known``: points that there are.
+def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
+    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are.
 
     Raises:
         UserError: a point without a difficulty, or the strengths of several attacks.
     """
     if isinstance(given, str):
         if given == "reference":
-            return -cells.reference  # 100 - acc*, of which only differences count
+            return -entries.reference  # 100 - acc*, of which only differences count
         if given != "epsilon":
             raise UserError(f"There is no difficulty {given!r}; give reference, epsilon, or a number for each point.")
-        if len(several := set(cells.attacks) - {CLEAN}) > 1:
+        if len(several := set(entries.attacks) - {CLEAN}) > 1:
             raise UserError(
-                f"Strengths of {some(sorted(several))} have different units, so they are no difficulty; take one "
+                f"Strengths of {some(sorted(several))} have different units, so they are not one difficulty; take one "
                 "attack, or give a number for each point."
             )
-        return cells.strengths
-    found = values_at(cells, points_of(given, "difficulties", known))
-    if lacking := [cells.name(int(k)) for k in np.flatnonzero(np.isnan(found))]:
+        return entries.strengths
+    found = values_at(entries, points_of(given, "difficulties", known))
+    if lacking := [entries.name(int(k)) for k in np.flatnonzero(np.isnan(found))]:
         raise UserError(f"No difficulty is given of {some(lacking)}; give one for each point.")
     return found
 

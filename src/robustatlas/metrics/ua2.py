@@ -35,13 +35,13 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
 
     Example:
         >>> from robustatlas.metrics.references.imagenet_ua import CIFAR10
-        >>> cells = {f"ua-{name}": dict(zip(CIFAR10[name], (60, 40, 20))) for name in CORE}
-        >>> ua2(AccuracyTable(90, cells)), ua2(AccuracyTable(90, cells), "high")
+        >>> entries = {f"ua-{name}": dict(zip(CIFAR10[name], (60, 40, 20))) for name in CORE}
+        >>> ua2(AccuracyTable(90, entries)), ua2(AccuracyTable(90, entries), "high")
         (40.0, 20.0)
     """
     if level not in LEVELS:
         raise UserError(f"level={level!r} is not known; expected one of {', '.join(LEVELS)}.")
-    grids = {attack: list(strengths) for attack, strengths in accuracies.cells.items()}
+    grids = {attack: list(strengths) for attack, strengths in accuracies.entries.items()}
     found = level_positions(grids)
     if found is None:
         raise UserError(

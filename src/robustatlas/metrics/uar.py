@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.competitiveness import check_ratio, ratio_of
-from robustatlas.metrics.references.matching import chosen_attacks, match_cells
+from robustatlas.metrics.references.matching import chosen_attacks, match_entries
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -36,9 +36,9 @@ def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference
         >>> round(unforeseen_attack_robustness(model, reference, "p"), 6)
         64.285714
     """
-    cells = match_cells(accuracies, reference, [attack], clean=False)
-    check_ratio(cells, "exp")
-    return float(ratio_of(cells.accuracy, cells.reference, "exp"))
+    entries = match_entries(accuracies, reference, [attack], clean=False)
+    check_ratio(entries, "exp")
+    return float(ratio_of(entries.accuracy, entries.reference, "exp"))
 
 
 def mean_uar(

@@ -61,7 +61,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"{path} holds pickled objects besides tensors{f' ({refused[1]})' if refused else ''}, which are not "
             "loaded; save model.state_dict() alone, best with safetensors.torch.save_file."
         ) from error
-    except Exception as error:  # torch.load answers bytes that are no pickle with whatever they happen to provoke
+    except Exception as error:  # torch.load answers bytes that are not a pickle with whatever they happen to provoke
         raise UserError(
             f"{path} cannot be read as weights ({first_line(error)}); expected a file of safetensors, or of torch.save."
         ) from error

@@ -85,7 +85,7 @@ def load_trained(folder: str | Path) -> Classifier:
         the network in eval mode, named after the folder.
 
     Raises:
-        UserError: no card or weights there, or an architecture that is no name.
+        UserError: no card or weights there, or an architecture that is not a name.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra

@@ -37,7 +37,7 @@ examples; or with the statistics of the batch while the running ones stay as the
 NEAR_DEVIATION = 1e-3
 """Standard deviation of the noise that TRADES begins with."""
 _NEAR_SHARE = 0.01
-"""Of the strength, where theta is no perturbation of pixels."""
+"""Of the strength, where theta is not a perturbation of pixels."""
 
 
 @dataclass(frozen=True)

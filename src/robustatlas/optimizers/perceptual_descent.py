@@ -18,7 +18,7 @@ _TINY = 1e-20
 _FURTHEST = 0.05
 """Root mean square, over the numbers of an input, of the longest move towards the boundary."""
 _WITHOUT_CURVATURE = 3
-"""Steps of the full length: what they change of the gradient, on the way from the clean point, is no curvature."""
+"""Steps of the full length: what they change of the gradient, on the way from the clean point, is not a curvature."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
+from robustatlas.common.renamed import now_named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import marked, void_sentence
+from robustatlas.common.wording import invalid_sentence, marked
 from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.strengths import check_strengths, same_strength
 
@@ -28,45 +29,49 @@ class AccuracyTable(Tabular):
 
     Attributes:
         clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
-        cells: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
-        void: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
+        entries: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
+        invalid: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
             high. Metrics that count them warn (:class:`~robustatlas.common.errors.RobustnessWarning`).
 
-    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each cell: attack, strength, accuracy; first the
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each entry: attack, strength, accuracy; first the
     clean accuracy, as that at strength 0 of an attack "clean".
 
     Raises:
-        UserError: where a value is no percentage, or strengths are not positive, increasing and distinct.
+        UserError: where a value is not a percentage, or strengths are not positive, increasing and distinct.
 
     Example:
-        >>> table = AccuracyTable(clean=90.0, cells={"linf": {0.01: 80.0, 0.02: 60.0}})
+        >>> table = AccuracyTable(clean=90.0, entries={"linf": {0.01: 80.0, 0.02: 60.0}})
         >>> table.attacks, table.at("linf", 0.02)
         (('linf',), 60.0)
     """
 
     clean: float
-    cells: Mapping[str, Mapping[float, float]]
-    void: Mapping[str, float] = field(default_factory=dict, compare=False)
+    entries: Mapping[str, Mapping[float, float]]
+    invalid: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         clean = _number(self.clean, "clean")
         if not math.isnan(clean):
             _check_percent(clean, "the clean accuracy")
-        cells = {}
-        for attack, row in _mapping(self.cells, "the cells").items():
+        entries = {}
+        for attack, row in _mapping(self.entries, "the entries").items():
             strengths = [_number(strength, attack) for strength in _mapping(row, f"the row of {attack}")]
             check_strengths(strengths, attack)
             values = [_number(value, attack) for value in row.values()]
             for strength, value in zip(strengths, values, strict=True):
                 _check_percent(value, f"the accuracy under {attack} at strength {strength:g}")
-            cells[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
+            entries[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
         object.__setattr__(self, "clean", clean)
-        object.__setattr__(self, "cells", MappingProxyType(cells))
-        object.__setattr__(self, "void", MappingProxyType({a: v for a, v in self.void.items() if a in cells}))
+        object.__setattr__(self, "entries", MappingProxyType(entries))
+        object.__setattr__(self, "invalid", MappingProxyType({a: v for a, v in self.invalid.items() if a in entries}))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by value: read-only views cannot be pickled."""
-        return AccuracyTable, (self.clean, {attack: dict(row) for attack, row in self.cells.items()}, dict(self.void))
+        return AccuracyTable, (
+            self.clean,
+            {attack: dict(row) for attack, row in self.entries.items()},
+            dict(self.invalid),
+        )
 
     def __repr__(self) -> str:
         return self._grid().text()
@@ -81,21 +86,21 @@ class AccuracyTable(Tabular):
                     f"{span} to {written(strengths[-1], of=attack)} ({len(strengths)})",
                     f"{found} to {values[-1]:.1f}",
                 )
-            rows.append((marked(attack, attack in self.void), span, found, f"{values.mean():.1f}"))
+            rows.append((marked(attack, attack in self.invalid), span, found, f"{values.mean():.1f}"))
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
-        if self.void:
-            clean = f"{clean}\n{void_sentence(self.void)}"
+        if self.invalid:
+            clean = f"{clean}\n{invalid_sentence(self.invalid)}"
         return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
-        cells = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.cells.items() for s, v in row.items())]
-        attacks, strengths, values = zip(*cells, strict=True)
+        entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
+        attacks, strengths, values = zip(*entries, strict=True)
         return {"attack": objects(attacks), "strength": np.array(strengths), "accuracy": np.array(values)}
 
     @property
     def attacks(self) -> tuple[str, ...]:
         """Names of the attacks, in the table's order."""
-        return tuple(self.cells)
+        return tuple(self.entries)
 
     def strengths(self, attack: str) -> NDArray[np.float64]:
         """Strengths [S] of an attack, increasing."""
@@ -138,31 +143,33 @@ class AccuracyTable(Tabular):
 
         Example:
             >>> table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "l2": {0.5: 70.0}})
-            >>> dict(table.restrict(["linf"], {"linf": [0.02]}).cells["linf"])
+            >>> dict(table.restrict(["linf"], {"linf": [0.02]}).entries["linf"])
             {0.02: 60.0}
         """
         chosen = self.attacks if attacks is None else tuple(attacks)
-        cells = {attack: dict(self._row(attack)) for attack in chosen}
+        entries = {attack: dict(self._row(attack)) for attack in chosen}
         for attack, kept in (strengths or {}).items():
-            if attack not in cells:
-                raise UserError(f"Strengths are given for {attack!r}, which is not among the attacks {_names(cells)}.")
-            cells[attack] = {strength: self.at(attack, strength) for strength in kept}
-        return AccuracyTable(self.clean, cells, self.void)
+            if attack not in entries:
+                raise UserError(
+                    f"Strengths are given for {attack!r}, which is not among the attacks {_names(entries)}."
+                )
+            entries[attack] = {strength: self.at(attack, strength) for strength in kept}
+        return AccuracyTable(self.clean, entries, self.invalid)
 
     def sound(self) -> AccuracyTable:
-        """The same without what is said to be void, for whoever has told it already."""
-        return AccuracyTable(self.clean, self.cells)
+        """The same without what is said to be invalid, for whoever has told it already."""
+        return AccuracyTable(self.clean, self.entries)
 
-    def warn_of_void(self, attacks: Iterable[str]) -> None:
-        """Warn that a number rests on some of the ``attacks``, whose accuracies are void."""
-        if shares := {attack: self.void[attack] for attack in attacks if attack in self.void}:
-            warn(void_sentence(shares))
+    def warn_of_invalid(self, attacks: Iterable[str]) -> None:
+        """Warn that a number rests on some of the ``attacks``, whose accuracies are invalid."""
+        if shares := {attack: self.invalid[attack] for attack in attacks if attack in self.invalid}:
+            warn(invalid_sentence(shares))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: `{"clean": percent or None, "cells": {attack: {"strength": percent}}}`."""
+        """Plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`."""
         return {
             "clean": None if math.isnan(self.clean) else self.clean,
-            "cells": {attack: {repr(s): value for s, value in row.items()} for attack, row in self.cells.items()},
+            "entries": {attack: {repr(s): value for s, value in row.items()} for attack, row in self.entries.items()},
         }
 
     @classmethod
@@ -173,26 +180,28 @@ class AccuracyTable(Tabular):
             UserError: also where every accuracy is at most 1, because percent are expected and not fractions.
 
         Example:
-            >>> AccuracyTable.from_dict({"clean": 90, "cells": {"linf": {"0.01": 80}}}).at("linf", 0.01)
+            >>> AccuracyTable.from_dict({"clean": 90, "entries": {"linf": {"0.01": 80}}}).at("linf", 0.01)
             80.0
-            >>> AccuracyTable.from_dict({"clean": 0.9, "cells": {"linf": {"0.01": 0.8}}})
+            >>> AccuracyTable.from_dict({"clean": 0.9, "entries": {"linf": {"0.01": 0.8}}})
             Traceback (most recent call last):
             robustatlas.common.errors.UserError: Every accuracy is at most 1: these look like fractions, and percent \
 are expected; multiply them by 100.
         """
-        if not isinstance(data, Mapping) or not {"clean", "cells"} <= data.keys():
+        if isinstance(data, Mapping):
+            data = now_named(data)
+        if not isinstance(data, Mapping) or not {"clean", "entries"} <= data.keys():
             raise UserError(
-                'An accuracy table is {"clean": percent, "cells": {attack: {strength: percent}}}; '
+                'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        cells: dict[str, dict[float, float]] = {}
-        for attack, row in _mapping(data["cells"], "the cells").items():
-            entries = _mapping(row, f"the row of {attack}").items()
-            pairs = [(_number(key, attack), _number(value, attack)) for key, value in entries]
+        entries: dict[str, dict[float, float]] = {}
+        for attack, row in _mapping(data["entries"], "the entries").items():
+            given = _mapping(row, f"the row of {attack}").items()
+            pairs = [(_number(key, attack), _number(value, attack)) for key, value in given]
             check_strengths([strength for strength, _ in pairs], attack)
-            cells[attack] = dict(pairs)
+            entries[attack] = dict(pairs)
         clean = data["clean"]
-        table = cls(math.nan if clean is None else _number(clean, "clean"), cells)
+        table = cls(math.nan if clean is None else _number(clean, "clean"), entries)
         table.require_percent()
         return table
 
@@ -211,7 +220,7 @@ are expected; multiply them by 100.
         Raises:
             UserError: values that do.
         """
-        values = [value for row in self.cells.values() for value in row.values()]
+        values = [value for row in self.entries.values() for value in row.values()]
         highest = max([*values, 0.0 if math.isnan(self.clean) else self.clean])
         if 0 < self.clean <= 1 and highest > 10:
             raise UserError(
@@ -225,9 +234,9 @@ are expected; multiply them by 100.
             )
 
     def _row(self, attack: str) -> Mapping[float, float]:
-        if attack not in self.cells:
-            raise UserError(f"The table has no attack {attack!r}; it has {_names(self.cells)}.")
-        return self.cells[attack]
+        if attack not in self.entries:
+            raise UserError(f"The table has no attack {attack!r}; it has {_names(self.entries)}.")
+        return self.entries[attack]
 
 
 def _mapping(value: Any, what: str) -> Mapping[Any, Any]:

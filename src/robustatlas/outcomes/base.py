@@ -26,10 +26,10 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
-    def to_json(self) -> str:
-        """The text of the file."""
+    def to_json(self, *, old_names: bool = False) -> str:
+        """The text of the file; ``old_names``: as earlier versions called what is in it."""
         with interrupts_wait():
-            return self.model_dump_json(indent=2) + "\n"
+            return self.model_dump_json(indent=2, by_alias=old_names) + "\n"
 
 
 R = TypeVar("R", bound=Record)

@@ -59,7 +59,7 @@ def compact(runs: Sequence[str | Path], into: str | Path) -> Path:
     with one_sentence(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and not is_compact(file):
-        raise UserError(f"{file} is there and is no compact file of this version; give the name of a new one.")
+        raise UserError(f"{file} is there and is not a compact file of this version; give the name of a new one.")
     for path in runs:
         run = Run.open(path)
         with _opened(file, writing=True) as connection:

@@ -41,7 +41,7 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
         first, last = (strength(float(outcome.strengths[position]), of=attack) for position in (0, -1))
         span = first if len(outcome.strengths) == 1 else f"{first} to {last} ({len(outcome.strengths)})"
         passes = f"{sum(table.passes(attack)):.0f}"
-        found.append((marked(attack, attack in table.void), size(outcome.median_size, of=attack), span, passes))
+        found.append((marked(attack, attack in table.invalid), size(outcome.median_size, of=attack), span, passes))
     return found
 
 

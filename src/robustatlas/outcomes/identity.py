@@ -10,8 +10,14 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the run directory that this release writes."""
+
+OLDEST_FORMAT = 2
+"""The oldest that it reads, and goes on with: a run stays in the format in which it was begun."""
+
+RENAMED_SINCE = 3
+"""The format from which on records of attacks have the names of today."""
 
 LOGIT_TOLERANCE = 1e-3
 """Largest difference of the probe's logits, relative to the largest of them, that another machine, device or number of

@@ -57,7 +57,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 kind_of=np.where(found < len(record.legs), found, -1),
                 true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
-                errors=str(record.procedure.get("errors", "accepted")),
+                errors=str(record.protocol.get("errors", "accepted")),
                 without_gradient=None if record.gradient is None else record.gradient.without,
                 **columns,
             )

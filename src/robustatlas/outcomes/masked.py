@@ -10,7 +10,7 @@ class _Told(Protocol):
     """What says of each attack whether its robust accuracies are masked: results, accuracies, facts, rows."""
 
     @property
-    def void(self) -> Mapping[str, float]:
+    def invalid(self) -> Mapping[str, float]:
         """Attack -> share of the samples at which its gradient is missing, or misleads, where there are such."""
         ...
 
@@ -30,9 +30,9 @@ def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float
 
     Example:
         >>> from robustatlas.outcomes import AccuracyTable
-        >>> table = AccuracyTable(90.0, {"linf": {0.1: 80.0}, "hue": {1.0: 70.0}}, void={"linf": 0.5})
+        >>> table = AccuracyTable(90.0, {"linf": {0.1: 80.0}, "hue": {1.0: 70.0}}, invalid={"linf": 0.5})
         >>> masked(table), masked(table, ["hue"])
         ({'linf': 0.5}, {})
     """
     kept = None if attacks is None else set(attacks)
-    return {attack: share for attack, share in told.void.items() if kept is None or attack in kept}
+    return {attack: share for attack, share in told.invalid.items() if kept is None or attack in kept}

@@ -183,7 +183,7 @@ class Outcome:
         """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
 
         This is the one rule; accuracies, curves, unions, resamples, SQL and pages are views of it. A sample is broken
-        at a strength that is no smaller than its minimal size. Where each strength is judged by itself (sets that are
+        at a strength that is not smaller than its minimal size. Where each strength is judged by itself (sets that are
         not nested), it is broken where it was fooled at that very strength, at 0 where the clean input is
         misclassified; other strengths say nothing of it.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import AliasChoices, Field, JsonValue, StringConstraints, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
@@ -24,7 +24,7 @@ EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
 
 BY_ITSELF = "strengths"
-"""In the procedure of a record: that each strength was judged by itself, with random numbers of its own."""
+"""In the protocol of a record: that each strength was judged by itself, with random numbers of its own."""
 
 CUMULATED = "an earlier version let what fooled a sample at one strength count at all larger ones"
 """What is to be said of records that :attr:`AttackRecord.cumulates` is about."""
@@ -45,7 +45,7 @@ class AttackRecord(Record):
         strengths: those that were searched.
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
-        procedure: how it was searched: the plan of the search, seed, precision, constants of the engine.
+        protocol: how it was searched: the plan of the search, seed, precision, constants of the engine.
         gradient: that it was given; None where it takes none, and in runs from before it was recorded.
         unit: of the strengths.
         source: where the attack was published.
@@ -66,7 +66,9 @@ class AttackRecord(Record):
     strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
     monotone: bool = True
     threat: Json = Field(default_factory=dict)
-    procedure: Json = Field(default_factory=dict)
+    protocol: Json = Field(
+        default_factory=dict, validation_alias=AliasChoices("protocol", "procedure"), serialization_alias="procedure"
+    )
     gradient: GradientRecord | None = None
     unit: str = ""
     source: str = ""
@@ -85,7 +87,7 @@ class AttackRecord(Record):
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
             words = {"unit", "source", "note", "calibrated", "effort", "legs"}
-            told = self.model_dump(mode="json", exclude={"gradient", *words})
+            told = self.model_dump(mode="json", exclude={"gradient", *words}, by_alias=True)
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return digest(told)
@@ -104,16 +106,16 @@ class AttackRecord(Record):
     @property
     def finder(self) -> str | None:
         """Who found the examples that it holds, where they were handed over and verified; None: they were searched."""
-        by = self.procedure.get("by")
-        return str(by) if self.procedure.get("search") == EXAMPLES else None
+        by = self.protocol.get("by")
+        return str(by) if self.protocol.get("search") == EXAMPLES else None
 
     @property
     def origin(self) -> str:
         """How its numbers were found, in a phrase for people."""
         if self.finder is not None:
             return f"examples of {self.finder}"
-        search, seed = self.procedure.get("search", "given"), self.procedure.get("seed")
-        effort = self.effort or self.procedure.get("effort")
+        search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
+        effort = self.effort or self.protocol.get("effort")
         said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
 
@@ -121,16 +123,16 @@ class AttackRecord(Record):
     def cumulates(self) -> bool:
         """Whether an earlier version, which let what fooled a sample at one strength count at all larger ones, made it
         of sets that are not nested."""
-        if self.monotone or self.procedure.get("search") != "every" or BY_ITSELF in self.procedure:
+        if self.monotone or self.protocol.get("search") != "every" or BY_ITSELF in self.protocol:
             return False
-        return not any(judge == "last" for judge in _of_stages(self.procedure.get("plan"), "judge"))
+        return not any(judge == "last" for judge in _of_stages(self.protocol.get("plan"), "judge"))
 
     @property
     def lowers_margins(self) -> bool:
         """Whether the lowest margin was searched for at every strength: by the search for that, or at each strength by
         itself on the margin of probabilities, as the adversarial hypervolume's paper does."""
-        search = self.procedure.get("search")
-        objectives = _of_stages(self.procedure.get("plan"), "objective")
+        search = self.protocol.get("search")
+        objectives = _of_stages(self.protocol.get("plan"), "objective")
         published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}
         return search == "frontier" or published
 
@@ -152,7 +154,7 @@ class AttackRecord(Record):
             by_gradient = self.gradient is other.gradient
         else:
             by_gradient = self.gradient.same(other.gradient)
-        return self.same_set(other) and self.procedure == other.procedure and by_gradient
+        return self.same_set(other) and self.protocol == other.protocol and by_gradient
 
 
 def cumulated_sentence(attack: str) -> str:
@@ -260,6 +262,6 @@ def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str)
             old, new = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
             how = ", ".join(differences(old, new, "in the run")) or CUMULATED
             raise UserError(
-                f"{where} holds {record.name!r} with other sets or another way of judging ({how}), whose numbers "
-                "cannot be joined with these; give another folder."
+                f"{where} holds {record.name!r} with another threat model or another way of judging ({how}), whose "
+                "numbers cannot be joined with these; give another folder."
             )

@@ -38,7 +38,7 @@ from robustatlas.outcomes.certified import CertificateRecord, Certificates, Cert
 from robustatlas.outcomes.circumstances import now, told
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.identity import FORMAT_VERSION, Identity, format_of
+from robustatlas.outcomes.identity import FORMAT_VERSION, OLDEST_FORMAT, RENAMED_SINCE, Identity, format_of
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
@@ -134,10 +134,10 @@ class Run:
     @classmethod
     def _of(cls, root: Path, place: RunPlace, about: str) -> Run:
         file = str(root / "run.json")
-        if (version := format_of(about, file)) < FORMAT_VERSION:
+        if (version := format_of(about, file)) < OLDEST_FORMAT:
             raise UserError(
-                f"{root} is a run of format {version}, which was never released, and this robustatlas reads format "
-                f"{FORMAT_VERSION} alone; evaluate anew, in another folder."
+                f"{root} is a run of format {version}, which was never released, and this robustatlas reads formats "
+                f"{OLDEST_FORMAT} to {FORMAT_VERSION}; evaluate anew, in another folder."
             )
         return cls(parse(Identity, about, file), root, place.storage(about))
 
@@ -158,9 +158,10 @@ class Run:
             UserError: the run has an attack of that name on other sets.
         """
         known = self.records().values()
+        old = self.identity.format_version < RENAMED_SINCE
         for record in records:
             check_joins(record, known, str(self.path or "The run"))
-            self._storage.put_text(f"attacks/{record.key}", record.to_json())
+            self._storage.put_text(f"attacks/{record.key}", record.to_json(old_names=old))
         self._storage.put_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:

@@ -143,14 +143,14 @@ class OutcomeTable:
 
     def accuracies(self) -> AccuracyTable:
         """Clean and robust accuracies, in percent, for each attack and strength."""
-        cells = {
+        entries = {
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
         }
-        return AccuracyTable(clean=self.clean_accuracy, cells=cells, void=self.void)
+        return AccuracyTable(clean=self.clean_accuracy, entries=entries, invalid=self.invalid)
 
     @property
-    def void(self) -> dict[str, float]:
+    def invalid(self) -> dict[str, float]:
         """Attack -> share of the samples at which the model gave it no gradient to follow, where there are such: its
         robust accuracies are too high there, whatever they are."""
         shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}

@@ -145,7 +145,7 @@ def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape
 
 def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
-    label = marked(f"≈ {strip.label}" if strip.own_set else strip.label, strip.masked)
+    label = marked(f"≈ {strip.label}" if strip.own_threat else strip.label, strip.masked)
     shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
     if strip.certified is not None:
@@ -200,7 +200,7 @@ def _legend(card: ResultCard) -> list[str]:
     """What the marks mean, and the footer."""
     marks = ["dark: 100% correct; bar: clean accuracy halved, with interval"]
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
-    more += ["≈: not the reference's sets"] if any(strip.own_set for strip in card.strips) else []
+    more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
     more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
     more += [f"{card.others} more not shown"] if card.others else []
     return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]

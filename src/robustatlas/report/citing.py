@@ -157,7 +157,7 @@ def _kinds(record: AttackRecord) -> list[str]:
 
 
 def _legs(record: AttackRecord) -> list[dict[str, Any]]:
-    plan = record.procedure.get("plan")
+    plan = record.protocol.get("plan")
     found = plan.get("legs") if isinstance(plan, dict) else None
     return [leg for leg in found if isinstance(leg, dict) and "stage" in leg] if isinstance(found, list) else []
 

@@ -77,7 +77,7 @@ def board_data(
 ) -> dict[str, Any]:
     """What the page's script reads: attacks with the reference, and every row's accuracies on the same strengths.
 
-    Strengths that the reference does not have are left out; cells that a row does not have are None. ``compared``:
+    Strengths that the reference does not have are left out; entries that a row does not have are None. ``compared``:
     whether the reference is one, or that of `Ground`; ``images``: that all rows share.
     """
     attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
@@ -304,7 +304,7 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     strengths = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.accuracies.attacks}
-    shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.cells}
+    shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
     return {
         "name": row.name,
         "parts": parts(row.name),
@@ -314,12 +314,14 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "extraData": row.about.extra_data,
         "trainedOn": dict(row.about.trained_on) if row.about.tells_training else None,
         "clean": _number(row.accuracies.clean),
-        "accuracies": {attack: _aligned(row.accuracies.cells[attack], grid) for attack, grid in shared.items()},
+        "accuracies": {attack: _aligned(row.accuracies.entries[attack], grid) for attack, grid in shared.items()},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
         "most": 100 if row.name in reference.models else None,
-        "void": list(row.void),
-        "certified": {attack: [_short(value) for value in cells.values()] for attack, cells in row.certified.items()},
+        "invalid": list(row.invalid),
+        "certified": {
+            attack: [_short(value) for value in entries.values()] for attack, entries in row.certified.items()
+        },
         "samples": row.samples,
         "few": few,
         "hypervolume": row.hypervolume,
@@ -332,7 +334,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "halves": {
             attack: words.half_words(attack, half, masked(row, [attack])) for attack, half in row.halves.items()
         },
-        "ownSets": list(row.own_sets),
+        "ownThreats": list(row.own_threat),
     }
 
 
@@ -341,8 +343,8 @@ def _bounds(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for samples in dict.fromkeys(row.samples for row in rows if row.samples):
         alike = [row for row in rows if row.samples == samples]
-        cells = (cells for row in alike for cells in row.accuracies.cells.values())
-        values = {row.accuracies.clean for row in alike}.union(*(row.values() for row in cells))
+        entries = (entries for row in alike for entries in row.accuracies.entries.values())
+        values = {row.accuracies.clean for row in alike}.union(*(row.values() for row in entries))
         of = sorted(filter(math.isfinite, values))
         low, high = alike[0].bounds(of) or ([], [])
         found.append({"samples": samples, "of": of, "low": [*map(_short, low)], "high": [*map(_short, high)]})
@@ -353,10 +355,10 @@ def _short(value: float) -> float:
     return round(value, 4)
 
 
-def _aligned(cells: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
-    """Accuracies at the strengths, None where the cells have none of that strength."""
-    values = list(cells.values())
-    found = [position_of(strength, cells) for strength in strengths]
+def _aligned(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
+    """Accuracies at the strengths, None where the entries have none of that strength."""
+    values = list(entries.values())
+    found = [position_of(strength, entries) for strength in strengths]
     return [None if position is None else values[position] for position in found]
 
 

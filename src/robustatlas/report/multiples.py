@@ -65,7 +65,7 @@ class Panel:
         said: the chart in words, with its values.
         lines: of the runs that know every strength.
         ticks: along the strengths.
-        own_set: whether some run searched another set than the reference's.
+        own_threat: whether some run searched another set than the reference's.
         note: what is to be known of its lines: that one is masked, or that they are not of the same images.
     """
 
@@ -75,7 +75,7 @@ class Panel:
     said: str
     lines: tuple[DrawnLine, ...]
     ticks: tuple[Tick, ...]
-    own_set: bool
+    own_threat: bool
     note: str = ""
 
 
@@ -113,10 +113,10 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
     names = _names([run.name for _, run, _ in known]) if len(runs) > 1 else [""] * len(known)
-    cells = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
+    entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
-        (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - cell.value for cell in row]))
-        for item, row in zip(items, cells, strict=True)
+        (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
+        for item, row in zip(items, entries, strict=True)
     ]
     labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
@@ -129,7 +129,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
             label=(at.x, at.y),
             marked=at.at,
         )
-        for (place, run, _), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
+        for (place, run, _), line, row, name, at in zip(known, lines, entries, names, labels, strict=True)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -139,7 +139,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         said=f"Robust accuracy under {label} over strength ({unit}). {' '.join(told)}",
         lines=tuple(drawn),
         ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
-        own_set=any(item.own_set for item in items),
+        own_threat=any(item.own_threat for item in items),
         note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_of(known, apart)]),
     )
 
@@ -186,13 +186,13 @@ def _other_side(run: RunFacts, attack: str, xs: NDArray[np.float64], ys: NDArray
     held = run.certified_under(attack)
     if held is None:
         return {"certified": "", "doubt": ""}
-    least = np.array([ys[0], *(100 - cell.value for cell in held.accuracy)])
+    least = np.array([ys[0], *(100 - entry.value for entry in held.accuracy)])
     return {"certified": _points(xs, least), "doubt": f"{_points(xs, ys)} {_points(xs[::-1], least[::-1])}"}
 
 
-def _band(xs: NDArray[np.float64], cells: Sequence[Interval]) -> str:
-    upper = np.array([100 - cell.high for cell in cells])
-    lower = np.array([100 - cell.low for cell in cells])
+def _band(xs: NDArray[np.float64], entries: Sequence[Interval]) -> str:
+    upper = np.array([100 - entry.high for entry in entries])
+    lower = np.array([100 - entry.low for entry in entries])
     return f"{_points(xs, upper)} {_points(xs[::-1], lower[::-1])}"
 
 

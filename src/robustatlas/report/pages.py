@@ -69,7 +69,7 @@ def packed(text: str) -> str:
 
 
 def web_address(url: str) -> str:
-    """`url` where it is an http or https address, else nothing: other schemes (javascript:, data:) are no papers.
+    """`url` where it is an http or https address, else nothing: other schemes (javascript:, data:) are not papers.
 
     >>> web_address("https://arxiv.org/abs/2302.10980"), web_address("javascript:alert(1)")
     ('https://arxiv.org/abs/2302.10980', '')

@@ -171,7 +171,7 @@ def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
 def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     head = _head(attack, found)
     lines = [
-        {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownSet": item.own_set}
+        {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownThreat": item.own_threat}
         if item
         else None
         for item in found

@@ -8,7 +8,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.run import RunFacts
 
 Row = tuple[str, float, list[Interval | None]]
-"""An attack, a strength, and a cell for each limit; None beyond what the attack asked."""
+"""An attack, a strength, and an entry for each limit; None beyond what the attack asked."""
 
 
 def asked(facts: Sequence[RunFacts]) -> list[tuple[str, list[int], list[Row]]]:
@@ -19,8 +19,8 @@ def asked(facts: Sequence[RunFacts]) -> list[tuple[str, list[int], list[Row]]]:
         limits = sorted({limit for success in found for limit in success.limits})
         rows: list[Row] = []
         for success in found:
-            cells = dict(zip(success.limits, success.success, strict=True))
-            rows.append((success.attack, success.strength, [cells.get(limit) for limit in limits]))
+            entries = dict(zip(success.limits, success.success, strict=True))
+            rows.append((success.attack, success.strength, [entries.get(limit) for limit in limits]))
         if rows:
             tables.append((run.name, limits, rows))
     return tables

@@ -27,7 +27,7 @@ from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
-OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about."
+OTHER_THREAT = "Searched under another threat model than the reference's: what is said beside it holds about."
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
@@ -181,16 +181,16 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
         of = "of the accuracy of specialists" if held_to_specialists(reference) else f"relative to {reference.what}"
         what = f"{of}, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
-        cells = f"On {reference.held.points} of {reference.held.ranked_points} ranked cells"
-        missing = "" if reference.complete else f" {cells}: incomplete, so no rank."
+        entries = f"On {reference.held.points} of {reference.held.ranked_points} ranked entries"
+        missing = "" if reference.complete else f" {entries}: incomplete, so no rank."
         if reference.masked:
             missing = f" {MASKED.capitalize()}, so no rank."
         about = "Against specialists" if held_to_specialists(reference) else "Against a reference"
         return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
     other = (
-        f" About, as its sets of {listed([wording(attack).label for attack in reference.held.own_sets])} are not those "
-        "of the reference."
+        f" About, as its threat models of {listed([wording(attack).label for attack in reference.held.own_threat])} "
+        "are not those of the reference."
         if reference.held.approximate
         else ""
     )
@@ -232,7 +232,7 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
 
 def verdict(contests: Standings) -> list[str]:
     """Sentences that say which of several models is more robust against what, the first one over all attacks, and then
-    which are masked, and why; differences within chance are no lead."""
+    which are masked, and why; differences within chance are not a lead."""
     degree = "more" if len(contests.names) == 2 else "most"
     sentences: list[str] = []
     if contests.together and _contested(contests.together):
@@ -330,7 +330,7 @@ def _where(facts: RunFacts) -> str:
 
 
 def _compared(reference: ReferenceFacts) -> str:
-    ranked = f"{reference.held.ranked_points} ranked cells"
+    ranked = f"{reference.held.ranked_points} ranked entries"
     some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
     scope = f"all {ranked}" if reference.complete else some
     said = {name: percent(number, reference.masked) for name, number in reference.numbers.items()}
@@ -338,7 +338,7 @@ def _compared(reference: ReferenceFacts) -> str:
         return f"mUAR {said['mUAR']}. Reference: {reference.name}, {scope}."
     return (
         f"It reaches {said['CR ind-avg']} of the accuracy of the reference on average (CR ind-avg), and "
-        f"{said['CR ind-worst']} at its worst cell (CR ind-worst). Reference: {reference.name}, {scope}."
+        f"{said['CR ind-worst']} at its worst entry (CR ind-worst). Reference: {reference.name}, {scope}."
     )
 
 

@@ -17,7 +17,7 @@ from robustatlas.checks.verdict import Diagnosis, at_other_ends
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import void_sentence
+from robustatlas.common.wording import invalid_sentence
 from robustatlas.metrics.audit import Audited
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -128,8 +128,8 @@ class Result(OutcomeTable, Tabular):
         asked for; each sentence once."""
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
-        lost, diagnosis = super().void, self.diagnosis
-        found = [void_sentence(lost)] if lost else []
+        lost, diagnosis = super().invalid, self.diagnosis
+        found = [invalid_sentence(lost)] if lost else []
         cumulated = dict.fromkeys(record.name for record in self.records.values() if record.cumulates)
         found += [cumulated_sentence(name) for name in cumulated]
         found += self._audits.concerns()
@@ -153,10 +153,10 @@ class Result(OutcomeTable, Tabular):
             vars(self).pop("diagnosis", None)
 
     @property
-    def void(self) -> dict[str, float]:
+    def invalid(self) -> dict[str, float]:
         """Attack -> share of the samples at which the model's gradient is missing, or by the diagnosis misleads, where
         there are such: its robust accuracies are too high there, whatever they are."""
-        shares, diagnosis = super().void, self.diagnosis
+        shares, diagnosis = super().invalid, self.diagnosis
         if diagnosis is None or diagnosis.verdict != "masked":
             return shares
         blind = {record.name for record in self.records.values() if record.gradient is not None}
@@ -168,9 +168,9 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def suspect(self) -> bool:
-        """Whether numbers of the result carry a mark: some are void, or its diagnosis speaks against them."""
+        """Whether numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
-        return bool(self.void) or (diagnosis is not None and diagnosis.doubted)
+        return bool(self.invalid) or (diagnosis is not None and diagnosis.doubted)
 
     @property
     def _verdict(self) -> str:

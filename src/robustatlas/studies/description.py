@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from robustatlas.attacks.definition import Effort, Procedure, Search
+from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
 from robustatlas.common.wording import strength as written
@@ -18,7 +18,7 @@ from robustatlas.outcomes.strengths import strengths_in
 def _strength(given: Any) -> float:
     found = fraction(given) if isinstance(given, str) else real(given)
     if not 0 < found < float("inf"):
-        raise ValueError(f"{given!r} is no strength; expected a positive number or a fraction such as '8/255'")
+        raise ValueError(f"{given!r} is not a strength; expected a positive number or a fraction such as '8/255'")
     return found
 
 
@@ -134,7 +134,7 @@ class EvaluationEntry(StudyEntry):
     exclude: list[str] = []
     strengths: dict[str, Strengths] | None = None
     search: Search | None = None
-    procedure: Procedure = "default"
+    protocol: ProtocolName = "default"
     effort: Effort = "default"
     features: str | None = None
     steps: Count | None = None
@@ -162,7 +162,7 @@ class ReferenceEntry(StudyEntry):
     settings: dict[str, Any] = {}
     samples: Count | None = None
     search: Literal["descent", "bisection", "every"] | None = None
-    procedure: Procedure = "default"
+    protocol: ProtocolName = "default"
     features: str | None = None
     attack: dict[str, dict[str, Any]] = {}
 

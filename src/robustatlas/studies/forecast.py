@@ -267,7 +267,7 @@ class _Trials:
         trained = self._trained(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
         strengths = {attack: grid[-1:] if plan.rule == "acc" else list(plan.strengths[attack])}
         request = Request(
-            attacks=[plan.evaluated(attack)], search=plan.searched, procedure=plan.procedure, strengths=strengths
+            attacks=[plan.evaluated(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
         )
         number = min(trial_images(self.study.data[data], "test", 2)[1], plan.samples or sys.maxsize)
         return trained.plus(self._untrained(plan.architecture, data, request).times(number))

@@ -97,8 +97,8 @@ def number_of(
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
-    void = name != "clean" and any(masked(result, attacks) for result in results)
-    return StudyNumber(over, digits_of(name), void, resampled=not name.startswith("std "))
+    invalid = name != "clean" and any(masked(result, attacks) for result in results)
+    return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
 
 def digits_of(name: str) -> int:
@@ -142,7 +142,7 @@ def statistic_of(
             raise UserError(f"{result.name} has no margins of {last} at equal steps; evaluate by the search frontier.")
         return mean_statistic(volume.per_sample, 1.0) if kind == "AH" else _deviation(volume.per_sample)
     if reference is None:
-        raise UserError(f"{name!r} is no number, or needs a reference; there are {KINDS}.")
+        raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
     return _against(name, kind, last, held, judged, trained_on)
 
@@ -185,7 +185,7 @@ def _against(
         if kind == "UAR":
             return ours.uar(one, [last])
         return ours.competitiveness(one, "ind-worst" if kind == "CR ind-worst" else "ind-avg", [last])
-    raise UserError(f"{name!r} is no number of {judged.name} against {held.reference.name}; there are {KINDS}.")
+    raise UserError(f"{name!r} is not a number of {judged.name} against {held.reference.name}; there are {KINDS}.")
 
 
 def _attacks_in(name: str) -> tuple[str, ...]:

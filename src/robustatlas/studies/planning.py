@@ -159,7 +159,7 @@ def chosen(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
         if not any(_begins(step, name) for step in steps):
             known = [*beginnings, *dict.fromkeys(step.kind for step in steps)]
             there = f"the steps are {listed(list(beginnings))}"
-            raise UserError(f"--only {name!r} is no step{instead(name, known, there)}")
+            raise UserError(f"--only {name!r} is not a step{instead(name, known, there)}")
     return tuple(step for step in steps if not only or any(_begins(step, name) for name in only))
 
 

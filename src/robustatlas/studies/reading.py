@@ -17,6 +17,7 @@ from robustatlas.attacks.wanted import wanted_attacks
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.common.renamed import NOW
 from robustatlas.common.wording import instead, listed
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study
@@ -84,6 +85,7 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not TOML: {error}.") from error
+    document = _now_named(document)
     study = checked(TypeAdapter(Study), at_size(document, size, where) | {"name": name}, where)
     study = study.model_copy(update={"outputs": _outputs(study, where)})
     _check(study, where)
@@ -122,6 +124,13 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
     return _with_trainings(given, where) | {"size": chosen, "differs": differs}
 
 
+def _now_named(document: Any) -> Any:
+    """A document whose settings have the names of today; names of entries stay."""
+    if not isinstance(document, dict):
+        return document
+    return {key if isinstance(value, dict) else NOW.get(key, key): _now_named(value) for key, value in document.items()}
+
+
 def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
     """An evaluation or output without the models that a size leaves out."""
     models = entry.get("models")
@@ -133,7 +142,7 @@ def _merged(section: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 
 def _tables(document: Mapping[str, Any], where: str) -> None:
-    """Raise where a section, or an entry in it, is no table."""
+    """Raise where a section, or an entry in it, is not a table."""
     for section in (*_SECTIONS, "size"):
         entries = document.get(section, {})
         for place, value in {section: entries, **_named_in(section, entries)}.items():
@@ -190,7 +199,7 @@ def _check(study: Study, where: str) -> None:
         for evaluated in evaluation.models or ():
             _known(evaluated, study.models, f"evaluations.{name}.models of {where}")
         with _placed(f"evaluations.{name}.attacks of {where}"):
-            attacks_of(wanted_attacks(evaluation.attacks, evaluation.procedure, None), evaluation.procedure)
+            attacks_of(wanted_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
     for name, output in study.outputs.items():
         output.check(study, f"outputs.{name} of {where}")
 

@@ -190,16 +190,16 @@ def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, d
 
 def evaluation_request(entry: EvaluationEntry) -> Request:
     """What an evaluation is asked for."""
-    attacks: list[str | Attack] = wanted_attacks(entry.attacks, entry.procedure, entry.features)
+    attacks: list[str | Attack] = wanted_attacks(entry.attacks, entry.protocol, entry.features)
     if entry.steps is not None:
-        if entry.procedure != "paper":
-            raise UserError("steps are for UAR's attacks as published; give procedure = 'paper' beside them.")
+        if entry.protocol != "paper":
+            raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")
         found = attacks_of(attacks, "paper")
         attacks = [uar_attack(attack.name, attack.strengths, "paper", entry.steps) for attack in found]
     return Request(
         attacks=attacks,
         search=entry.search,
-        procedure=entry.procedure,
+        protocol=entry.protocol,
         strengths=entry.strengths,
         samples=entry.samples,
         seed=entry.seed,
@@ -213,7 +213,7 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
 def plan_of(entry: ReferenceEntry) -> ReferencePlan:
     """What a reference takes."""
     taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
-             "procedure", "features", "presets")  # fmt: skip
+             "protocol", "features", "presets")  # fmt: skip
     return ReferencePlan(
         **{key: getattr(entry, key) for key in taken},
         recipe_settings=entry.options,

@@ -37,16 +37,16 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
         >>> import torch
         >>> from robustatlas.threats.lp import Linf
         >>> beyond_images("linf", 8.0, Linf(), torch.zeros(1, 4), "change of a pixel value")
-        'linf=8 is no strength for images in [0, 1], which differ by at most 1 (change of a pixel value); for 8 of 255 \
-give 8/255.'
+        'linf=8 is not a strength for images in [0, 1], which differ by at most 1 (change of a pixel value); for 8 of \
+255 give 8/255.'
     """
     most = threat.most(x)
     if name in FALLING:
-        return f"{name}={typed(name, size):g} is no strength; give at least {typed(name, most):g}."
+        return f"{name}={typed(name, size):g} is not a strength; give at least {typed(name, most):g}."
     of_255 = threat.in_pixels and 2 * most <= size < 255 * most
     remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
     at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"
-    return f"{name}={size:g} is no strength for images in [0, 1], which differ by at most {at_most}; {remedy}."
+    return f"{name}={size:g} is not a strength for images in [0, 1], which differ by at most {at_most}; {remedy}."
 
 
 class ThreatModel(ABC):

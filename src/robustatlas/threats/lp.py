@@ -84,7 +84,7 @@ def _shrunk(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
     shrink = _levelled(u, b, r, _shrinkage(u, b, total, r))  # once more, for rounding, and for the gradient
     left = u - shrink[:, None]
     residue = _ROUNDINGS * torch.finfo(u.dtype).eps * u
-    return torch.minimum(b, left) * (left - residue).clamp_min(0).sign()  # a residue is no support
+    return torch.minimum(b, left) * (left - residue).clamp_min(0).sign()  # a residue is not a support
 
 
 @torch.no_grad()

@@ -93,7 +93,7 @@ def opponents_of(
         an opponent for each attack, in the order given.
 
     Raises:
-        UserError: unknown attacks (the nearest name is suggested), strengths that are no positive numbers or in
+        UserError: unknown attacks (the nearest name is suggested), strengths that are not positive numbers or in
             another unit, no steps.
 
     Example:
@@ -145,8 +145,8 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
 
 def _calibrated(name: str) -> float:
     """The largest strength that UAR's authors trained against on images of 224 pixels."""
-    cells = load_reference("uar-imagenet100").accuracies.cells
-    return max(cells.get(name, [0.0]))
+    entries = load_reference("uar-imagenet100").accuracies.entries
+    return max(entries.get(name, [0.0]))
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

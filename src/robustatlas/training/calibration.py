@@ -81,7 +81,7 @@ def calibrate(
     below: float = BELOW,
     up_to: float | None = None,
 ) -> Calibration:
-    """Choose six strengths of ``attack`` by UAR's procedure.
+    """Choose six strengths of ``attack`` as UAR does.
 
     Args:
         attack: with ATA at six strengths or more in ``reference``.

@@ -63,7 +63,7 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, dict[str, Tensor]], Positio
                 groups.setdefault(group, {})[name] = file.get_tensor(key)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} is no checkpoint of a training ({error}); remove the folder to begin anew, or give another one."
+            f"{path} is not a checkpoint of a training ({error}); remove the folder to begin anew, or give another one."
         ) from error
     position.best = None if position.best is None else (position.best[0], position.best[1])
     return groups, position

@@ -20,7 +20,7 @@ L1_LENGTHS = "In l1 crafting is by this package's inner attack, which finds its 
 _MRB = Settings(**SGD, epochs=100, batch_size=256, schedule="piecewise", weight_decay=5e-4, selection="best")
 _BY_ADAM = "Crafting is by steps of the sign; the public code's is by Adam, with a penalty on roughness."
 _AS_KANG = "The paper refers to the settings of Kang et al. 2019; these are its public code's, untargeted."
-_OWN_SETS = "Crafting is in this package's sets; the published ones, which --procedure paper searches, differ."
+_OWN_SETS = "Crafting is in this package's threat models; the published ones, which --protocol paper searches, differ."
 _UAR_ATTACKS = ("elastic", "jpeg-linf", "jpeg-l1", "fog", "snow", "gabor")
 _MRB_DIFFERS = {
     "l1": (L1_LENGTHS, "In l1 20 steps, of the public code's 100."),

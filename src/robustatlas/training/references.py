@@ -14,7 +14,7 @@ from rich.progress import Progress
 from torch import nn
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Procedure
+from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
@@ -66,7 +66,7 @@ class ReferencePlan:
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
         search: of the evaluation; None: descent, and every strength of attacks as published.
-        procedure: "default", or "paper": attacks as the rule's paper ran them, those of UAR for ata.
+        protocol: "default", or "paper": attacks as the rule's paper ran them, those of UAR for ata.
         features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; None: each network itself.
         rate: length of a step as a share of the strength; None: the recipe's.
         presets: "multirobustbench", "uar" or "uar-imagenet100": against each attack as the preset of that paper trains,
@@ -95,7 +95,7 @@ class ReferencePlan:
     settings: Settings = field(default_factory=Settings)
     samples: int | None = None
     search: Literal["descent", "bisection", "every"] | None = None
-    procedure: Procedure = "default"
+    protocol: ProtocolName = "default"
     features: str | None = None
     rate: float | None = None
     presets: str = ""
@@ -115,8 +115,8 @@ class ReferencePlan:
             raise UserError(f"{', '.join(unknown)} would be trained against, but is not in the reference.")
         if self.rule == "acc" and self.trained:
             raise UserError("By the rule acc models are trained at the reference's own strengths; leave others out.")
-        if self.procedure not in get_args(Procedure):
-            raise UserError(f"procedure={self.procedure!r} is not known; expected default or paper.")
+        if self.protocol not in get_args(ProtocolName):
+            raise UserError(f"protocol={self.protocol!r} is not known; expected default or paper.")
         strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
         if strange:
             known = some([*self.strengths, ALL, STANDARD])
@@ -154,15 +154,15 @@ class ReferencePlan:
     @property
     def searched(self) -> Literal["descent", "bisection", "every"]:
         """How strengths are searched."""
-        return self.search or ("every" if self.procedure == "paper" else "descent")
+        return self.search or ("every" if self.protocol == "paper" else "descent")
 
     def evaluated(self, attack: str) -> Attack:
         """The attack as it is evaluated."""
         strengths = tuple(float(s) for s in self.strengths[attack])
-        if self.procedure == "paper" and self.rule == "ata":
-            found = uar_attack(attack, strengths, self.procedure)
+        if self.protocol == "paper" and self.rule == "ata":
+            found = uar_attack(attack, strengths, self.protocol)
         else:
-            found = attack_named(attack, self.procedure)
+            found = attack_named(attack, self.protocol)
         if self.features is None or not isinstance(found.threat, Perceptual):
             return found
         return replace(found, threat=replace(found.threat, distance=distance_by(self.features)))
@@ -268,7 +268,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         notes=(
             f"Trained by {_recipes(plan)}, {counted(plan.seeds, 'run')} of each; evaluated on "
             f"{'all' if plan.samples is None else plan.samples} test images by the search "
-            f"{plan.searched}{' of the attacks as published' if plan.procedure == 'paper' else ''}.",
+            f"{plan.searched}{' of the attacks as published' if plan.protocol == 'paper' else ''}.",
         ),
         classes=len(training.classes),
         data=DataRecord(name=test.name, **vars(test.fingerprint)),
@@ -322,7 +322,7 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         unsaid = {"sha256": described["sha256"]}  # by folders from before it was recorded
         there = unsaid | json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is no plan of a reference; give another folder.") from error
+        raise UserError(f"{path} is not a plan of a reference; give another folder.") from error
     different = [key for key in described if there.get(key) != described[key]]
     if different:
         raise UserError(
@@ -365,7 +365,7 @@ def _one(
             test,
             [plan.evaluated(attack)],
             search=plan.searched,
-            procedure=plan.procedure,
+            protocol=plan.protocol,
             strengths={attack: [strength] if plan.rule == "acc" else list(plan.strengths[attack])},
             samples=plan.samples,
             run=place / _EVALUATION,

@@ -104,4 +104,4 @@ def check_settings(given: Mapping[str, Any], where: str = "") -> None:
     for name in given:
         if name not in known:
             there = instead(name, known, f"known are {', '.join(known)}")
-            raise UserError(f"{where}{name!r} is no setting of the trainer{there}")
+            raise UserError(f"{where}{name!r} is not a setting of the trainer{there}")

@@ -19,7 +19,7 @@ _GAP = 40.0
 
 
 def check_loss(loss: float, epoch: int, learning_rate: float) -> None:
-    """Raise :class:`UserError` where the loss is no number any more."""
+    """Raise :class:`UserError` where the loss is not a number any more."""
     if not math.isfinite(loss):
         raise UserError(
             f"The loss became {loss} in epoch {epoch + 1} at the learning rate {learning_rate:.3g}; lower the learning "

@@ -90,7 +90,7 @@ def _model_of(result: Result) -> Classifier:
 
 def _drawing(model: Classifier, result: Result) -> Classifier:
     """The model with the draws of the run, where it says none of its own."""
-    told: Any = next((r.procedure["draws"] for r in result.records.values() if "draws" in r.procedure), None)
+    told: Any = next((r.protocol["draws"] for r in result.records.values() if "draws" in r.protocol), None)
     if told is None or model.draws is not None:
         return model
     return Classifier(model, draws=told["search"], threshold=told["threshold"])

@@ -41,7 +41,7 @@ class Every(OnGrid):
 
 
 class Bisection(OnGrid):
-    """Per-sample bisection over the strengths: the procedure of MultiRobustBench."""
+    """Per-sample bisection over the strengths: the protocol of MultiRobustBench."""
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)

@@ -13,7 +13,7 @@ from robustatlas.models.objectives import MARGINS, Objective, check_objective, o
 from robustatlas.optimizers.base import Optimizer
 
 Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
-"""``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's procedure;
+"""``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's protocol;
 ``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength; ``"minimum"``: the smallest
 size, without a grid of strengths."""
 
@@ -38,7 +38,7 @@ class Stage:
             ``"logits"`` or of the linearised ``"distance"`` to their boundary, or one drawn at ``"random"``.
         start: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: right after a success at that example,
             drawn into the set, otherwise at random (a minimum-size run: at the smallest example).
-        judge: ``"best"`` iterate counts, or only the ``"last"`` (historical procedures).
+        judge: ``"best"`` iterate counts, or only the ``"last"`` (historical protocols).
         kick: a run for the smallest size begins at the smallest example, moved at random by so many times its size.
         backward: the gradient taken of input transformations (None: what the model says; see
             :mod:`robustatlas.models.defenses`).
@@ -212,7 +212,7 @@ class Plan:
 
     @property
     def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical procedures)."""
+        """Whether only the last iterate of a run counts (historical protocols)."""
         return any(leg.stage.judge == "last" for leg in self.legs)
 
 

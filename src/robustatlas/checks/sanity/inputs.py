@@ -23,7 +23,7 @@ def check_inputs(images: Tensor, labels: Tensor, whose: str = "Images", remedy: 
 
     Raises:
         UserError: no samples, shapes that do not fit together, values that are not finite or outside of [0, 1], or
-            labels that are no class numbers.
+            labels that are not class numbers.
 
     Example:
         >>> import torch

@@ -16,7 +16,7 @@ from robustatlas.models.classifier import Classifier, seeded
 def writing_warnings(model: Classifier, x: Tensor) -> list[str]:
     """A warning where the network or the ``prepare`` of ``model`` changes its input ``x`` [B, ...] behind the back of
     autograd (``x.detach().mul_(...)``). Each pass gets a copy, so that data stay as they are; but gradients do not see
-    the change. Operations in place that autograd follows, such as ``nn.ReLU(inplace=True)``, are no fault."""
+    the change. Operations in place that autograd follows, such as ``nn.ReLU(inplace=True)``, are not faults."""
     guilty: list[str] = []
 
     def watched(part: Callable[[Tensor], Any], name: str) -> Callable[[Tensor], Any]:

@@ -141,8 +141,8 @@ def wanted_of(
         held = {key: value for key, value in records[0].threat.items() if key != PIXELS}
         if plain(threat) != held and _as_recorded(threat) != held:
             raise UserError(
-                f"The run searched {attack.name!r} in other sets than those of that name now; give the very attack as "
-                "an object."
+                f"The run searched {attack.name!r} under another threat model than the one of that name now; give the "
+                "very attack as an object."
             )
         if not records[0].monotone:
             raise UserError(

@@ -71,7 +71,7 @@ def accuracies_of(case: Case) -> dict[str, NDArray[np.float64]]:
 def verification_of(case: Case, judged: Judged, before: Mapping[str, NDArray[np.float64]]) -> Verification:
     """``before``: :func:`accuracies_of` without the examples, which the run holds by now."""
     refused = {reason: int((judged.refusal == k).sum()) for k, reason in enumerate(REFUSALS)}
-    origin = AttackRecord(name="examples", strengths=(1.0,), procedure={"search": EXAMPLES, "by": case.by}).origin
+    origin = AttackRecord(name="examples", strengths=(1.0,), protocol={"search": EXAMPLES, "by": case.by}).origin
     attacks = {}
     for name in case.wanted:
         outcome = case.store.table([name]).outcome(name)

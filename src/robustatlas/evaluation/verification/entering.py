@@ -18,8 +18,8 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 def enter(case: Case, judged: Judged, batch: int) -> None:
     """Write the smallest example that counts of each sample under each attack."""
     store, model, work, rows = case.store, case.model, case.work, case.rows
-    procedure = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
-    handed_over = {"procedure": procedure, "gradient": None}
+    protocol = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
+    handed_over = {"protocol": protocol, "gradient": None}
     records = {name: record.model_copy(update=handed_over) for name, (record, _) in case.wanted.items()}
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     for name, record in records.items():

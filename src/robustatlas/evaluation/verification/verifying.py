@@ -82,7 +82,7 @@ def verify(
     """
     store = run._run if isinstance(run, Result) else Run.open(run)
     if store is None:
-        raise UserError("This result is no run; give the folder of one, or what evaluate returned.")
+        raise UserError("This result is not a run; give the folder of one, or what evaluate returned.")
     given = (
         examples_of({name: np.asarray(values) for name, values in examples.items()}, "examples")
         if isinstance(examples, Mapping)

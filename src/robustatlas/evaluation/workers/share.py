@@ -54,7 +54,7 @@ def share_of(given: str | tuple[int, int] | Share | None) -> Share:
         number, of = (-1 if value is None else value for value in numbers) if len(numbers) == 2 else (-1, 0)
     if not 0 <= number < of:
         raise UserError(
-            f"part={brief(repr(given))} is no share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of four."
+            f"part={brief(repr(given))} is not a share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of four."
         )
     return Share(number, of)
 
@@ -66,7 +66,7 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
     torchrun sets them).
 
     Raises:
-        UserError: variables that contradict each other, or are no numbers.
+        UserError: variables that contradict each other, or are not numbers.
 
     Example:
         >>> array = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "8"}
@@ -93,7 +93,7 @@ def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[in
     both are there.
 
     Raises:
-        UserError: they contradict each other, or are no numbers.
+        UserError: they contradict each other, or are not numbers.
 
     Example:
         >>> rank_of_environment({"RANK": "3", "WORLD_SIZE": "4"})
@@ -117,8 +117,8 @@ def _whole(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if text and not (text.isdecimal() and len(text) < _LONGEST):
         raise UserError(
-            f"{name}={brief(repr(text))} is no whole number from 0 on, so it is not known which part is meant; correct "
-            "or unset it, or give --part I/N."
+            f"{name}={brief(repr(text))} is not a whole number from 0 on, so it is not known which part is meant; "
+            "correct or unset it, or give --part I/N."
         )
     return int(text) if text else None
 

@@ -34,7 +34,7 @@ def plot_frontier(
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: the frontier is no row of numbers.
+        UserError: the frontier is not a row of numbers.
 
     Source: Guo et al. 2024, Figure 2.
 
@@ -73,7 +73,7 @@ def plot_frontiers(
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: there is no model, or a frontier is no row of two numbers or more.
+        UserError: there is no model, or a frontier is not a row of two numbers or more.
 
     Source: Guo et al. 2024, Figure 2.
 

@@ -73,7 +73,7 @@ def reference_of(
         warnings: what their trainings and evaluations warned of.
 
     Raises:
-        UserError: no model for one of the cells.
+        UserError: no model for one of the entries.
 
     Example:
         >>> models = [
@@ -86,24 +86,24 @@ def reference_of(
         >>> reference_of("a", "ATA", models, strengths, "ata").accuracies.values("linf")
         array([65., 50.])
     """
-    cell = _RULES[rule]
-    cells = {
+    entry = _RULES[rule]
+    entries = {
         attack: {
-            strength: cell([m for m in models if m.attack == attack], attack, strength) for strength in sorted(grid)
+            strength: entry([m for m in models if m.attack == attack], attack, strength) for strength in sorted(grid)
         }
         for attack, grid in strengths.items()
     }
     standard = [m.accuracies.clean for m in models if m.attack is None]
     clean = (fmean(standard) if rule == "acc" else max(standard)) if standard else math.nan
-    table = AccuracyTable(clean, cells)
+    table = AccuracyTable(clean, entries)
     marks = () if classes is None else _marks(table, models, rule, classes)
     return Reference(
-        name, source, table, ranked=tuple(cells), notes=tuple(notes), marks=marks, data=data, warnings=tuple(warnings)
+        name, source, table, ranked=tuple(entries), notes=tuple(notes), marks=marks, data=data, warnings=tuple(warnings)
     )
 
 
 def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, classes: int) -> tuple[str, ...]:
-    """A sentence on the clean accuracy, and on each attack with cells, that rest on models that learned nothing."""
+    """A sentence on the clean accuracy, and on each attack with entries, that rest on models that learned nothing."""
     found = []
     if learned_nothing(table.clean, classes):
         found.append(
@@ -112,11 +112,11 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
         )
     for attack in table.attacks:
         lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
-        cells = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
-        if cells:
+        entries = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
+        if entries:
             clean = [model.accuracies.clean for model in lost]
             found.append(
-                f"The reference's networks of {attack} at {', '.join(f'{s:g}' for s in cells)} have learned nothing "
+                f"The reference's networks of {attack} at {', '.join(f'{s:g}' for s in entries)} have learned nothing "
                 f"(clean accuracy {min(clean):.0f} to {max(clean):.0f} % of {classes} classes), so ratios there mean "
                 "nothing; train them with rising strengths (--set warmup=0.5) or leave these strengths out."
             )
@@ -126,7 +126,7 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
 def _rests_on(
     lost: Sequence[ReferenceModel], models: Sequence[ReferenceModel], attack: str, strength: float, rule: Rule
 ) -> bool:
-    """Whether the cell has its number from any of the ``lost`` models."""
+    """Whether the entry has its number from any of the ``lost`` models."""
     if rule == "acc":
         return any(same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]

@@ -130,20 +130,20 @@ class Field:
         return Reference(
             name=self.name,
             source=f"{self.source}, as of {self.date}",
-            accuracies=AccuracyTable(clean, self._cell(best)),
+            accuracies=AccuracyTable(clean, self._at(best)),
             ranked=(self.attack,),
             defenses=tuple(self._defense(entry) for entry in self.entries),
             notes=("The reference accuracy is the best known one of all entries, at the one strength they share.",),
             models=tuple(entry.name for entry in self.entries),
         )
 
-    def _cell(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:
+    def _at(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:
         return {self.attack: {self.epsilon: accuracy}}
 
     def _defense(self, entry: FieldEntry) -> Defense:
         return Defense(
             name=entry.name,
-            accuracies=AccuracyTable(entry.clean, self._cell(entry.accuracy)),
+            accuracies=AccuracyTable(entry.clean, self._at(entry.accuracy)),
             title=entry.title,
             paper_url=entry.url,
             architecture=entry.architecture,

@@ -1,4 +1,4 @@
-"""Pairs the cells of an accuracy table with those of its reference; what does not match is an error that names it."""
+"""Pairs the entries of an accuracy table with those of its reference; what does not match is an error that names it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
 @dataclass(frozen=True)
-class MatchedCells:
+class MatchedEntries:
     """The evaluated points P of a table beside the same points of its reference.
 
     Attributes:
@@ -35,10 +35,10 @@ class MatchedCells:
     accuracy: NDArray[np.float64]
     reference: NDArray[np.float64]
 
-    def select(self, mask: NDArray[np.bool_]) -> MatchedCells:
+    def select(self, mask: NDArray[np.bool_]) -> MatchedEntries:
         """The points where mask [K] is true."""
         attacks = tuple(attack for attack, kept in zip(self.attacks, mask, strict=True) if kept)
-        return MatchedCells(attacks, self.strengths[mask], self.accuracy[mask], self.reference[mask])
+        return MatchedEntries(attacks, self.strengths[mask], self.accuracy[mask], self.reference[mask])
 
     def name(self, index: int) -> str:
         """Short name of a point, such as `linf@0.01`."""
@@ -57,7 +57,7 @@ def chosen_attacks(
     """
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
-        unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).cells]
+        unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
         if unknown:
             raise UserError(
                 f"The reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]."
@@ -76,13 +76,13 @@ def chosen_attacks(
     return chosen
 
 
-def match_cells(
+def match_entries(
     accuracies: AccuracyTable,
     reference: Reference | AccuracyTable,
     attacks: Iterable[str] | None = None,
     *,
     clean: bool = True,
-) -> MatchedCells:
+) -> MatchedEntries:
     """Pair every point of the table with the same point of the reference.
 
     Args:
@@ -103,7 +103,7 @@ def match_cells(
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = table_of(reference)
     accuracies.require_percent()
-    accuracies.warn_of_void(chosen)
+    accuracies.warn_of_invalid(chosen)
     table.require_percent()
     _check_same_points(accuracies, table, chosen)
 
@@ -120,18 +120,18 @@ def match_cells(
         accuracy.append(accuracies.clean)
         best.append(table.clean)
     for attack in chosen:
-        names.extend([attack] * len(table.cells[attack]))
-        strengths.extend(table.cells[attack])
-        accuracy.extend(accuracies.cells[attack].values())
-        best.extend(table.cells[attack].values())
-    return MatchedCells(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
+        names.extend([attack] * len(table.entries[attack]))
+        strengths.extend(table.entries[attack])
+        accuracy.extend(accuracies.entries[attack].values())
+        best.extend(table.entries[attack].values())
+    return MatchedEntries(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
 
 
-def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Iterable[str]) -> NDArray[np.bool_]:
+def seen_mask(entries: MatchedEntries, trained_on: Mapping[str, float], known: Iterable[str]) -> NDArray[np.bool_]:
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
 
     Args:
-        cells: the points.
+        entries: the points.
         trained_on: attack -> largest strength of the training.
         known: attacks that may be named in `trained_on`.
     """
@@ -151,24 +151,24 @@ def seen_mask(cells: MatchedCells, trained_on: Mapping[str, float], known: Itera
             raise UserError(
                 f"The training strength of {attack} is {brief(repr(strength))}; a positive number is expected."
             )
-    limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in cells.attacks])
-    return cells.strengths <= limits * (1 + STRENGTH_TOLERANCE)
+    limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in entries.attacks])
+    return entries.strengths <= limits * (1 + STRENGTH_TOLERANCE)
 
 
-def values_at(cells: MatchedCells, points: Points) -> NDArray[np.float64]:
-    """The numbers [K] at the points of ``cells``; NaN where there is none."""
-    return np.array([value_at(points, a, float(s)) for a, s in zip(cells.attacks, cells.strengths, strict=True)])
+def values_at(entries: MatchedEntries, points: Points) -> NDArray[np.float64]:
+    """The numbers [K] at the points of ``entries``; NaN where there is none."""
+    return np.array([value_at(points, a, float(s)) for a, s in zip(entries.attacks, entries.strengths, strict=True)])
 
 
-def weights_at(cells: MatchedCells, weights: Points | None) -> NDArray[np.float64]:
-    """The weights [K] of the points of ``cells``: 0 of those that are not named; None: all alike.
+def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.float64]:
+    """The weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike.
 
     Raises:
         UserError: all are 0.
     """
     if weights is None:
-        return np.ones_like(cells.reference)
-    found = np.nan_to_num(values_at(cells, weights))
+        return np.ones_like(entries.reference)
+    found = np.nan_to_num(values_at(entries, weights))
     if not found.any():
         raise UserError("All weights are 0, so that no attack counts; give one at least a positive weight.")
     return found
@@ -185,7 +185,7 @@ def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
 
 
 def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
-    missing, extra = different_points(accuracies.cells, reference.cells, attacks)
+    missing, extra = different_points(accuracies.entries, reference.entries, attacks)
     if missing or extra:
         parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(

@@ -41,7 +41,7 @@ def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> di
     if not isinstance(read, Mapping) or not read:
         expected = "{attack: number} or {attack: {strength: number}}"
         raise UserError(f"{what} are expected as {expected}; given {brief(repr(read))}.")
-    if strange := [attack for attack in read if attack != CLEAN and attack not in known.cells]:
+    if strange := [attack for attack in read if attack != CLEAN and attack not in known.entries]:
         raise UserError(f"{what} name {some(map(str, strange))}, which is not there; there are {some(known.attacks)}.")
     return {str(attack): _row(attack, value, what, known) for attack, value in read.items()}
 
@@ -49,7 +49,7 @@ def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> di
 def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | dict[float, float]:
     if attack == CLEAN or not isinstance(given, Mapping):
         return _number(given, f"{what} of {attack}")
-    strengths: list[float] = list(known.cells[attack])
+    strengths: list[float] = list(known.entries[attack])
     row: dict[float, float] = {}
     for strength, value in given.items():
         place = position_of(fraction(strength) if isinstance(strength, str) else real(strength), strengths)
@@ -99,10 +99,10 @@ def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[fl
     kept: dict[str, float | dict[float, float]] = {}
     for attack, row in points.items():
         if isinstance(row, Mapping):
-            grid = list(known.cells.get(attack, ()))
+            grid = list(known.entries.get(attack, ()))
             kept[attack] = {
                 strength: value for strength, value in row.items() if position_of(strength, grid) is not None
             }
-        elif attack == CLEAN or attack in known.cells:
+        elif attack == CLEAN or attack in known.entries:
             kept[attack] = row
     return {attack: row for attack, row in kept.items() if row != {}}

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
+from robustatlas.common.renamed import now_named
 from robustatlas.common.wording import MASKED, some, why_masked
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -75,7 +76,7 @@ class Defense:
 
     def missing(self, attacks: tuple[str, ...]) -> tuple[str, ...]:
         """Those of `attacks` that this defense has no accuracies for."""
-        return tuple(attack for attack in attacks if attack not in self.accuracies.cells)
+        return tuple(attack for attack in attacks if attack not in self.accuracies.entries)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Reference:
         source_names: attack -> the attack's name in the source.
         notes: what a user has to know about the numbers.
         historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
-            them by the procedure "paper" to compare.
+            them by the protocol "paper" to compare.
         unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
         marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
         data: the images that the accuracies were measured on; None where the file does not say.
@@ -167,11 +168,11 @@ class Reference:
             >>> shorter.accuracies.values("linf"), shorter.marks
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
-        cells = self.accuracies.cells
-        zero = [f"{attack}@{s:g}" for attack, grid in cells.items() for s, value in grid.items() if value == 0]
+        entries = self.accuracies.entries
+        zero = [f"{attack}@{s:g}" for attack, grid in entries.items() for s, value in grid.items() if value == 0]
         if not zero:
             return self
-        kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in cells.items()}
+        kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in entries.items()}
         kept = {attack: grid for attack, grid in kept.items() if grid}
         ranked = tuple(attack for attack in self.ranked if attack in kept)
         if not ranked:
@@ -225,7 +226,11 @@ class Reference:
             raise UserError(f"A reference is an object with name, source and accuracies; given: {type(data).__name__}.")
         missing = [key for key in ("name", "source", "accuracies") if key not in data]
         if missing:
-            hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "cells"} <= data.keys() else ""
+            hint = (
+                "; this is an accuracy table, wrap it as accuracies"
+                if {"clean", "entries"} <= now_named(data).keys()
+                else ""
+            )
             raise UserError(
                 f"A reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}."
             )
@@ -233,7 +238,7 @@ class Reference:
         reference = checked(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
         if not reference.ranked:
             raise UserError("The reference ranks no attack; at least one is expected.")
-        unknown = [attack for attack in reference.ranked if attack not in accuracies.cells]
+        unknown = [attack for attack in reference.ranked if attack not in accuracies.entries]
         if unknown:
             raise UserError(f"The reference ranks {', '.join(unknown)} but has no accuracies for it.")
         return reference
@@ -247,7 +252,7 @@ class Reference:
         Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
         al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best
         of these models. The clean accuracy is the best clean one. Accuracies that are masked
-        (:attr:`AccuracyTable.void`) are upper bounds only, and no reference.
+        (:attr:`AccuracyTable.invalid`) are upper bounds only, and no reference.
 
         Args:
             name: of the new reference.
@@ -274,27 +279,27 @@ class Reference:
         for model, table in tables.items():
             table.require_percent()
             for attack in {*first.attacks, *table.attacks}:
-                if attack not in table.cells or attack not in first.cells:
+                if attack not in table.entries or attack not in first.entries:
                     raise UserError(
                         f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
                     )
-            missing, extra = different_points(table.cells, first.cells, first.attacks)
+            missing, extra = different_points(table.entries, first.entries, first.attacks)
             if missing or extra:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
                     f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
                     f"{some([*missing, *extra])}."
                 )
-        cells = {}
+        entries = {}
         for attack in first.attacks:
             sound = [table for table in tables.values() if not masked(table, [attack])]
             if not sound:
                 why = why_masked(masked(first, [attack]))
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
             strengths = first.strengths(attack).tolist()
-            cells[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
+            entries[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
-        return cls(name, source, AccuracyTable(clean, cells), ranked=first.attacks, data=data, models=tuple(tables))
+        return cls(name, source, AccuracyTable(clean, entries), ranked=first.attacks, data=data, models=tuple(tables))
 
 
 @cache

@@ -25,7 +25,7 @@ class UA2Model:
         name: as the authors have it, with the training (Linf and L2 are adversarial trainings).
         clean: clean accuracy.
         pgd: under PGD of 50 steps, linf 4/255; no part of UA2.
-        low, medium, high: UA2 at the three levels, by the published procedure.
+        low, medium, high: UA2 at the three levels, by the published protocol.
 
     Example:
         >>> published_ua2("imagenet").models[0].medium
@@ -68,8 +68,8 @@ class PublishedUA2:
 
 
 def published_ua2(data: str) -> PublishedUA2:
-    """UA2 of published models. By the published procedure on the published sets: only numbers of
-    ``procedure="paper"`` compare with them.
+    """UA2 of published models. By the published protocol on the published sets: only numbers of
+    ``protocol="paper"`` compare with them.
 
     Args:
         data: ``"imagenet"``, ``"cifar10"`` or ``"imagenet100"``.

@@ -25,13 +25,13 @@ _CHOSEN: ContextVar[Backward | None] = ContextVar("backward", default=None)
 
 
 def check_backward(name: str | None) -> None:
-    """Raise a :class:`UserError` where ``name`` is no way back."""
+    """Raise a :class:`UserError` where ``name`` is not a way back."""
     if name is not None and name not in BACKWARD:
         raise UserError(f"backward={name!r} is not known; expected {', '.join(map(repr, BACKWARD))}.")
 
 
 def check_own(name: str | None) -> None:
-    """Raise a :class:`UserError` where ``name`` is no way back of an input transformation."""
+    """Raise a :class:`UserError` where ``name`` is not a way back of an input transformation."""
     check_backward(name)
     if name == "smoothed":
         raise UserError(

@@ -90,7 +90,7 @@ class Classifier:
         remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
 
     Raises:
-        UserError: ``net`` is not callable, ``mean`` or ``std`` are no numbers, the device cannot be used, the
+        UserError: ``net`` is not callable, ``mean`` or ``std`` are not numbers, the device cannot be used, the
             precision is not known; later, where an answer is not what ``outputs`` or ``classes`` say.
 
     Example:

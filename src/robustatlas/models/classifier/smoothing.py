@@ -84,7 +84,7 @@ def noting(net: Net, moments: list[list[Tensor]]) -> Net:
 
 
 def kinks_of(moments: Iterable[Sequence[Tensor]]) -> Kinks:
-    """Standard deviations from what :func:`noting` noted of the passes of one network; 0 where it is no number.
+    """Standard deviations from what :func:`noting` noted of the passes of one network; 0 where it is not a number.
 
     Example:
         >>> moments = []

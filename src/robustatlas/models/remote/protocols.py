@@ -152,7 +152,7 @@ class Npy(Json):
         try:
             values = np.load(io.BytesIO(response.content), allow_pickle=False)
         except ValueError as error:
-            raise UserError(f"{self.url} answered something that is no file of NumPy; expected one.") from error
+            raise UserError(f"{self.url} answered something that is not a file of NumPy; expected one.") from error
         return response.headers.get("X-Answers"), values
 
 

@@ -45,8 +45,8 @@ def defended_model(inside: str) -> nn.Module:
     usual = model.outputs == "logits" and model.rejection is None and model.prepare is None
     if not isinstance(model.net, nn.Module) or not usual:
         raise UserError(
-            f"{source} is no network from images to logits alone, so nothing is put before it here; do it in Python, "
-            "with robustatlas.models.defenses."
+            f"{source} is not a network from images to logits alone, so nothing is put before it here; do it in "
+            "Python, with robustatlas.models.defenses."
         )
     mean, std = (value if isinstance(value, tuple) or value is None else (value,) for value in (model.mean, model.std))
     plain = mean is None and std is None
@@ -69,5 +69,5 @@ def transformations(said: str) -> list[Transformation]:
 def _transformation(part: str) -> Transformation:
     name, _, value = part.partition("=")
     if name not in _KINDS or not value.isdecimal():
-        raise UserError(f"{part!r} is no transformation; expected {', '.join(f'{kind}=N' for kind in _KINDS)}.")
+        raise UserError(f"{part!r} is not a transformation; expected {', '.join(f'{kind}=N' for kind in _KINDS)}.")
     return _KINDS[name](int(value))

@@ -80,7 +80,7 @@ def _refuse_pickles(path: Path) -> None:
             for name in tensors:
                 torch.load(io.BytesIO(archive.read(name)), "cpu", weights_only=True)
     except zipfile.BadZipFile as error:
-        raise UserError(f"{path} is no file of torch.export.save (not a zip archive).") from error
+        raise UserError(f"{path} is not a file of torch.export.save (not a zip archive).") from error
     except (pickle.UnpicklingError, RuntimeError) as error:
         raise UserError(
             f"{path} holds pickled objects besides tensors ({name}), which are not loaded; export a network of tensors."

@@ -186,7 +186,7 @@ def _address(url: str) -> str:
     parts = urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(
-            f"{brief(url.partition('?')[0])!r} is no address; expected one such as http://127.0.0.1:8000/predict."
+            f"{brief(url.partition('?')[0])!r} is not an address; expected one such as http://127.0.0.1:8000/predict."
         )
     if parts.hostname in _PAGES:
         raise UserError(

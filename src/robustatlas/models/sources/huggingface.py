@@ -28,7 +28,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
         settings: of its configuration, such as ``num_labels=10``.
 
     Raises:
-        UserError: transformers is not installed, there is no such folder or repository here, it is no image
+        UserError: transformers is not installed, there is no such folder or repository here, it is not an image
             classifier, or its preprocessing is not known here.
     """
     source = f"hf:{name}"
@@ -47,7 +47,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     except OSError as error:
         raise unreachable(source, "Hugging Face", error) from error
     except ValueError as error:
-        raise UserError(f"{source} is no image classifier of transformers: {first_of(error)}.") from error
+        raise UserError(f"{source} is not an image classifier of transformers: {first_of(error)}.") from error
     about = preprocessor_of(transformers, name, local)
     mean, std = normalisation_of(about, source)
     return Classifier(

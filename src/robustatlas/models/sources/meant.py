@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that is no model."""
+"""What somebody may have meant by a name that is not a model."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
         return f"A network in a file of {kind} is {f'{_PROGRAMS[suffix]}:{name}'!r}."
     if suffix in _WEIGHTS:
         return (
-            f"{name!r} is a file of weights, which alone are no model; give the function that builds the network, such "
-            "as path/file.py:function, and the file with --weights (in Python as the second argument)."
+            f"{name!r} is a file of weights, which alone are not a model; give the function that builds the network, "
+            "such as path/file.py:function, and the file with --weights (in Python as the second argument)."
         )
     if place in _BRIDGES:
         return (

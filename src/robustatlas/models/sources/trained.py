@@ -9,7 +9,7 @@ def trained_model(folder: str) -> Classifier:
     """The network that ``robustatlas train --out DIR`` left there, with the architecture that its card names.
 
     Raises:
-        UserError: no card or weights there, or an architecture that is no name.
+        UserError: no card or weights there, or an architecture that is not a name.
     """
     from robustatlas.models.networks import load_trained
 

@@ -107,7 +107,7 @@ def text_of(path: Path) -> str:
 
 
 def _text_in(path: Path) -> str:
-    """What a file says; nothing where it is no text, which whoever wants a record of it refuses by name."""
+    """What a file says; nothing where it is not a text, which whoever wants a record of it refuses by name."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

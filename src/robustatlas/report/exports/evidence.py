@@ -23,7 +23,7 @@ from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.results.result import Result
 
-VERSION = 1
+VERSION = 2
 SCHEMA = Path(__file__).with_name("evidence.schema.json")
 """JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
 
@@ -46,7 +46,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "attacks": [record.model_dump(mode="json") | {"key": key} for key, record in result.records.items()],
         "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
-        "void": dict(result.void),
+        "invalid": dict(result.invalid),
         "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),
         "audits": [_audit(attack, result.audited(attack)) for attack in result.audit_sentences()],
         "warnings": list(result.warnings),

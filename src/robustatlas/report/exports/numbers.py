@@ -50,13 +50,13 @@ def numbers_of(facts: RunFacts) -> Iterator[Number]:
         yield Number(_named(name.lower().replace(" ", "_"), facts), value)
     for attack in facts.attacks:
         name = _named(f"robust_accuracy/{attack.attack}", facts, [attack.attack])
-        for step, cell in enumerate(attack.accuracy or ()):
-            yield Number(name, cell, step, typed(attack.attack, float(attack.strengths[step])))
+        for step, entry in enumerate(attack.accuracy or ()):
+            yield Number(name, entry, step, typed(attack.attack, float(attack.strengths[step])))
     for certified in (each for each in facts.certified if not each.held.of):
-        for step, cell in enumerate(certified.accuracy):
+        for step, entry in enumerate(certified.accuracy):
             yield Number(
                 f"certified_accuracy/{certified.row}",
-                cell,
+                entry,
                 step,
                 typed(certified.held.attack, certified.strengths[step]),
             )

@@ -16,7 +16,7 @@ def write_pictures(result: Result, path: Path) -> str:
     """Write the smallest example of each sample as ``path/ATTACK/POSITION.png``; what was written, in words.
 
     Raises:
-        UserError: the run kept no examples, or its inputs are no pictures.
+        UserError: the run kept no examples, or its inputs are not pictures.
     """
     written = 0
     for attack in result.attacks:

@@ -32,8 +32,8 @@ class Held:
         extra: names of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
         unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
-        own_sets: attacks that are compared although the run's sets are our default ones, and not those as published, or
-            measured by the model's own features: what is said of them beside the reference holds about.
+        own_threat: attacks that are compared although the run's sets are our default ones, and not those as published,
+            or measured by the model's own features: what is said of them beside the reference holds about.
         other_data: a sentence where the reference is of other images than the run; else empty.
     """
 
@@ -44,7 +44,7 @@ class Held:
     extra: tuple[str, ...]
     zero: tuple[str, ...]
     unlike: Mapping[str, str]
-    own_sets: tuple[str, ...]
+    own_threat: tuple[str, ...]
     other_data: str = ""
 
     @property
@@ -68,7 +68,7 @@ class Held:
     @property
     def approximate(self) -> bool:
         """Whether some of the ranked attacks search other sets than the reference: ratios and ranks hold about."""
-        return any(attack in self.ranked for attack in self.own_sets)
+        return any(attack in self.ranked for attack in self.own_threat)
 
     @property
     def relative(self) -> bool:
@@ -83,8 +83,8 @@ class Held:
     @property
     def ranked_points(self) -> int:
         """Number of (attack, strength) that the reference ranks."""
-        cells = self.reference.accuracies.cells
-        return sum(self.reference.counts(attack, s) for attack in self.reference.ranked for s in cells[attack])
+        entries = self.reference.accuracies.entries
+        return sum(self.reference.counts(attack, s) for attack in self.reference.ranked for s in entries[attack])
 
     def table(self, points: Mapping[str, Sequence[float]]) -> AccuracyTable:
         """The reference's accuracies at some of the shared points."""
@@ -122,10 +122,10 @@ class Held:
         """Where the run's sets are not the reference's, and what makes the reference worth little."""
         lines = [*self.doubts, *self.reference.warnings]
         lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
-        if self.own_sets:
+        if self.own_threat:
             lines.append(
-                f"The reference's numbers of {listed(self.own_sets)} are of the sets as published, which differ from "
-                "the ones searched here; 'evaluate --procedure paper' searches those."
+                f"The reference's numbers of {listed(self.own_threat)} are of the threat models as published, which "
+                "differ from the ones searched here; 'evaluate --protocol paper' searches those."
             )
         return lines
 
@@ -167,14 +167,14 @@ def hold_against(
     """
     known = reference.accuracies
     ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
-    both = shared_points(ours, known.cells, ours)
+    both = shared_points(ours, known.entries, ours)
     zero = {attack: [s for s in grid if known.at(attack, s) == 0] for attack, grid in both.items()}
     positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
     shared = {attack: grid for attack, grid in positive.items() if grid}
     attacks = [*reference.ranked, *(attack for attack in ours if attack not in reference.ranked)]
-    ranked = {attack: [s for s in known.cells[attack] if reference.counts(attack, s)] for attack in reference.ranked}
-    missing, _ = different_points(ours, {**known.cells, **ranked}, attacks)
-    extra = different_points(ours, known.cells, attacks)[1]
+    ranked = {attack: [s for s in known.entries[attack] if reference.counts(attack, s)] for attack in reference.ranked}
+    missing, _ = different_points(ours, {**known.entries, **ranked}, attacks)
+    extra = different_points(ours, known.entries, attacks)[1]
     published = _published(records)
     return Held(
         name=unmarked(table.name),
@@ -184,7 +184,7 @@ def hold_against(
         extra=tuple(extra),
         zero=tuple(f"{attack}@{s:g}" for attack, grid in zero.items() for s in grid),
         unlike={attack: why for attack, why in reference.unlike.items() if attack in table.attacks},
-        own_sets=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
+        own_threat=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
         other_data=_other_data(reference, table.data, identity.data if identity else None),
     )
 

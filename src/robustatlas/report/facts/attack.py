@@ -56,7 +56,8 @@ class AttackFacts:
         best_known: what verified examples of others change; None where there are none.
         found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
             that is not known.
-        own_set: whether the run searched another set than the reference's, so that what is said beside it holds about.
+        own_threat: whether the run searched another threat model than the reference's, so that what is said beside it
+            holds about.
         advice: better strengths, where these tell little; None where they do.
         queries: success over the number of queries, of a model that could only be asked; empty of others.
     """
@@ -81,7 +82,7 @@ class AttackFacts:
     origins: tuple[str, ...]
     best_known: BestKnown | None
     found_last: Mapping[str, float]
-    own_set: bool
+    own_threat: bool
     advice: GridAdvice | None
     queries: tuple[QuerySuccess, ...]
 
@@ -130,7 +131,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         origins=outcome.origins,
         best_known=best_known(result, attack),
         found_last=_found_last(outcome),
-        own_set=held is not None and attack in held.own_sets,
+        own_threat=held is not None and attack in held.own_threat,
         advice=grid_advice(outcome, result.clean_accuracy),
         queries=query_successes(outcome),
     )

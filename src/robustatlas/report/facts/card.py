@@ -124,13 +124,13 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
     known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}
     scale = scale_of(known, reference if compared else None)
     return tuple(
-        strip_of(_published(row, attack), scale) if attack in row.accuracies.cells else None for attack in attacks
+        strip_of(_published(row, attack), scale) if attack in row.accuracies.entries else None for attack in attacks
     )
 
 
 def _published(row: Row, attack: str) -> StripSource:
-    cells, clean = row.accuracies.cells[attack], row.accuracies.clean
-    strengths, values = list(cells), list(cells.values())
+    entries, clean = row.accuracies.entries[attack], row.accuracies.clean
+    strengths, values = list(entries), list(entries.values())
     start = clean if math.isfinite(clean) else values[0]
     spread = row.bounds(values) or (values, values)
     low, high = (halved_at(strengths, bound, start) for bound in spread)
@@ -142,7 +142,7 @@ def _published(row: Row, attack: str) -> StripSource:
         math.inf if halved is None else halved,
         (math.inf if low is None else low, math.inf if high is None else high),
         row.proved.get(attack, 0.0),
-        attack in row.own_sets,
+        attack in row.own_threat,
         bool(masked(row, [attack])),
     )
 
@@ -168,7 +168,7 @@ def _attacked(attack: AttackFacts, facts: RunFacts, proved: float) -> StripSourc
     low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
     why = masked(facts, [attack.attack])
-    return StripSource(attack.attack, last, accuracy, attack.halved, (low, high), proved, attack.own_set, bool(why))
+    return StripSource(attack.attack, last, accuracy, attack.halved, (low, high), proved, attack.own_threat, bool(why))
 
 
 def run_hash(result: Result) -> str:

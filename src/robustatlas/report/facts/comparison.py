@@ -29,7 +29,7 @@ from robustatlas.results.result import Result
 
 
 def distinct_names(results: Iterable[Result]) -> list[str]:
-    """Names of the models, marked where numbers are void; where they are the same, with the names of the run
+    """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
     directories, or numbered.
 
     Example:
@@ -47,7 +47,7 @@ def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
     for position, (plain, path, _) in enumerate(models, start=1):
         name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
         names[f"{name} #{position}" if name in names else name] = None
-    return [marked(name, void) for name, (_, _, void) in zip(names, models, strict=True)]
+    return [marked(name, invalid) for name, (_, _, invalid) in zip(names, models, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,8 @@ def groups_of(
         group: over_trainings([{name: each.statistics[name] for name in kept} for each in part], CONFIDENCE, REPLICATES)
         for group, part in parts.items()
     }
-    void = {group: frozenset().union(*(each.masked for each in part)) for group, part in parts.items()}
-    return Groups(shared, numbers, void, held, at)
+    invalid = {group: frozenset().union(*(each.masked for each in part)) for group, part in parts.items()}
+    return Groups(shared, numbers, invalid, held, at)
 
 
 def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
@@ -121,9 +121,9 @@ class _Training:
     def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Training:
         largest = _at_the_largest(run)
         found = run.statistics(held, union) | _uars(run, held)
-        void = {name for name in largest if masked(run.table, [name.rpartition("@")[0]])}
-        void |= {f"UAR {attack}" for attack in run.table.attacks if masked(run.table, [attack])}
-        return cls(found | largest, frozenset(void.union(run.masked(found, held, union))))
+        invalid = {name for name in largest if masked(run.table, [name.rpartition("@")[0]])}
+        invalid |= {f"UAR {attack}" for attack in run.table.attacks if masked(run.table, [attack])}
+        return cls(found | largest, frozenset(invalid.union(run.masked(found, held, union))))
 
 
 def _uars(run: Compared, held: Held | None) -> dict[str, SampleStatistic]:

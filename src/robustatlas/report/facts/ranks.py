@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.common.wording import ordinal
 from robustatlas.metrics.competitiveness import ratio_of
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import MatchedCells, match_cells, weights_at
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, weights_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -78,13 +78,13 @@ class Place:
         return f"{'about ' if about else ''}{span} of {self.of}"
 
 
-def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
+def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
     """The accuracies of a row and of the reference at all points that this ranks, that have a weight and at which it is
     above 0; None where the row lacks one."""
     reference = reference.above_zero()
     grids = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
     points = {attack: [s for s in grid if reference.counts(attack, s)] for attack, grid in grids.items()}
-    missing, _ = different_points(row.accuracies.cells, points, points)
+    missing, _ = different_points(row.accuracies.entries, points, points)
     if missing:
         return None
     ours = row.accuracies.sound().restrict(points, points)
@@ -92,40 +92,40 @@ def ranked_cells(row: Row, reference: Reference) -> tuple[AccuracyTable, Accurac
 
 
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
-    """The mean ratio of a row to the reference over all ranked cells, in percent, and the stability constant where the
-    training is told; None where a cell is missing. It ranks the row unless some of these cells are masked.
+    """The mean ratio of a row to the reference over all ranked entries, in percent, and the stability constant where
+    the training is told; None where an entry is missing. It ranks the row unless some of these entries are masked.
 
     Example:
         >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80}}), ("linf",))
         >>> score_of(Row("mine", AccuracyTable(45, {"linf": {0.01: 80}})), reference)
         (75.0, None)
     """
-    cells = ranked_cells(row, reference)
-    if cells is None:
+    entries = ranked_entries(row, reference)
+    if entries is None:
         return None
-    matched = match_cells(*cells, clean=not math.isnan(reference.clean))
+    matched = match_entries(*entries, clean=not math.isnan(reference.clean))
     constant = None
     if row.about.tells_training and not math.isnan(reference.clean):
-        constant = stability_constant(*cells, row.about.trained_on).value
+        constant = stability_constant(*entries, row.about.trained_on).value
     return float(_mean_ratio(matched.accuracy, matched, reference)), constant
 
 
-def _mean_ratio(accuracy: NDArray[np.float64], cells: MatchedCells, reference: Reference) -> NDArray[np.float64]:
-    """Of accuracies [K] at ``cells``, by the weights of the reference."""
-    weight = weights_at(cells, reference.weights)
-    return ratio_of(accuracy[weight > 0], cells.reference[weight > 0], "ind-avg", weight[weight > 0])
+def _mean_ratio(accuracy: NDArray[np.float64], entries: MatchedEntries, reference: Reference) -> NDArray[np.float64]:
+    """Of accuracies [K] at ``entries``, by the weights of the reference."""
+    weight = weights_at(entries, reference.weights)
+    return ratio_of(accuracy[weight > 0], entries.reference[weight > 0], "ind-avg", weight[weight > 0])
 
 
 def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:
-    """The place of a model with every ranked cell among the complete published defenses; None where there are none."""
+    """The place of a model with every ranked entry among the complete published defenses; None where there are none."""
     ratios: list[float | None] = [ratio.value]
     constants = [constant]
     spans = [(ratio.low, ratio.high)]
     for row in published_rows(reference):
-        cells, score = ranked_cells(row, reference), score_of(row, reference)
-        if cells is None or score is None:
+        entries, score = ranked_entries(row, reference), score_of(row, reference)
+        if entries is None or score is None:
             continue
-        matched = match_cells(*cells)
+        matched = match_entries(*entries)
         bounds = row.bounds(matched.accuracy.tolist())
         ends = [float(_mean_ratio(np.array(end), matched, reference)) for end in bounds] if bounds else []
         ratios.append(score[0])

@@ -110,23 +110,23 @@ class Row:
         notes: free text.
         own_run: whether it is a run of the user.
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
-        ratios: kind of competitiveness ratio -> its value and interval over all ranked cells, as on every other page;
-            empty where a cell is missing, and for rows of which only the accuracies are known.
+        ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
+            empty where an entry is missing, and for rows of which only the accuracies are known.
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
         halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
-        own_sets: attacks whose sets are not those of the reference, so that what is said beside it holds about.
+        own_threat: attacks whose sets are not those of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
         union: accuracy in percent under all ranked attacks at once, each at the middle one of its strengths that
-            count; None for a single attack, where a cell is missing, and for rows of which only the accuracies are
+            count; None for a single attack, where an entry is missing, and for rows of which only the accuracies are
             known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
             certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
-        void: attack -> share of the samples at which its gradient is missing or misleads: see
+        invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.masked.masked`.
     """
 
@@ -143,14 +143,14 @@ class Row:
     constants: Mapping[float, Interval] = field(default_factory=dict)
     halves: Mapping[str, float] = field(default_factory=dict)
     halved: Mapping[str, float] = field(default_factory=dict)
-    own_sets: tuple[str, ...] = ()
+    own_threat: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
     proved: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
-    void: Mapping[str, float] = field(default_factory=dict)
+    invalid: Mapping[str, float] = field(default_factory=dict)
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -216,7 +216,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
-        *([f"{MASKED}. {why_masked(result.void)}"] if result.void else []),
+        *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
         *result.warnings,
         *_by_others(result),
         *calibrations_of(result.records.values()),
@@ -235,7 +235,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         ratios=_ratios(result, held),
         halves=_sizes(judged, 0.5),
         halved=_sizes(judged, wrong_at_half(judged.clean_accuracy)),
-        own_sets=held.own_sets,
+        own_threat=held.own_threat,
         doubts=held.doubts,
         constants=_constants(judged, held, given),
         union=_union(judged, held),
@@ -243,7 +243,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         proved=halves_proved(certified_of(result)),
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
-        void=result.void,
+        invalid=result.invalid,
     )
 
 
@@ -291,8 +291,8 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
     if not shared:
         raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
-    cells = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
-    return Reference("none", "", AccuracyTable(100.0, cells), ranked=tuple(shared))
+    entries = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
+    return Reference("none", "", AccuracyTable(100.0, entries), ranked=tuple(shared))
 
 
 def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:

@@ -46,14 +46,14 @@ class TrainingFacts:
 
 @dataclass(frozen=True)
 class ReferenceFacts:
-    """A run held against a reference, on the ranked cells that both have.
+    """A run held against a reference, on the ranked entries that both have.
 
     Attributes:
         held: what both have.
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
-        place: among the published defenses of the reference; None without any, and for a run that lacks ranked cells or
-            is masked under some.
+        place: among the published defenses of the reference; None without any, and for a run that lacks ranked entries
+            or is masked under some.
         masked: why these numbers may not compete, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 
@@ -75,7 +75,7 @@ class ReferenceFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has every ranked cell, so that its numbers are those of the leaderboard."""
+        """Whether the run has every ranked entry, so that its numbers are those of the leaderboard."""
         return self.held.points == self.held.ranked_points
 
 
@@ -100,8 +100,8 @@ class RunFacts:
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
         diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
-        void: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name of
-            such a run and of such an attack carries a mark, and a warning says what it means.
+        invalid: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name
+            of such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
@@ -126,7 +126,7 @@ class RunFacts:
     provenance: Mapping[str, str] = field(default_factory=dict)
     rejected: Interval | None = None
     diagnosis: Diagnosis | None = None
-    void: Mapping[str, float] = field(default_factory=dict)
+    invalid: Mapping[str, float] = field(default_factory=dict)
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
@@ -190,7 +190,7 @@ def facts_of(
         average=found.get("average accuracy"),
         union=found.get("union accuracy"),
         union_at=union_at,
-        breaking=breaking_point(result, held.own_sets if held else ()),
+        breaking=breaking_point(result, held.own_threat if held else ()),
         attacks=tuple(attack_facts(result, attack, averages.get(attack), held) for attack in result.attacks),
         reference=_against(judged, held, trained_on, steadiness) if held and held.ranked else None,
         warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
@@ -198,7 +198,7 @@ def facts_of(
         provenance=_provenance(result),
         rejected=_rejected(result),
         diagnosis=result.diagnosis,
-        void=result.void,
+        invalid=result.invalid,
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),

@@ -34,7 +34,7 @@ class StripSource:
             where more is left at every size.
         ends: of the interval of that size.
         proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
-        own_set: whether another set was searched than the reference's.
+        own_threat: whether another set was searched than the reference's.
         masked: whether the numbers are upper bounds only.
     """
 
@@ -44,7 +44,7 @@ class StripSource:
     halved: float
     ends: tuple[float, float]
     proved: float = 0.0
-    own_set: bool = False
+    own_threat: bool = False
     masked: bool = False
 
 
@@ -63,7 +63,7 @@ class Strip:
         reference: place at which half of the reference's clean accuracy is left; None where there is none.
         beyond: whether that is only farther, as its strengths end there.
         certified: place up to which half of the clean accuracy is proved; None where that is not so at any size.
-        own_set: whether the run searched another set than the reference's.
+        own_threat: whether the run searched another set than the reference's.
         proved: the size of `certified`, in the attack's own unit; 0 where there is none.
         masked: whether shades and sizes are upper bounds only.
     """
@@ -78,7 +78,7 @@ class Strip:
     reference: float | None
     beyond: bool
     certified: float | None
-    own_set: bool
+    own_threat: bool
     proved: float = 0.0
     masked: bool = False
 
@@ -101,7 +101,9 @@ class Strip:
         at_most, share = "at most " if self.beyond else "", self.share
         against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
         proved = f", half proved {up_to}" if self.certified is not None else ""
-        return beside_masked(f"{self.label}: {said}{against}{proved}{', about' if self.own_set else ''}", self.masked)
+        return beside_masked(
+            f"{self.label}: {said}{against}{proved}{', about' if self.own_threat else ''}", self.masked
+        )
 
     @property
     def share(self) -> float | None:
@@ -131,10 +133,11 @@ def scale_of(
 ) -> Scale:
     """The axis for some attacks (name -> largest strength): where half of the reference's clean accuracy is left, where
     it has some of them; else the distances between classes, where all have one; else the largest strengths."""
-    cells = {attack: reference.accuracies.cells.get(attack, {}) for attack in known} if reference is not None else {}
-    if reference is not None and any(cells.values()):
-        halved = {a: halved_at(list(cell), list(cell.values()), reference.clean) for a, cell in cells.items() if cell}
-        units = {attack: max(cells[attack]) if at is None else at for attack, at in halved.items()}
+    told = {} if reference is None else reference.accuracies.entries
+    entries = {attack: told.get(attack, {}) for attack in known}
+    if reference is not None and any(entries.values()):
+        halved = {a: halved_at(list(grid), list(grid.values()), reference.clean) for a, grid in entries.items() if grid}
+        units = {attack: max(entries[attack]) if at is None else at for attack, at in halved.items()}
         words = "unit: the strength that halves the reference's clean accuracy (◇; ◇›: farther)"
         return Scale("reference", units, words, frozenset(attack for attack, at in halved.items() if at is None))
     if distances and known and all(attack in distances for attack in known):
@@ -164,7 +167,7 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
         reference=1 / REACH[scale.kind] if scale.kind == "reference" else None,
         beyond=source.attack in scale.beyond,
         certified=min(source.proved / end, 1.0) if source.proved > 0 else None,
-        own_set=source.own_set,
+        own_threat=source.own_threat,
         proved=source.proved,
         masked=source.masked,
     )

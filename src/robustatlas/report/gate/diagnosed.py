@@ -62,7 +62,7 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
 def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, float]]:
     """The attacks by gradients and required strengths whose searches were not looked at where they ended."""
     by_gradients = {record.name for record in result.records.values() if record.gradient is not None}
-    named = [cell for bound in bounds for cell in strengths_of(bound, result)]
+    named = [entry for bound in bounds for entry in strengths_of(bound, result)]
     everything = [(attack, strength) for attack in result.attacks for strength in result.strengths(attack).tolist()]
     looked_at = result.diagnosis.looked_at if result.diagnosis is not None else {}
     return [

@@ -111,7 +111,7 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         return _median(result, attack)
     names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
-        f"--require {requirement.text!r}: {what!r} is no number of a run"
+        f"--require {requirement.text!r}: a run has no number {what!r}"
         + instead(what, names, f"there are {', '.join(names)}")
     )
 
@@ -175,7 +175,7 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.partition("@")
     asked = typed(attack, fraction(given))
     if not asked > 0:
-        raise UserError(f"--require {requirement.text!r}: {given!r} is no strength; {FORMS}.")
+        raise UserError(f"--require {requirement.text!r}: {given!r} is not a strength; {FORMS}.")
     outcome = result.outcome(attack)
     largest = float(outcome.strengths[-1])
     if outcome.monotone and asked > largest * (1 + 1e-9):

@@ -91,8 +91,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     """
     shared = what_is_shared([new, old])
     whole = shared.table(0), shared.table(1)
-    void = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
-    competing = {attack: grid for attack, grid in shared.grid.items() if not void[attack]}
+    invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
+    competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
     ours, before = (one.restrict(competing) for one in whole)
     points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
     now, then = (_correct(table) for table in (ours, before))
@@ -112,7 +112,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
         found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
-    return found + [_untested(attack, shared.names[1], which) for attack, which in void.items() if which]
+    return found + [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:

@@ -6,7 +6,7 @@
  *
  * @typedef {Summary & {defense: Defense, about: boolean, rank: number | null, range: [number, number] | null, before: number | null,
  *   extra: string, trained: string, haystack: string}} Row
- * @typedef {{key: string, cells: Cells, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
+ * @typedef {{key: string, entries: Entries, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
  * `below` is what stands small under it on the screen, and `masked` whether the number rests on attacks under which the row is
  * masked: an upper bound only; the card is a picture, which no table in a file holds.
@@ -34,11 +34,11 @@ const Columns = (() => {
   /**
    * Whether a row searched other sets than the reference under an attack that counts, so that its place holds about.
    * @param {{defense: Defense}} row
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {Board} board
    */
-  const isAbout = ({ defense }, cells, board) =>
-    defense.ownSets.some((name) => cells.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
+  const isAbout = ({ defense }, entries, board) =>
+    defense.ownThreats.some((name) => entries.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
 
   /**
    * What the number is called by which the board ranks.
@@ -57,7 +57,7 @@ const Columns = (() => {
       kind: "number", show: (row) => fixed(/** @type {number | null} */ (column.value(row)), digitsOf(row.defense)), descends: true, usual: true,
       masked: () => false, ...column,
     });
-    const byCells = (/** @type {Row} */ row) => row.masked.length > 0;
+    const byEntries = (/** @type {Row} */ row) => row.masked.length > 0;
     /** @type {Column[]} */
     const columns = [
       number({ key: "rank", title: "Rank", hint: `Place by the ${board.compared ? "competitiveness ratio, ties by the lower stability constant" : "average accuracy"}: those that the intervals leave open; below, the one by the number alone`,
@@ -66,17 +66,17 @@ const Columns = (() => {
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
       number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: clean accuracy halved", kind: "text",
         usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
-      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byCells }),
+      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
-        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.void.includes(attack.name),
+        value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
         below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : "") })),
       ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated",
-        value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byCells, descends: false }),
-      number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of cells at least one point of difficulty apart, which no few images decide; lower is steadier",
-        value: (row) => row.scFloored, show: (row) => rough(row.scFloored), below: (row) => roughly(row.scFlooredSpan), masked: byCells, descends: false }),
-      number({ key: "seen", title: "Seen, %", hint: "Share of the cells inside the training attacks", value: (row) => row.seen }),
-      number({ key: "uar", title: "mUAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar, masked: byCells })] : []),
+        value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byEntries, descends: false }),
+      number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of entries at least one point of difficulty apart, which no few images decide; lower is steadier",
+        value: (row) => row.scFloored, show: (row) => rough(row.scFloored), below: (row) => roughly(row.scFlooredSpan), masked: byEntries, descends: false }),
+      number({ key: "seen", title: "Seen, %", hint: "Share of the entries inside the training attacks", value: (row) => row.seen }),
+      number({ key: "uar", title: "mUAR, %", hint: "Unforeseen attack robustness, mean over the attacks", value: (row) => row.uar, masked: byEntries })] : []),
       number({ key: "samples", title: "Images", hint: "Test images behind every accuracy of the row",
         value: (row) => row.defense.samples, show: (row) => whole(row.defense.samples) }),
     ];
@@ -84,14 +84,14 @@ const Columns = (() => {
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** Beside an average over attacks and strengths stands what withstands all of them. */
     if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
-      usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.void.includes(name)) }));
+      usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
-        : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.void.length > 0 }));
+        : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.invalid.length > 0 }));
     }
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
       value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => defense.hypervolumeIs,
-      masked: ({ defense }) => defense.void.includes("linf") }));
+      masked: ({ defense }) => defense.invalid.includes("linf") }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
     where((defense) => defense.extraData !== null, number({ key: "extra", title: "Extra data", hint: "Trained with more than the data set's own images",
@@ -101,7 +101,7 @@ const Columns = (() => {
     return [...columns, ...board.attacks.map((attack, index) => number({
       key: `attack-${attack.name}`, title: `${attack.label}${board.compared ? " CR" : ""}, %`, usual: false,
       hint: `${board.compared ? "Average ratio" : "Average accuracy"} under ${attack.label} alone, at all its strengths`, value: singleRatio(board, attack, index),
-      masked: ({ defense }) => defense.void.includes(attack.name),
+      masked: ({ defense }) => defense.invalid.includes(attack.name),
     }))];
   }
 
@@ -111,13 +111,13 @@ const Columns = (() => {
    * @param {number} index
    */
   function singleRatio(board, attack, index) {
-    const cells = Metrics.cellsOf(board, { [attack.name]: attack.strengths.map((_, level) => level) });
+    const entries = Metrics.entriesOf(board, { [attack.name]: attack.strengths.map((_, level) => level) });
     /** @type {Map<Defense, number | null>} */
     const known = new Map();
     return (/** @type {Row} */ { defense }) => {
       const found = known.get(defense);
       if (found !== undefined) return found;
-      const ratio = Metrics.ratioOn(Metrics.accuraciesAt(board, defense, cells), cells, "ind-avg", Metrics.indicesOf(cells, index, true));
+      const ratio = Metrics.ratioOn(Metrics.accuraciesAt(board, defense, entries), entries, "ind-avg", Metrics.indicesOf(entries, index, true));
       known.set(defense, ratio);
       return ratio;
     };

@@ -67,10 +67,10 @@ const Comparison = (() => {
 
     /**
      * @param {Row[]} shown
-     * @param {Cells} cells
+     * @param {Entries} entries
      */
-    function drawFacts(shown, cells) {
-      const at = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${Page.number(cells.strength[cell])}`);
+    function drawFacts(shown, entries) {
+      const at = (/** @type {number} */ entry) => (entries.attack[entry] < 0 ? "clean" : `${board.attacks[entries.attack[entry]].label} ${Page.number(entries.strength[entry])}`);
       const noted = shown.some((row) => row.defense.notes);
       const rows = shown.map((row) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(lookOf(row.defense)), " ", Table.nameOf(row.defense)),
@@ -91,43 +91,43 @@ const Comparison = (() => {
      * @param {Kind} kind
      * @param {Ranked} ranking
      */
-    function drawPlots(names, across, kind, { key, cells, rows }) {
+    function drawPlots(names, across, kind, { key, entries, rows }) {
       if (!(/** @type {any} */ (globalThis).Plotly)) return;
       const wanted = JSON.stringify([names, across, key]);
       if (wanted === plotted) return;
       plotted = wanted;
-      const entries = chosen(names, rows).map(({ defense }) => ({
-        defense, look: lookOf(defense), accuracies: Metrics.accuraciesAt(board, defense, cells), seen: Metrics.seenAt(board, defense, cells),
+      const models = chosen(names, rows).map(({ defense }) => ({
+        defense, look: lookOf(defense), accuracies: Metrics.accuraciesAt(board, defense, entries), seen: Metrics.seenAt(board, defense, entries),
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;
-      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, entries, across));
-      const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
-      const anything = entries.length > 0 && attacks > 0;
+      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, models, across));
+      const attacks = new Set(entries.attack.filter((attack) => attack >= 0)).size;
+      const anything = models.length > 0 && attacks > 0;
       Page.element("plots").hidden = !anything;
       if (!anything) return;
-      const heights = () => Plots.heights(attacks, entries.length, innerWidth);
+      const heights = () => Plots.heights(attacks, models.length, innerWidth);
       Page.element("plots").classList.toggle("many", attacks > Plots.MOST_ABREAST);
       const strength = Page.element("plot-strength");
-      Page.draw(strength, () => Plots.strengthPlot(board, cells, entries, Page.widthOf(strength)));
-      Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, cells, entries, kind, heights().single));
+      Page.draw(strength, () => Plots.strengthPlot(board, entries, models, Page.widthOf(strength)));
+      Page.draw(Page.element("plot-single"), () => Plots.singlePlot(board, entries, models, kind, heights().single));
       if (!board.compared) return;
       const reference = Page.element("plot-reference");
-      Page.draw(reference, () => Plots.referencePlot(board, cells, entries, Page.widthOf(reference), heights().reference));
+      Page.draw(reference, () => Plots.referencePlot(board, entries, models, Page.widthOf(reference), heights().reference));
       const seen = Page.element("plot-seen");
-      const told = entries.filter(({ defense }) => defense.trainedOn !== null);
-      Page.draw(seen, () => Plots.seenPlot(cells, told, kind, Page.widthOf(seen), heights().seen));
+      const told = models.filter(({ defense }) => defense.trainedOn !== null);
+      Page.draw(seen, () => Plots.seenPlot(entries, told, kind, Page.widthOf(seen), heights().seen));
     }
 
     /**
      * @param {string[]} names
      * @param {Row[]} rows
-     * @param {Cells} cells
+     * @param {Entries} entries
      */
-    function draw(names, rows, cells) {
+    function draw(names, rows, entries) {
       const shown = chosen(names, rows);
       drawChips(shown);
-      drawFacts(shown, cells);
+      drawFacts(shown, entries);
     }
 
     return { draw, drawPlots };

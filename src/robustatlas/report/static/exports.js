@@ -44,7 +44,7 @@ const Exports = (() => {
     const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name}:${strengths.join(" ")}`).join("; ");
     const own = [...new Set(rows.flatMap(({ defense }) => Object.keys(defense.own)))];
     const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
-      "sc_floor_1", "seen", "uar", "union", "hypervolume_linf", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_cells", "paper", "board",
+      "sc_floor_1", "seen", "uar", "union", "hypervolume_linf", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_entries", "paper", "board",
       "reference", "attacks", "sc_low", "sc_high", "sc_floor_1_low", "sc_floor_1_high", "masked", ...own]];
     for (const row of rows) {
       const { defense } = row;

@@ -20,17 +20,17 @@
   /** @type {Map<string, Ranked>} the last view, and the official ones */
   const known = new Map();
 
-  /** @type {Map<string, Cells>} those of the last choice, and the official ones: what is known at them is kept with them */
-  const knownCells = new Map();
+  /** @type {Map<string, Entries>} those of the last choice, and the official ones: what is known at them is kept with them */
+  const knownEntries = new Map();
 
   /**
    * @param {string} chosen the selection, as text
    * @param {Choice} selection
    */
-  function cellsFor(chosen, selection) {
-    const found = knownCells.get(chosen) ?? Metrics.cellsOf(board, selection);
-    for (const other of knownCells.keys()) if (other !== official) knownCells.delete(other);
-    knownCells.set(chosen, found);
+  function entriesFor(chosen, selection) {
+    const found = knownEntries.get(chosen) ?? Metrics.entriesOf(board, selection);
+    for (const other of knownEntries.keys()) if (other !== official) knownEntries.delete(other);
+    knownEntries.set(chosen, found);
     return found;
   }
 
@@ -46,20 +46,20 @@
     const found = known.get(key);
     if (found) return found;
     const isOfficial = chosen === official;
-    const cells = cellsFor(chosen, selection);
-    const summaries = board.defenses.map((defense) => Metrics.summarize(board, defense, cells, kind, isOfficial));
+    const entries = entriesFor(chosen, selection);
+    const summaries = board.defenses.map((defense) => Metrics.summarize(board, defense, entries, kind, isOfficial));
     const ranks = Metrics.ranks(summaries);
     const ranges = Metrics.rankRanges(summaries.map(({ cr, span, masked }) => (cr === null || masked.length > 0 ? null : span ?? [cr, cr])));
     const before = isOfficial ? null : new Map(rank(kind, officialSelection()).rows.map((row) => [row.defense, row.rank]));
     const rows = board.defenses.map((defense, i) => ({
-      ...summaries[i], defense, about: Columns.isAbout({ defense }, cells, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
+      ...summaries[i], defense, about: Columns.isAbout({ defense }, entries, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
       extra: defense.extraData === null ? "–" : defense.extraData ? "yes" : "no",
       trained: trainedText(defense),
       haystack: `${defense.name} ${defense.title} ${defense.architecture}`.toLowerCase(),
     }));
     rows.sort((a, b) => (a.rank ?? Infinity) - (b.rank ?? Infinity) || a.missing - b.missing);
     for (const other of known.keys()) if (!other.endsWith(` ${official}`)) known.delete(other);
-    const ranked = { key, cells, rows };
+    const ranked = { key, entries, rows };
     known.set(key, ranked);
     return ranked;
   }
@@ -108,30 +108,30 @@
   const ownRows = (rows) => rows.filter((row) => row.defense.ownRun);
 
   function drawBoard() {
-    const { cells, rows } = now();
+    const { entries, rows } = now();
     const shown = visibleRows(rows);
     table.setColumns(Columns.shown(columns, state));
     table.draw(state, shown, rows, compared(), ownRows(rows).find(({ masked }) => masked.length === 0)?.defense.name ?? "");
     const complete = rows.filter((row) => row.rank !== null).length;
     const masked = rows.filter((row) => row.masked.length > 0 && row.missing === 0).length;
-    const attacks = new Set(cells.attack.filter((attack) => attack >= 0)).size;
+    const attacks = new Set(entries.attack.filter((attack) => attack >= 0)).size;
     Page.element("status").textContent =
       `${viewName()}: ${Page.counted(complete, "defense")} ranked` +
       `${complete + masked < rows.length ? `, ${rows.length - complete - masked} incomplete` : ""}${masked > 0 ? `, ${masked} masked` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
-      `${Page.counted(attacks, "attack")}, ${Page.counted(cells.attack.length, "cell")} with the clean accuracy.`;
+      `${Page.counted(attacks, "attack")}, ${Page.counted(entries.attack.length, "entry")} with the clean accuracy.`;
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("choice-summary").textContent = `${isOfficial && board.official ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
-    drawOwn(rows, cells, complete);
+    drawOwn(rows, entries, complete);
     Page.element("official").hidden =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
   }
 
   /** What each ratio is, as the terminal and the report explain it. @type {Record<Kind, string>} */
   const MEANINGS = {
-    "ind-avg": "mean ratio of the cells", "ind-worst": "lowest ratio of a cell", exp: "ratio of the sums", max: "ratio of the lowest accuracies",
+    "ind-avg": "mean ratio of the entries", "ind-worst": "lowest ratio of an entry", exp: "ratio of the sums", max: "ratio of the lowest accuracies",
   };
 
-  /** What the shown ranking is: the official one, of published references only, is by the ratios of the cells over its set. */
+  /** What the shown ranking is: the official one, of published references only, is by the ratios of the entries over its set. */
   function viewName() {
     if (!board.compared) return `Ranking by the ${state.order === "average" ? "average" : "lowest"} accuracy`;
     const isOfficial = writeSelection(state.selection) === official;
@@ -142,10 +142,10 @@
   /**
    * Where the reader's own model stands, in a sentence.
    * @param {Row[]} rows
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {number} complete
    */
-  function drawOwn(rows, cells, complete) {
+  function drawOwn(rows, entries, complete) {
     const [row, ...others] = ownRows(rows);
     const target = Page.element("own");
     target.hidden = row === undefined;
@@ -153,13 +153,13 @@
     const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense), ":");
     link.addEventListener("click", () => table.show(row.defense.name));
     const span = row.range && row.range[0] < row.range[1] ? `${ordinal(row.range[0])} to ${ordinal(row.range[1])}` : ordinal(row.rank ?? 0);
-    const place = row.masked.length > 0 ? `${Columns.MASKED}, no rank` : row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(cells.attack.length, "cell")} missing`
+    const place = row.masked.length > 0 ? `${Columns.MASKED}, no rank` : row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(entries.attack.length, "entry")} missing`
       : `${row.about ? "about " : ""}${span} of ${complete}`;
     const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
     const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";
     const union = board.compared || row.defense.union === null ? "" : `, union ${Page.fixed(row.defense.union, 1)}%`;
     const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
-    target.replaceChildren(link, " ", make("b", { class: "place" }, place), alone, ratio, breaking(row, cells), " ", weakest(row, cells),
+    target.replaceChildren(link, " ", make("b", { class: "place" }, place), alone, ratio, breaking(row, entries), " ", weakest(row, entries),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }
 
@@ -167,16 +167,16 @@
    * From where on half of the images are wrong, under the attack of those that count that leaves fewest of them correct; one
    * whose sets are not the reference's speaks only where there is no other.
    * @param {Row} row
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function breaking({ defense }, cells) {
-    const accuracies = Metrics.accuraciesAt(board, defense, cells);
+  function breaking({ defense }, entries) {
+    const accuracies = Metrics.accuraciesAt(board, defense, entries);
     const known = board.attacks.flatMap(({ name }, index) => {
-      const at = Metrics.indicesOf(cells, index, false).filter((i) => !Number.isNaN(accuracies[i]));
+      const at = Metrics.indicesOf(entries, index, false).filter((i) => !Number.isNaN(accuracies[i]));
       if (at.length === 0 || !(name in defense.halves)) return [];
       return [{ name, left: at.reduce((sum, i) => sum + accuracies[i], 0) / at.length }];
     });
-    const exact = known.filter(({ name }) => !defense.ownSets.includes(name));
+    const exact = known.filter(({ name }) => !defense.ownThreats.includes(name));
     const weakestOf = (exact.length > 0 ? exact : known).sort((a, b) => a.left - b.left)[0];
     return weakestOf ? defense.halves[weakestOf.name] : "";
   }
@@ -188,22 +188,22 @@
   }
 
   /**
-   * The cell at which a model falls furthest behind the reference, under an attack of the same sets.
+   * The entry at which a model falls furthest behind the reference, under an attack of the same sets.
    * @param {Row} row
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function weakest(row, cells) {
-    const accuracies = Metrics.accuraciesAt(board, row.defense, cells);
+  function weakest(row, entries) {
+    const accuracies = Metrics.accuraciesAt(board, row.defense, entries);
     let worst = -1;
     accuracies.forEach((accuracy, i) => {
-      if (cells.attack[i] < 0 || Number.isNaN(accuracy) || row.defense.ownSets.includes(board.attacks[cells.attack[i]].name)) return;
-      if (worst < 0 || accuracy / cells.reference[i] < accuracies[worst] / cells.reference[worst]) worst = i;
+      if (entries.attack[i] < 0 || Number.isNaN(accuracy) || row.defense.ownThreats.includes(board.attacks[entries.attack[i]].name)) return;
+      if (worst < 0 || accuracy / entries.reference[i] < accuracies[worst] / entries.reference[worst]) worst = i;
     });
     if (worst < 0) return "";
-    if (board.compared && accuracies[worst] >= cells.reference[worst]) return "Nowhere behind the reference.";
-    const attack = board.attacks[cells.attack[worst]];
-    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
-    return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(cells.reference[worst], 1)}%.`;
+    if (board.compared && accuracies[worst] >= entries.reference[worst]) return "Nowhere behind the reference.";
+    const attack = board.attacks[entries.attack[worst]];
+    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(entries.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
+    return `Furthest behind the reference under ${attack.label} ${Page.number(entries.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(entries.reference[worst], 1)}%.`;
   }
 
   function buildColumns() {
@@ -297,8 +297,8 @@
     drawControls();
     drawBoard();
     drawer.draw();
-    const { cells, rows } = now();
-    comparison.draw(compared(), rows, cells);
+    const { entries, rows } = now();
+    comparison.draw(compared(), rows, entries);
     drawPlotsSoon();
   }
 

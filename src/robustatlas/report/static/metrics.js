@@ -2,7 +2,7 @@
 "use strict";
 
 /**
- * The metrics of the board, recomputed for the cells that the reader chose. Percent throughout.
+ * The metrics of the board, recomputed for the entries that the reader chose. Percent throughout.
  * Every function mirrors one of robustatlas.metrics; both run on the same test vectors.
  *
  * @typedef {"ind-avg" | "ind-worst" | "exp" | "max"} Kind
@@ -10,17 +10,17 @@
  *   strengths: number[], reference: number[], weights?: number[] | null, standard: {level: number, strength: string, exact: boolean} | null}} Attack
  *
  * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
- * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked cells, as every page shows them.
+ * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked entries, as every page shows them.
  * `few` marks a row that rests on much fewer images than others. `constants` are the intervals of the stability constants
- * over all ranked cells, by their floors; `most` is the largest ratio that is possible, where there is one; `void` are the
+ * over all ranked entries, by their floors; `most` is the largest ratio that is possible, where there is one; `invalid` are the
  * attacks under which its accuracies are masked: upper bounds only, that win nothing.
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   constants: Record<string, number[]>, most: number | null, void: string[],
- *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownSets: string[], look: number, card: string, certified: Record<string, number[]>}} Defense
- * `halves` says for each attack of a run from where on half of the images are wrong; `ownSets` are attacks whose sets are not
+ *   constants: Record<string, number[]>, most: number | null, invalid: string[],
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], look: number, card: string, certified: Record<string, number[]>}} Defense
+ * `halves` says for each attack of a run from where on half of the images are wrong; `ownThreats` are attacks whose sets are not
  * those of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board; `card` the picture of its card;
  * `certified` says for each attack that was certified what the accuracy is at least, at every strength.
  *
@@ -31,10 +31,10 @@
  * @typedef {{title: string, compared: boolean, official: boolean, hypervolume: string, reference: {name: string, source: string, clean: number | null, weight?: number, what: string, trained: boolean}, alpha: number,
  *   long: boolean, attacks: Attack[], defenses: Defense[], bounds: Bounds[], looks: Look[]}} Board
  *
- * The cells that count, as parallel lists; the clean accuracy comes first, as attack -1,
- * where the reference has one. A choice of cells is one of weights 0 and 1; a board of other weights multiplies them.
- * `byReference` lists the cells in increasing order of their reference accuracy.
- * @typedef {{attack: number[], strength: number[], level: number[], reference: number[], weight: number[], byReference: number[]}} Cells
+ * The entries that count, as parallel lists; the clean accuracy comes first, as attack -1,
+ * where the reference has one. A choice of entries is one of weights 0 and 1; a board of other weights multiplies them.
+ * `byReference` lists the entries in increasing order of their reference accuracy.
+ * @typedef {{attack: number[], strength: number[], level: number[], reference: number[], weight: number[], byReference: number[]}} Entries
  *
  * Level indices of each attack, by the attack's name; an attack that is absent does not count.
  * @typedef {Record<string, number[]>} Choice
@@ -74,62 +74,62 @@ const Metrics = (() => {
   /**
    * @param {Board} board
    * @param {Choice} selection
-   * @returns {Cells}
+   * @returns {Entries}
    */
-  function cellsOf(board, selection) {
-    /** @type {Cells} */
-    const cells = { attack: [], strength: [], level: [], reference: [], weight: [], byReference: [] };
+  function entriesOf(board, selection) {
+    /** @type {Entries} */
+    const entries = { attack: [], strength: [], level: [], reference: [], weight: [], byReference: [] };
     if (board.reference.clean !== null) {
-      cells.attack.push(-1);
-      cells.strength.push(0);
-      cells.level.push(0);
-      cells.reference.push(board.reference.clean);
-      cells.weight.push(board.reference.weight ?? 1);
+      entries.attack.push(-1);
+      entries.strength.push(0);
+      entries.level.push(0);
+      entries.reference.push(board.reference.clean);
+      entries.weight.push(board.reference.weight ?? 1);
     }
     board.attacks.forEach((attack, index) => {
       for (const level of selection[attack.name] ?? []) {
         if (attack.weights?.[level] === 0) continue;
-        cells.attack.push(index);
-        cells.strength.push(attack.strengths[level]);
-        cells.level.push(level);
-        cells.reference.push(attack.reference[level]);
-        cells.weight.push(attack.weights?.[level] ?? 1);
+        entries.attack.push(index);
+        entries.strength.push(attack.strengths[level]);
+        entries.level.push(level);
+        entries.reference.push(attack.reference[level]);
+        entries.weight.push(attack.weights?.[level] ?? 1);
       }
     });
-    cells.byReference = cells.reference.map((_, i) => i).sort((a, b) => cells.reference[a] - cells.reference[b]);
-    return cells;
+    entries.byReference = entries.reference.map((_, i) => i).sort((a, b) => entries.reference[a] - entries.reference[b]);
+    return entries;
   }
 
   /**
-   * Accuracies of a defense at the cells; NaN where it was not evaluated.
+   * Accuracies of a defense at the entries; NaN where it was not evaluated.
    * @param {Board} board
    * @param {Defense} defense
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function accuraciesAt(board, defense, cells) {
-    return valuesAt(board, defense.accuracies, defense.clean, cells);
+  function accuraciesAt(board, defense, entries) {
+    return valuesAt(board, defense.accuracies, defense.clean, entries);
   }
 
   /**
    * @param {Board} board
    * @param {Record<string, (number | null)[]>} rows
    * @param {number | null} clean
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function valuesAt(board, rows, clean, cells) {
+  function valuesAt(board, rows, clean, entries) {
     const found = board.attacks.map((attack) => rows[attack.name]);
-    return cells.attack.map((attack, i) => (attack < 0 ? clean : found[attack]?.[cells.level[i]]) ?? NaN);
+    return entries.attack.map((attack, i) => (attack < 0 ? clean : found[attack]?.[entries.level[i]]) ?? NaN);
   }
 
   /**
-   * Whether each cell belongs to what the defense was trained for: clean, and trained attacks up to the trained strength.
+   * Whether each entry belongs to what the defense was trained for: clean, and trained attacks up to the trained strength.
    * @param {Board} board
    * @param {Defense} defense
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function seenAt(board, defense, cells) {
+  function seenAt(board, defense, entries) {
     const trained = board.attacks.map((attack) => defense.trainedOn?.[attack.name] ?? -1);
-    return cells.attack.map((attack, i) => attack < 0 || cells.strength[i] <= trained[attack] * (1 + SAME_STRENGTH));
+    return entries.attack.map((attack, i) => attack < 0 || entries.strength[i] <= trained[attack] * (1 + SAME_STRENGTH));
   }
 
   /**
@@ -153,30 +153,30 @@ const Metrics = (() => {
    * upper bounds of its accuracies. It lets all of them err to the same side, so it holds whatever their correlation.
    * @param {number[] | null} low bounds of the accuracies, null where the number of images is unknown
    * @param {number[] | null} high
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {Kind} kind
    * @returns {[number, number] | null}
    */
-  function spanOf(low, high, cells, kind) {
+  function spanOf(low, high, entries, kind) {
     if (!low || !high) return null;
-    return [competitivenessRatio(low, cells.reference, kind, cells.weight), competitivenessRatio(high, cells.reference, kind, cells.weight)];
+    return [competitivenessRatio(low, entries.reference, kind, entries.weight), competitivenessRatio(high, entries.reference, kind, entries.weight)];
   }
 
   /**
-   * Stability constant (MultiRobustBench, definition 3.7): the steepest change of accuracy between a cell seen in training and
-   * any cell whose reference accuracy is at most `alpha` percentage points away.
+   * Stability constant (MultiRobustBench, definition 3.7): the steepest change of accuracy between an entry seen in training and
+   * any entry whose reference accuracy is at most `alpha` percentage points away.
    * @param {number[]} accuracies
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {boolean[]} seen
    * @param {number} alpha
-   * @param {number} floor pairs of cells whose reference accuracies are closer than this are left out
+   * @param {number} floor pairs of entries whose reference accuracies are closer than this are left out
    * @param {number[] | null} [low] bounds of the accuracies
    * @param {number[] | null} [high]
    * @returns {{value: number, pair: [number, number] | null, span: [number, number] | null}} 0 where no pair is admissible;
    *   `span` is between what it lies at the bounds
    */
-  function stabilityConstant(accuracies, cells, seen, alpha, floor, low = null, high = null) {
-    const order = cells.byReference;
+  function stabilityConstant(accuracies, entries, seen, alpha, floor, low = null, high = null) {
+    const order = entries.byReference;
     let [value, least, most] = [0, 0, 0];
     /** @type {[number, number] | null} */
     let pair = null;
@@ -186,7 +186,7 @@ const Metrics = (() => {
       for (const step of [-1, 1]) {
         for (let other = position + step; other >= 0 && other < order.length; other += step) {
           const to = order[other];
-          const distance = Math.abs(cells.reference[from] - cells.reference[to]);
+          const distance = Math.abs(entries.reference[from] - entries.reference[to]);
           if (distance > alpha) break;
           if (distance <= TIE || distance < floor) continue;
           if (low && high) {
@@ -214,59 +214,59 @@ const Metrics = (() => {
   }
 
   /**
-   * The same defense on the cells of one attack: with the clean cell (single CR), or without (UAR).
-   * @param {Cells} cells
+   * The same defense on the entries of one attack: with the clean entry (single CR), or without (UAR).
+   * @param {Entries} entries
    * @param {number} attack
    * @param {boolean} withClean
    */
-  function indicesOf(cells, attack, withClean) {
-    return cells.attack.flatMap((other, i) => (other === attack || (withClean && other < 0) ? [i] : []));
+  function indicesOf(entries, attack, withClean) {
+    return entries.attack.flatMap((other, i) => (other === attack || (withClean && other < 0) ? [i] : []));
   }
 
   /**
    * @param {number[]} accuracies
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {Kind} kind
    * @param {number[]} indices
-   * @returns {number | null} null where a cell is missing or none is left
+   * @returns {number | null} null where an entry is missing or none is left
    */
-  function ratioOn(accuracies, cells, kind, indices) {
+  function ratioOn(accuracies, entries, kind, indices) {
     if (indices.length === 0 || indices.some((i) => Number.isNaN(accuracies[i]))) return null;
-    const [chosen, reference, weight] = [accuracies, cells.reference, cells.weight].map((values) => indices.map((i) => values[i]));
+    const [chosen, reference, weight] = [accuracies, entries.reference, entries.weight].map((values) => indices.map((i) => values[i]));
     return competitivenessRatio(chosen, reference, kind, weight);
   }
 
-  /** @type {WeakMap<Cells, Map<Defense, Profile>>} what was found for cells before */
+  /** @type {WeakMap<Entries, Map<Defense, Profile>>} what was found for entries before */
   const profiles = new WeakMap();
 
   /**
-   * What a defense is at the cells, whatever ratio ranks it.
+   * What a defense is at the entries, whatever ratio ranks it.
    * @param {Board} board
    * @param {Defense} defense
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @returns {Profile}
    */
-  function profileOf(board, defense, cells) {
-    const known = profiles.get(cells) ?? new Map();
-    profiles.set(cells, known);
+  function profileOf(board, defense, entries) {
+    const known = profiles.get(entries) ?? new Map();
+    profiles.set(entries, known);
     const found = known.get(defense);
     if (found) return found;
-    const accuracies = accuraciesAt(board, defense, cells);
+    const accuracies = accuraciesAt(board, defense, entries);
     const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
     /** @type {Profile} */
-    const profile = { accuracies, low: null, high: null, missing, masked: maskedAt(board, defense, cells), sc: null, scFloored: null,
+    const profile = { accuracies, low: null, high: null, missing, masked: maskedAt(board, defense, entries), sc: null, scFloored: null,
       scSpan: null, scFlooredSpan: null, witness: null, seen: null, uar: null };
     known.set(defense, profile);
     if (missing > 0) return profile;
-    profile.uar = meanUar(accuracies, cells);
+    profile.uar = meanUar(accuracies, entries);
     if (defense.samples) {
-      profile.low = valuesAt(board, defense.low, defense.cleanBounds?.[0] ?? null, cells);
-      profile.high = valuesAt(board, defense.high, defense.cleanBounds?.[1] ?? null, cells);
+      profile.low = valuesAt(board, defense.low, defense.cleanBounds?.[0] ?? null, entries);
+      profile.high = valuesAt(board, defense.high, defense.cleanBounds?.[1] ?? null, entries);
     }
     if (defense.trainedOn !== null) {
-      const seen = seenAt(board, defense, cells);
-      const stability = stabilityConstant(accuracies, cells, seen, board.alpha, 0, profile.low, profile.high);
-      const floored = stabilityConstant(accuracies, cells, seen, board.alpha, 1, profile.low, profile.high);
+      const seen = seenAt(board, defense, entries);
+      const stability = stabilityConstant(accuracies, entries, seen, board.alpha, 0, profile.low, profile.high);
+      const floored = stabilityConstant(accuracies, entries, seen, board.alpha, 1, profile.low, profile.high);
       [profile.sc, profile.scSpan, profile.witness] = [stability.value, stability.span, stability.pair];
       [profile.scFloored, profile.scFlooredSpan] = [floored.pair ? floored.value : null, floored.span];
       profile.seen = (100 * seen.filter(Boolean).length) / seen.length;
@@ -275,21 +275,21 @@ const Metrics = (() => {
   }
 
   /**
-   * The row of one defense. A defense with a missing cell has no numbers: its average would be over other cells than
+   * The row of one defense. A defense with a missing entry has no numbers: its average would be over other entries than
    * those of the others.
    * @param {Board} board
    * @param {Defense} defense
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @param {Kind} kind
-   * @param {boolean} official whether these are all ranked cells, whose interval of a run is that of every other page
+   * @param {boolean} official whether these are all ranked entries, whose interval of a run is that of every other page
    * @returns {Summary}
    */
-  function summarize(board, defense, cells, kind, official = false) {
-    const { accuracies, low, high, ...profile } = profileOf(board, defense, cells);
+  function summarize(board, defense, entries, kind, official = false) {
+    const { accuracies, low, high, ...profile } = profileOf(board, defense, entries);
     if (profile.missing > 0) return { ...profile, cr: null, span: null };
     const known = official ? defense.ratios[kind] : undefined;
-    const cr = competitivenessRatio(accuracies, cells.reference, kind, cells.weight);
-    const span = known ? [known[0], known[1]] : spanOf(low, high, cells, kind);
+    const cr = competitivenessRatio(accuracies, entries.reference, kind, entries.weight);
+    const span = known ? [known[0], known[1]] : spanOf(low, high, entries, kind);
     return {
       ...profile, cr, span: span && [span[0], Math.max(cr, Math.min(span[1], defense.most ?? Infinity))],
       scSpan: (official && defense.constants[0]) || profile.scSpan, scFlooredSpan: (official && defense.constants[1]) || profile.scFlooredSpan,
@@ -300,24 +300,24 @@ const Metrics = (() => {
    * Attacks that count under which the accuracies of a defense are masked.
    * @param {Board} board
    * @param {Defense} defense
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function maskedAt(board, defense, cells) {
-    return defense.void.filter((name) => cells.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
+  function maskedAt(board, defense, entries) {
+    return defense.invalid.filter((name) => entries.attack.some((attack) => attack >= 0 && board.attacks[attack].name === name));
   }
 
   /**
    * @param {number[]} accuracies
-   * @param {Cells} cells
+   * @param {Entries} entries
    * @returns {number | null} null where only the clean accuracy counts
    */
-  function meanUar(accuracies, cells) {
+  function meanUar(accuracies, entries) {
     /** @type {Map<number, [number, number]>} */
     const sums = new Map();
-    cells.attack.forEach((attack, i) => {
+    entries.attack.forEach((attack, i) => {
       if (attack < 0) return;
       const [above, below] = sums.get(attack) ?? [0, 0];
-      sums.set(attack, [above + accuracies[i], below + cells.reference[i]]);
+      sums.set(attack, [above + accuracies[i], below + entries.reference[i]]);
     });
     if (sums.size === 0) return null;
     return sum([...sums.values()].map(([above, below]) => (100 * above) / below)) / sums.size;
@@ -393,7 +393,7 @@ const Metrics = (() => {
   }
 
   return {
-    bounded, cellsOf, accuraciesAt, seenAt, competitivenessRatio, stabilityConstant, unforeseenAttackRobustness,
+    bounded, entriesOf, accuraciesAt, seenAt, competitivenessRatio, stabilityConstant, unforeseenAttackRobustness,
     indicesOf, ratioOn, summarize, ranks, rankRanges,
   };
 })();

@@ -133,7 +133,7 @@ const Page = (() => {
    * @param {string} noun
    */
   function counted(count, noun) {
-    return `${count} ${noun}${count === 1 ? "" : "s"}`;
+    return `${count} ${count === 1 ? noun : `${noun}s`.replace(/ys$/, "ies")}`;
   }
 
   /**

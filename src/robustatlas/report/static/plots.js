@@ -6,7 +6,7 @@
  *
  * `look` is the model's own colour, dash and symbol, which it keeps as others come and go.
  *
- * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], look: Look}} Entry
+ * @typedef {{defense: Defense, accuracies: number[], seen: boolean[], look: Look}} Drawn
  */
 const Plots = (() => {
   /** @param {number} value */
@@ -20,18 +20,18 @@ const Plots = (() => {
    */
   const short = (text, width) => (text.length > width ? `${text.slice(0, width - 1)}…` : text);
 
-  /** @param {Entry[]} entries */
-  const stylesOf = (entries) => entries.map(({ look }) => Page.drawnAs(look));
+  /** @param {Drawn[]} models */
+  const stylesOf = (models) => models.map(({ look }) => Page.drawnAs(look));
 
   /**
    * Every ranked defense at once: competitiveness ratio over clean accuracy or over the cost of the training.
    * @param {Board} board
    * @param {Row[]} rows
-   * @param {Entry[]} entries
+   * @param {Drawn[]} models
    * @param {State["across"]} across
    */
-  function overview(board, rows, entries, across) {
-    const styles = new Map(entries.map(({ defense, look }) => [defense.name, Page.drawnAs(look)]));
+  function overview(board, rows, models, across) {
+    const styles = new Map(models.map(({ defense, look }) => [defense.name, Page.drawnAs(look)]));
     const shown = rows.filter(({ rank, defense }) => rank !== null && defense[across] !== null);
     const style = (/** @type {Row} */ row) => styles.get(row.defense.name);
     const value = (/** @type {Row} */ row) => row.cr ?? 0;
@@ -54,31 +54,31 @@ const Plots = (() => {
     const axis = across === "clean" ? { title: "clean accuracy (%)", minallowed: 0, maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
     return {
       data,
-      said: inWords(entries, ({ defense }) => [`${Columns.ratioOf(board).short} ${spoken(shown.find((row) => row.defense === defense)?.cr ?? null)}`, `clean ${spoken(defense.clean)}`]),
+      said: inWords(models, ({ defense }) => [`${Columns.ratioOf(board).short} ${spoken(shown.find((row) => row.defense === defense)?.cr ?? null)}`, `clean ${spoken(defense.clean)}`]),
       layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.max(0, Math.min(...ends) - pad), Math.max(...ends) + pad] }) }),
     };
   }
 
   /**
    * A plot in words, with its values: of every model what it is under each of some things.
-   * @param {Entry[]} entries
-   * @param {(entry: Entry) => string[]} values
+   * @param {Drawn[]} models
+   * @param {(model: Drawn) => string[]} values
    */
-  function inWords(entries, values) {
-    return entries.map((entry) => `${entry.defense.name}: ${values(entry).join(", ")}.`).join(" ");
+  function inWords(models, values) {
+    return models.map((model) => `${model.defense.name}: ${values(model).join(", ")}.`).join(" ");
   }
 
   /** @param {number | null} value */
   const spoken = (value) => (value === null || Number.isNaN(value) ? "not known" : `${Page.fixed(value, 1)}%`);
 
   /**
-   * The attacks of the cells, with the indices of their cells.
+   * The attacks of the entries, with the indices of their entries.
    * @param {Board} board
-   * @param {Cells} cells
+   * @param {Entries} entries
    */
-  function panels(board, cells) {
+  function panels(board, entries) {
     return board.attacks
-      .map((attack, index) => ({ attack, index, at: Metrics.indicesOf(cells, index, false) }))
+      .map((attack, index) => ({ attack, index, at: Metrics.indicesOf(entries, index, false) }))
       .filter((panel) => panel.at.length > 0);
   }
 
@@ -97,17 +97,17 @@ const Plots = (() => {
    * Heights of the plots that stand next to each other, so that they end together: up to `MOST_ABREAST` attacks, three
    * abreast; more than that, the long list of attacks beside the two others. On a narrow screen each as it needs.
    * @param {number} attacks
-   * @param {number} entries
+   * @param {number} models
    * @param {number} width of the window
    */
-  function heights(attacks, entries, width) {
+  function heights(attacks, models, width) {
     const list = Math.max(260, 30 * attacks + 70);
-    if (width <= 900) return { single: list, reference: 440, seen: 58 * entries + 80 };
+    if (width <= 900) return { single: list, reference: 440, seen: 58 * models + 80 };
     if (attacks <= MOST_ABREAST) {
       const all = Math.max(400, list);
       return { single: all, reference: all, seen: all };
     }
-    const seen = 58 * entries + 80;
+    const seen = 58 * models + 80;
     const single = Math.max(22 * attacks + 70, seen + 520);
     return { single, reference: single - seen - BETWEEN, seen };
   }
@@ -118,12 +118,12 @@ const Plots = (() => {
   /**
    * One small panel for each attack: accuracy over strength, with the reference.
    * @param {Board} board
-   * @param {Cells} cells
-   * @param {Entry[]} entries
+   * @param {Entries} entries
+   * @param {Drawn[]} models
    * @param {number} width
    */
-  function strengthPlot(board, cells, entries, width) {
-    const shown = panels(board, cells);
+  function strengthPlot(board, entries, models, width) {
+    const shown = panels(board, entries);
     const columns = columnsFor(shown.length, width < 460 ? 2 : width < 900 ? 3 : 6);
     const rows = Math.max(Math.ceil(shown.length / columns), 1);
     const rowHeight = columns <= 3 && width > 900 ? 230 : 190;
@@ -132,7 +132,7 @@ const Plots = (() => {
     const gapY = 76 / height;
     const cellWidth = (1 - gapX * (columns - 1)) / columns;
     const cellHeight = (1 - gapY * (rows - 1)) / rows;
-    const style = stylesOf(entries);
+    const style = stylesOf(models);
     /** @type {object[]} */
     const data = [];
     /** @type {object[]} */
@@ -154,32 +154,32 @@ const Plots = (() => {
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
         ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
       });
-      const other = entries.some(({ defense }) => defense.ownSets.includes(attack.name));
+      const other = models.some(({ defense }) => defense.ownThreats.includes(attack.name));
       annotations.push({
         text: `<b>${Page.plotText(attack.label)}</b>${other ? " other set" : ""}`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
         x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
       });
-      const strengths = [0, ...at.map((i) => cells.strength[i])];
-      const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
+      const strengths = [0, ...at.map((i) => entries.strength[i])];
+      const reference = [board.reference.clean, ...at.map((i) => entries.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
         ...anchor, mode: "lines", x: strengths, y: reference, line: { color: Page.colour("--mark"), width: 4, dash: other ? "1px,5px" : "solid" },
         customdata: pointed(reference), hovertemplate: "%{x:.4~r}: %{customdata}<extra>reference</extra>",
       });
-      entries.forEach(({ defense, accuracies }, i) => {
+      models.forEach(({ defense, accuracies }, i) => {
         const certified = defense.certified[attack.name];
-        if (certified) data.push(...doubt(anchor, strengths, [defense.clean, ...at.map((cell) => accuracies[cell])],
-          [defense.clean, ...at.map((cell) => certified[cells.level[cell]])], style[i], Page.plotText(short(defense.name, 34))));
+        if (certified) data.push(...doubt(anchor, strengths, [defense.clean, ...at.map((entry) => accuracies[entry])],
+          [defense.clean, ...at.map((entry) => certified[entries.level[entry]])], style[i], Page.plotText(short(defense.name, 34))));
         data.push({
           ...anchor, mode: "lines+markers", marker: { symbol: style[i].symbol, color: style[i].colour, size: 6, maxdisplayed: 4 }, x: strengths, connectgaps: false,
-          y: [defense.clean, ...at.map((cell) => accuracies[cell])].map((y) => (Number.isNaN(y) ? null : y)),
+          y: [defense.clean, ...at.map((entry) => accuracies[entry])].map((y) => (Number.isNaN(y) ? null : y)),
           line: { color: style[i].colour, dash: style[i].dash, width: 2 },
-          customdata: pointed([defense.clean, ...at.map((cell) => accuracies[cell])]),
+          customdata: pointed([defense.clean, ...at.map((entry) => accuracies[entry])]),
           hovertemplate: `%{x:.4~r}: %{customdata}<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
         });
       });
     });
-    const said = inWords(entries, ({ accuracies }) => shown.map(({ attack, at }) => `${attack.label} ${spoken(accuracies[at[0]])} to ${spoken(accuracies[at.at(-1) ?? 0])}`));
+    const said = inWords(models, ({ accuracies }) => shown.map(({ attack, at }) => `${attack.label} ${spoken(accuracies[at[0]])} to ${spoken(accuracies[at.at(-1) ?? 0])}`));
     return { data, said, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
   }
 
@@ -201,28 +201,28 @@ const Plots = (() => {
 
   /**
    * @param {Board} board
-   * @param {Cells} cells
-   * @param {Entry[]} entries
+   * @param {Entries} entries
+   * @param {Drawn[]} models
    * @param {Kind} kind
    * @param {number} height
    */
-  function singlePlot(board, cells, entries, kind, height) {
-    const shown = panels(board, cells);
+  function singlePlot(board, entries, models, kind, height) {
+    const shown = panels(board, entries);
     const labels = shown.map(({ attack }) => Page.plotText(attack.label));
-    const style = stylesOf(entries);
-    const spread = entries.length > 1 ? 0.6 / (entries.length - 1) : 0;
-    const data = entries.map(({ defense, accuracies }, i) => ({
+    const style = stylesOf(models);
+    const spread = models.length > 1 ? 0.6 / (models.length - 1) : 0;
+    const data = models.map(({ defense, accuracies }, i) => ({
       type: "scatter", mode: "markers", text: labels, cliponaxis: false,
-      x: shown.map(({ index }) => Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true))),
-      y: shown.map((_, row) => row + (entries.length > 1 ? i * spread - 0.3 : 0)),
+      x: shown.map(({ index }) => Metrics.ratioOn(accuracies, entries, kind, Metrics.indicesOf(entries, index, true))),
+      y: shown.map((_, row) => row + (models.length > 1 ? i * spread - 0.3 : 0)),
       marker: { color: style[i].colour, size: 8, line: { color: style[i].colour, width: 1 },
-        symbol: shown.map(({ attack }) => `${style[i].symbol}${defense.ownSets.includes(attack.name) ? "-open" : ""}`) },
-      customdata: shown.map(({ index }) => Columns.fixed(Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true)), Columns.digitsOf(defense))),
+        symbol: shown.map(({ attack }) => `${style[i].symbol}${defense.ownThreats.includes(attack.name) ? "-open" : ""}`) },
+      customdata: shown.map(({ index }) => Columns.fixed(Metrics.ratioOn(accuracies, entries, kind, Metrics.indicesOf(entries, index, true)), Columns.digitsOf(defense))),
       hovertemplate: `%{text}: %{customdata}%<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
     }));
     return {
       data,
-      said: inWords(entries, ({ accuracies }) => shown.map(({ attack, index }) => `${attack.label} ${spoken(Metrics.ratioOn(accuracies, cells, kind, Metrics.indicesOf(cells, index, true)))}`)),
+      said: inWords(models, ({ accuracies }) => shown.map(({ attack, index }) => `${attack.label} ${spoken(Metrics.ratioOn(accuracies, entries, kind, Metrics.indicesOf(entries, index, true)))}`)),
       layout: Page.layout({
         height,
         xaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, rangemode: "tozero" }),
@@ -238,45 +238,45 @@ const Plots = (() => {
   }
 
   /**
-   * Every cell against the reference, a panel for each model: in one panel five clouds hide each other.
+   * Every entry against the reference, a panel for each model: in one panel five clouds hide each other.
    * @param {Board} board
-   * @param {Cells} cells
-   * @param {Entry[]} entries
+   * @param {Entries} entries
+   * @param {Drawn[]} models
    * @param {number} width
    * @param {number} height
    */
-  function referencePlot(board, cells, entries, width, height) {
-    const style = stylesOf(entries);
-    const columns = columnsFor(entries.length, width < 700 ? 2 : 3);
-    const rows = Math.max(Math.ceil(entries.length / columns), 1);
-    const text = cells.attack.map((attack, i) =>
-      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(cells.strength[i])}`);
+  function referencePlot(board, entries, models, width, height) {
+    const style = stylesOf(models);
+    const columns = columnsFor(models.length, width < 700 ? 2 : 3);
+    const rows = Math.max(Math.ceil(models.length / columns), 1);
+    const text = entries.attack.map((attack, i) =>
+      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(entries.strength[i])}`);
     /** @type {Record<string, any>} */
     const axes = {};
     /** @type {object[]} */
     const shapes = [];
-    const annotations = entries.map(({ defense }, i) => ({
+    const annotations = models.map(({ defense }, i) => ({
       text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: style[i].colour },
       xref: `${axisName("x", i)} domain`, yref: `${axisName("y", i)} domain`, x: 0, xanchor: "left", y: 1, yanchor: "bottom",
     }));
-    const data = entries.map(({ defense, accuracies }, i) => {
+    const data = models.map(({ defense, accuracies }, i) => {
       const [column, row] = [i % columns, Math.floor(i / columns)];
       const [bottom, top] = share(row, rows, 0.08).map((end) => 1 - end).reverse();
       const [xaxis, yaxis] = [axisName("x", i), axisName("y", i)];
-      const lowest = i + columns >= entries.length;
+      const lowest = i + columns >= models.length;
       axes[xaxis.replace("x", "xaxis")] = Page.axis({ title: lowest ? "reference (%)" : "", range: [0, 101], tickvals: [0, 50, 100],
         domain: share(column, columns, 0.06), anchor: yaxis, automargin: false, nticks: undefined, showticklabels: lowest });
       axes[yaxis.replace("y", "yaxis")] = Page.axis({ title: column === 0 && row === 0 ? "accuracy (%)" : "", range: [0, 101], tickvals: [0, 50, 100],
         domain: [bottom, top], anchor: xaxis, automargin: false, nticks: undefined, showticklabels: column === 0 });
       shapes.push({ type: "line", xref: xaxis, yref: yaxis, x0: 0, y0: 0, x1: 100, y1: 100, line: { color: Page.colour("--line-strong"), width: 1.5, dash: "dot" } });
       return {
-        type: "scatter", mode: "markers", xaxis, yaxis, x: cells.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
+        type: "scatter", mode: "markers", xaxis, yaxis, x: entries.reference, y: accuracies.map((y) => (Number.isNaN(y) ? null : y)), text,
         marker: { color: style[i].colour, symbol: style[i].symbol, size: 5, opacity: 0.72 },
-        customdata: pointed(accuracies).map((accuracy, i) => [accuracy, percent(cells.reference[i])]),
+        customdata: pointed(accuracies).map((accuracy, i) => [accuracy, percent(entries.reference[i])]),
         hovertemplate: `%{text}<br>defense %{customdata[0]}, reference %{customdata[1]}<extra>${Page.plotText(short(defense.name, 34))}</extra>`,
       };
     });
-    const said = inWords(entries, ({ accuracies }) => [`at least as accurate as the reference at ${accuracies.filter((y, i) => y >= cells.reference[i]).length} of ${Page.counted(accuracies.length, "cell")}`]);
+    const said = inWords(models, ({ accuracies }) => [`at least as accurate as the reference at ${accuracies.filter((y, i) => y >= entries.reference[i]).length} of ${Page.counted(accuracies.length, "entry")}`]);
     return { data, said, layout: Page.layout({ ...axes, annotations, shapes, height, margin: { l: 46, r: 8, t: 22, b: 44 } }) };
   }
 
@@ -301,21 +301,21 @@ const Plots = (() => {
   }
 
   /**
-   * @param {Cells} cells
-   * @param {Entry[]} entries
+   * @param {Entries} entries
+   * @param {Drawn[]} models
    * @param {Kind} kind
    * @param {number} width
    * @param {number} height
    */
-  function seenPlot(cells, entries, kind, width, height) {
+  function seenPlot(entries, models, kind, width, height) {
     const narrow = width < 560;
-    const style = stylesOf(entries);
-    const labels = entries.map(({ defense }) => Page.plotText(short(defense.name, 34)));
-    const side = (/** @type {Entry} */ { accuracies, seen }, /** @type {boolean} */ inside) =>
-      Metrics.ratioOn(accuracies, cells, kind, seen.flatMap((isSeen, cell) => (isSeen === inside ? [cell] : [])));
-    const data = entries.flatMap((entry, i) => {
+    const style = stylesOf(models);
+    const labels = models.map(({ defense }) => Page.plotText(short(defense.name, 34)));
+    const side = (/** @type {Drawn} */ { accuracies, seen }, /** @type {boolean} */ inside) =>
+      Metrics.ratioOn(accuracies, entries, kind, seen.flatMap((isSeen, entry) => (isSeen === inside ? [entry] : [])));
+    const data = models.flatMap((model, i) => {
       const y = `#${i + 1}`;
-      const [inside, outside] = [side(entry, true), side(entry, false)];
+      const [inside, outside] = [side(model, true), side(model, false)];
       const mark = (/** @type {number | null} */ x, /** @type {boolean} */ filled) => ({
         type: "scatter", mode: "markers", x: [x], y: [y], cliponaxis: false,
         marker: { color: style[i].colour, symbol: `${style[i].symbol}${filled ? "" : "-open"}`, size: 13, line: { width: 2, color: style[i].colour } },
@@ -326,7 +326,7 @@ const Plots = (() => {
     });
     return {
       data,
-      said: inWords(entries, (entry) => [`inside ${spoken(side(entry, true))}`, `outside ${spoken(side(entry, false))}`]),
+      said: inWords(models, (model) => [`inside ${spoken(side(model, true))}`, `outside ${spoken(side(model, false))}`]),
       layout: Page.layout({
         height, shapes: [verticalLine(100)],
         xaxis: Page.axis({ title: "competitiveness ratio (%)", rangemode: "tozero" }),

@@ -10,7 +10,7 @@
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
    * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
    * @typedef {{attack: string, label: string, axis: string, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
-   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownSet: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
+   * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownThreat: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
    * @typedef {{runs: string[], short: string[], styles: Look[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
 
@@ -140,7 +140,7 @@
     const data = names.map((name, i) => {
       const found = panels.ratios.flatMap((panel, row) => {
         const values = panel.lines[i]?.[which];
-        return values ? [{ own: panel.lines[i]?.ownSet, row: row + (names.length > 1 ? i * spread - 0.25 : 0), values, label: labels[row] }] : [];
+        return values ? [{ own: panel.lines[i]?.ownThreat, row: row + (names.length > 1 ? i * spread - 0.25 : 0), values, label: labels[row] }] : [];
       });
       return {
         type: "scatter", mode: "markers", cliponaxis: false, x: found.map(({ values }) => values[0]), y: found.map(({ row }) => row),

@@ -15,7 +15,7 @@ const Table = (() => {
   const { make } = Page;
   /** What a number is that is masked stands last, in as many lines as its column has room for. */
   const MARKED = { 1: { class: "masked" } };
-  const OTHER_SETS = "Searched in other sets than the reference's: what is said beside it holds about";
+  const OTHER_THREAT = "Searched under another threat model than the reference's: what is said beside it holds about";
 
   /**
    * A name that may be broken at its joints.
@@ -64,15 +64,15 @@ const Table = (() => {
    * @param {Column} column
    * @param {Row} row
    * @param {string[]} lines
-   * @param {(defense: Defense) => void} rankOnItsCells
+   * @param {(defense: Defense) => void} rankOnItsEntries
    */
-  function contentOf({ key }, row, lines, rankOnItsCells) {
+  function contentOf({ key }, row, lines, rankOnItsEntries) {
     if (key === "rank") return written(lines, { 0: { title: "The place by the number alone, which the intervals do not tell from the others" }, 1: { class: "before" } });
     if (key === "card") return [make("img", { src: lines[0], alt: `Robustness card of ${row.defense.name}`, width: "96", loading: "lazy" })];
     if (key !== "cr") return written(lines, MARKED);
     if (row.cr === null) {
-      const own = make("button", { type: "button" }, "Rank on its cells");
-      own.addEventListener("click", () => rankOnItsCells(row.defense));
+      const own = make("button", { type: "button" }, "Rank on its entries");
+      own.addEventListener("click", () => rankOnItsEntries(row.defense));
       return [make("span", {}, lines[0]), own];
     }
     const at = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, value))}%`;
@@ -142,7 +142,7 @@ const Table = (() => {
     const groups = Groups.of(table, board.long, linesFor, nothing);
     const place = () => groups.place(last.rows, last.pinned);
 
-    const rankOnItsCells = (/** @type {Defense} */ defense) => act.change({ selection: cellsOfDefense(defense) });
+    const rankOnItsEntries = (/** @type {Defense} */ defense) => act.change({ selection: entriesOfDefense(defense) });
 
     /** @param {Column[]} wanted */
     function setColumns(wanted) {
@@ -184,7 +184,7 @@ const Table = (() => {
       const few = rows.filter(({ defense }) => defense.few).sort((a, b) => (b.defense.samples ?? 0) - (a.defense.samples ?? 0)).slice(0, 1);
       const names = make("th", { class: "name" }, make("div", {}, widestPart), make("div", { class: "whole" }, widestName), ...few.flatMap(({ defense }) => tagsOf(defense, mixed)));
       const samples = columns.map((column, i) => (column.key === "defense" ? names : make("td", { class: `${column.kind} ${column.key}` },
-        ...widest[i].map((row) => make("div", {}, ...contentOf(column, row, linesOf(column, row), rankOnItsCells))))));
+        ...widest[i].map((row) => make("div", {}, ...contentOf(column, row, linesOf(column, row), rankOnItsEntries))))));
       const headings = [...head.querySelectorAll("th")].map((heading) => /** @type {HTMLElement} */ (heading.cloneNode(true)));
       for (const heading of headings) heading.setAttribute("aria-sort", "ascending");
       const pick = make("td", { class: "pick" }, make("span", {}, make("button", { class: "more" }), make("input", { type: "checkbox" })));
@@ -242,13 +242,13 @@ const Table = (() => {
         const lines = texts[i];
         if (lines.length === cell.lines.length && lines.every((line, i) => line === cell.lines[i])) continue;
         cell.lines = lines;
-        cell.node.replaceChildren(...contentOf(column, row, lines, rankOnItsCells));
+        cell.node.replaceChildren(...contentOf(column, row, lines, rankOnItsEntries));
       }
       return target;
     }
 
     /** @param {Defense} defense @returns {Choice} */
-    function cellsOfDefense(defense) {
+    function entriesOfDefense(defense) {
       const has = (/** @type {Attack} */ { name }) => defense.accuracies[name]?.some((value) => value !== null);
       const ranked = board.attacks.filter((attack) => attack.ranked && has(attack));
       return Object.fromEntries((ranked.length > 0 ? ranked : board.attacks.filter(has)).map(({ name, strengths }) =>
@@ -264,8 +264,8 @@ const Table = (() => {
         ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
       ].filter(([, text]) => text).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text)));
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
-        make("th", { scope: "row", ...(defense.ownSets.includes(attack.name) ? { class: "hatched", title: OTHER_SETS } : {}) }, attack.label,
-          ...(defense.void.includes(attack.name) ? [make("small", {}, Columns.MASKED)] : [])),
+        make("th", { scope: "row", ...(defense.ownThreats.includes(attack.name) ? { class: "hatched", title: OTHER_THREAT } : {}) }, attack.label,
+          ...(defense.invalid.includes(attack.name) ? [make("small", {}, Columns.MASKED)] : [])),
         make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
         ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
         board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },

@@ -32,7 +32,7 @@ class BetweenGroups(Output):
         return tuple(dict.fromkeys((self.first, *super().chosen(study))))
 
     def check(self, study: Study, place: str) -> None:
-        """Raise where a group is no group."""
+        """Raise where a group is not a group."""
         super().check(study, place)
         check_trainings(study, self.chosen(study), place)
 

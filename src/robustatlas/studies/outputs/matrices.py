@@ -152,7 +152,7 @@ class OfReference(Output):
         rows: list[tuple[Cell, ...]] = [
             (wording(attack).label, written(strength), float(value), *_beside(printed, attack, strength))
             for attack in ours.accuracies.attacks
-            for strength, value in ours.accuracies.cells[attack].items()
+            for strength, value in ours.accuracies.entries[attack].items()
         ]
         heads = ("attack", "strength", "ours", *(("printed",) if printed is not None else ()))
         notes = (*ours.notes, *ours.marks)
@@ -164,7 +164,7 @@ class OfReference(Output):
 def _beside(printed: AccuracyTable | None, attack: str, strength: float) -> tuple[Cell, ...]:
     if printed is None:
         return ()
-    grid = list(printed.cells.get(attack, ()))
+    grid = list(printed.entries.get(attack, ()))
     place = position_of(strength, grid)
     return ("not there" if place is None else float(printed.values(attack)[place]),)
 

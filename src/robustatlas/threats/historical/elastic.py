@@ -33,7 +33,7 @@ class HistoricalElastic(Elastic):
 @dataclass(frozen=True)
 class HistoricalElasticOnPixels(Elastic):
     """Samples as the first release did under PyTorch 1.0, with which UAR was calibrated (``align_corners=True``): no
-    displacement is no change, and a displacement is (side - 1) / side of what it is called."""
+    displacement is not a change, and a displacement is (side - 1) / side of what it is called."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         height, width = x.shape[-2:]

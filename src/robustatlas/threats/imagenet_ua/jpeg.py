@@ -45,7 +45,7 @@ class UaJpeg(LatentThreat):
     moves by at most epsilon (pixels in [0, 1]).
 
     Differences from the published attack: the change is added to the image itself, which is the same up to rounding;
-    blocks reach over the border of images whose sides are no multiples of 8. Unlike the ``jpeg-linf`` of 2019 nothing
+    blocks reach over the border of images whose sides are not multiples of 8. Unlike the ``jpeg-linf`` of 2019 nothing
     is quantised and chrominance has the full resolution.
 
     Example:

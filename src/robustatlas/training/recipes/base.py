@@ -248,7 +248,7 @@ def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def require_balls(recipe: str, opponents: tuple[Opponent, ...]) -> None:
-    """Raise :class:`UserError` where an opponent is no lp ball."""
+    """Raise :class:`UserError` where an opponent is not an lp ball."""
     for opponent in opponents:
         if not isinstance(opponent.threat, Lp):
             raise UserError(

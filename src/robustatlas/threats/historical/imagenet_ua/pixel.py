@@ -17,7 +17,7 @@ from robustatlas.threats.imagenet_ua.pixel import UaPixel, pixelated
 
 @dataclass(frozen=True)
 class HistoricalUaPixel(UaPixel):
-    """Images whose sides are no multiples of the block are enlarged, and cut again after mixing."""
+    """Images whose sides are not multiples of the block are enlarged, and cut again after mixing."""
 
     geometry: ClassVar[Geometry] = CLIPPED_BALL
 
