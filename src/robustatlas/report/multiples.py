@@ -36,6 +36,7 @@ class DrawnLine:
     Attributes:
         series: its place among the runs of the page, from 1.
         points: of the line, as SVG writes them.
+        typical: points of the line of what is typical; empty where nothing was drawn.
         band: outline of the intervals; empty where the chart has several runs, or shows a doubt.
         certified: points of the line below which nothing can be found; empty where nothing is certified.
         doubt: outline of what lies between both lines.
@@ -46,6 +47,7 @@ class DrawnLine:
 
     series: int
     points: str
+    typical: str
     band: str
     certified: str
     doubt: str
@@ -123,13 +125,14 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         DrawnLine(
             series=place,
             points=_points(*line),
+            typical=_typical(run, item, line[0]),
             band=_band(line[0], row) if len(runs) == 1 and not run.certified_under(attack) else "",
             **_other_side(run, attack, *line),
             name=name,
             label=(at.x, at.y),
             marked=at.at,
         )
-        for (place, run, _), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
+        for (place, run, item), line, row, name, at in zip(known, lines, cells, names, labels, strict=True)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -181,6 +184,11 @@ def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
     return " ".join(f"{x:.5g},{y:.4g}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
 
 
+def _typical(run: RunFacts, item: AttackFacts, xs: NDArray[np.float64]) -> str:
+    cells = (run.clean, *item.typical) if item.typical else ()
+    return _points(xs, np.array([100 - cell.value for cell in cells])) if cells else ""
+
+
 def _other_side(run: RunFacts, attack: str, xs: NDArray[np.float64], ys: NDArray[np.float64]) -> dict[str, str]:
     """What is certified at the strengths of the line, and the doubt between."""
     held = run.certified_under(attack)
@@ -197,10 +205,10 @@ def _band(xs: NDArray[np.float64], cells: Sequence[Interval]) -> str:
 
 
 def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick]:
-    ticks = [Tick(0.0, "0")]
+    ticks = [Tick(0.0, strength(0.0, of=attack))]
     if attack in STANDARD and STANDARD[attack][0] < end:
         ticks.append(Tick(STANDARD[attack][0] / end, STANDARD[attack][1], line=True))
-    ticks.append(Tick(1.0, strength(end)))
+    ticks.append(Tick(1.0, strength(end, of=attack)))
     if (distance := distances.get(attack)) and distance <= end:
         ticks.append(Tick(distance / end, "classes", line=True))
     return ticks

@@ -358,9 +358,13 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
                     leaders = [wording.shortened(run.name) for run in (first, second)]
-                    below, above = (wording.size(at, of=ours.attack) for at in (crossing.start, crossing.end))
+                    sides = [(crossing.better_before, crossing.start), (crossing.better_after, crossing.end)]
+                    below, above = (
+                        (leaders[leader], wording.size(at, of=ours.attack))
+                        for leader, at in (reversed(sides) if ours.attack in wording.FALLING else sides)
+                    )
                     sentences.append(
-                        f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "
-                        f"{below}, {leaders[crossing.better_after]} above {above}."
+                        f"{wording.wording(ours.attack).label}: {below[0]} is more robust below {below[1]}, {above[0]} "
+                        f"above {above[1]}."
                     )
     return sentences

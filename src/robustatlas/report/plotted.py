@@ -77,7 +77,7 @@ def _about(runs: Sequence[RunFacts]) -> str:
 
 def _head(attack: str, found: Found) -> dict[str, Any]:
     unit = next(item.unit for item in found if item)
-    return {"label": wording.wording(attack).label, "axis": wording.axis(unit)}
+    return {"label": wording.wording(attack).label, "axis": wording.axis(unit), "falls": wording.falls_from(unit)}
 
 
 def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
@@ -98,8 +98,21 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
     for run, item in zip(runs, found, strict=True):
         curve = _curve(item, end)
         held = run.certified_under(item.attack) if item else None
-        lines.append(curve | {"certified": _certified(held, end)} if curve and held else curve)
+        more = {"certified": _certified(held, end)} if held else {}
+        lines.append(curve | more | _typical(run, item) if curve and item else None)
     return {"lines": lines, "said": " ".join(said)}
+
+
+def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
+    """What is typical at the strengths, as errors."""
+    if not item.typical:
+        return {}
+    cells = [run.clean, *item.typical]
+    found = {"error": [c.value for c in cells], "low": [c.low for c in cells], "high": [c.high for c in cells]}
+    return {
+        "typical": {"sizes": [0.0, *item.strengths.tolist()]}
+        | {name: _rounded(100 - np.array(values)) for name, values in found.items()}
+    }
 
 
 def _certified(held: CertifiedFacts, end: float) -> dict[str, list[float]]:

@@ -70,7 +70,7 @@ const Comparison = (() => {
      * @param {Cells} cells
      */
     function drawFacts(shown, cells) {
-      const at = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${Page.number(cells.strength[cell])}`);
+      const at = (/** @type {number} */ cell) => (cells.attack[cell] < 0 ? "clean" : `${board.attacks[cells.attack[cell]].label} ${board.attacks[cells.attack[cell]].written[cells.level[cell]]}`);
       const noted = shown.some((row) => row.defense.notes);
       const rows = shown.map((row) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(lookOf(row.defense)), " ", Table.nameOf(row.defense)),

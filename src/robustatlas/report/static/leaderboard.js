@@ -202,8 +202,8 @@
     if (worst < 0) return "";
     if (board.compared && accuracies[worst] >= cells.reference[worst]) return "Nowhere behind the reference.";
     const attack = board.attacks[cells.attack[worst]];
-    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
-    return `Furthest behind the reference under ${attack.label} ${Page.number(cells.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(cells.reference[worst], 1)}%.`;
+    if (!board.compared) return `Lowest under ${attack.label} ${attack.written[cells.level[worst]]}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
+    return `Furthest behind the reference under ${attack.label} ${attack.written[cells.level[worst]]}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(cells.reference[worst], 1)}%.`;
   }
 
   function buildColumns() {

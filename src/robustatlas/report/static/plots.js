@@ -146,7 +146,8 @@ const Plots = (() => {
       const top = 1 - row * (cellHeight + gapY);
       const suffix = position === 0 ? "" : String(position + 1);
       axes[`xaxis${suffix}`] = Page.axis({
-        domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, rangemode: "tozero", tickfont: { size: 10 },
+        domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, tickfont: { size: 11 },
+        ...(attack.falls === null ? { rangemode: "tozero" } : { autorange: "reversed" }),
         title: attack.axis, automargin: false,
       });
       axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
@@ -159,7 +160,7 @@ const Plots = (() => {
         text: `<b>${Page.plotText(attack.label)}</b>${other ? " other set" : ""}`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
         x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
       });
-      const strengths = [0, ...at.map((i) => cells.strength[i])];
+      const strengths = [0, ...at.map((i) => cells.strength[i])].map((strength) => (attack.falls === null ? strength : attack.falls - strength));
       const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
