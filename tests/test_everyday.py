@@ -149,6 +149,24 @@ def test_sweeps_and_draws_see_images_channels_last(taken_apart: bool) -> None:
     np.testing.assert_allclose(found.margins, plain.margins, atol=1e-5)
 
 
+def test_a_run_says_to_what_its_sweeps_are_exact(tmp_path: Path) -> None:
+    """In the terminal and on the page; and every attack of a long table has its strip."""
+    model, folder, page = a_model(), tmp_path / "run", tmp_path / "page.html"
+    result = ra.evaluate(model, some_data(model), "everyday", run=str(folder), **QUIET)
+    assert result.outcome("rotation").origins == ("descent, exact to steps of 2, seed 0",)
+    assert result.outcome("blur").origins == ("descent, exact to steps of 0.1, seed 0",)
+    finer = outcome_of("rotation", model, some_data(model), effort="high")
+    assert finer.origins == ("descent, exact to steps of 1, high effort, seed 0",)
+    alone = outcome_of("noise", model, some_data(model), search="every")
+    assert alone.origins == ("every, exact to 5 steps up to each strength, seed 0",)
+    build_report([result], page)
+    assert "exact to steps of 2" in page.read_text(encoding="utf-8")
+    told = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "100"})
+    rows = [line for line in told.output.splitlines() if line.split()[:1] and line.split()[0] in result.attacks]
+    assert len(rows) == len(result.attacks) == 19
+    assert all(set(row) & set("·░▒▓█") for row in rows)
+
+
 def test_a_sweep_is_counted() -> None:
     """A sample that nothing breaks takes the clean pass, every point, and its draws."""
     model = ra.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(3 * 12 * 12, 2)))
@@ -512,12 +530,14 @@ def test_a_report_begins_with_what_is_required(tmp_path: Path) -> None:
         f"translation@2>={min(100.0, stands + 5)}",
         "typical-translation@2>=99.99",
         "clean<=1",
+        "diagnosis=sound",
     ]
     told = CliRunner().invoke(app, ["report", folder, "-o", str(page), *(w for b in bounds for w in ("--require", b))])
     assert told.exit_code == 0, told.output
     first = page.read_text(encoding="utf-8").split('class="answer"')[0]
     states = re.findall(r'<b class="state">(\w+)</b> <code>([^<]+)</code>', first)
     assert [state for state, _ in states][::3] == ["pass", "fail"]
+    assert states[4] == ("fail", "diagnosis=sound")
     assert [html.unescape(text) for _, text in states] == bounds
     assert "images would decide" in first
     assert first.count('class="example"') > 0  # those that broke within two pixels

@@ -89,6 +89,7 @@ def build_report(
     data: Dataset | None = None,
     headline: Mapping[str, float] | None = None,
     requirements: Sequence[Requirement] = (),
+    verdicts: Sequence[str] = (),
 ) -> Path:
     """Write the report.
 
@@ -102,6 +103,7 @@ def build_report(
         headline: attack -> strength of the number that comes first; None: see
             :func:`robustatlas.report.facts.headline.headline_of`.
         requirements: that are ruled on above everything else.
+        verdicts: of the diagnosis, likewise, such as ``diagnosis=sound``.
 
     Returns:
         the path of the page.
@@ -127,7 +129,8 @@ def build_report(
         leaders=_leaders(table),
         runs=runs,
         rulings=[
-            rulings.ruled(*about, requirements) for about in zip(results, facts, (r.gallery for r in runs), strict=True)
+            rulings.ruled(*about, requirements, verdicts)
+            for about in zip(results, facts, (r.gallery for r in runs), strict=True)
         ],
         many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),

@@ -75,6 +75,7 @@ def card_of(
     facts: RunFacts,
     reference: Reference | None = None,
     distances: Mapping[str, float] | None = None,
+    most: int = MOST_STRIPS,
 ) -> ResultCard:
     """The card of a run.
 
@@ -84,13 +85,14 @@ def card_of(
         reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
         distances: attack -> smallest distance between images of different classes: the scale where there is no
             reference.
+        most: attacks that have strips.
 
     Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
     run have strips too.
     """
     measured = _measured(facts)
     scale = scale_of({one.attack: one.last for one in measured}, reference, distances)
-    strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
+    strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:most]
     against = facts.reference if facts.reference and not facts.reference.held.doubts else None  # no room to say them
     ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
     place = against.place if against and ratio is not None else None
