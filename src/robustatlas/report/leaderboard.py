@@ -102,6 +102,7 @@ def board_data(
                 "label": wording(attack).label,
                 "axis": axis(unit_of(attack)),
                 "falls": falls_from(unit_of(attack)),
+                "usual": STANDARD.get(attack),
                 "group": wording(attack).group,
                 "ranked": attack in reference.ranked,
                 "strengths": reference.accuracies.strengths(attack).tolist(),

@@ -24,6 +24,9 @@ WIDTH, HEIGHT = 184.0, 110.0
 NARROW = 125.0
 """Likewise where a page has one run: two such charts stand abreast on a telephone."""
 
+MOST_NAMED = 3
+"""Runs whose lines bear their names; more have a legend."""
+
 _NAME = 18
 _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
 """Charts abreast of one run, and of several, whose lines have names."""
@@ -40,7 +43,7 @@ class DrawnLine:
         band: outline of the intervals; empty where the chart has several runs, or shows a doubt.
         certified: points of the line below which nothing can be found; empty where nothing is certified.
         doubt: outline of what lies between both lines.
-        name: short; empty where the chart has one run.
+        name: short; empty where the chart has one run, or a legend.
         label: the lower left corner of the name.
         marked: the point of the line beside which it stands.
     """
@@ -114,13 +117,14 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
-    names = _names([run.name for _, run, _ in known]) if len(runs) > 1 else [""] * len(known)
+    named = 1 < len(runs) <= MOST_NAMED
+    names = _names([run.name for _, run, _ in known]) if named else [""] * len(known)
     cells = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - cell.value for cell in row]))
         for item, row in zip(items, cells, strict=True)
     ]
-    labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
+    labels = _labels(lines, names) if named else [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
         DrawnLine(
             series=place,

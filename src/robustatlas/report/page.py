@@ -24,7 +24,14 @@ from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
-from robustatlas.report.facts.comparison import Shared, Standings, distinct_names, shared_if_any, standings_of
+from robustatlas.report.facts.comparison import (
+    Shared,
+    Standings,
+    best_first,
+    distinct_names,
+    shared_if_any,
+    standings_of,
+)
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
@@ -108,7 +115,7 @@ def build_report(
     Returns:
         the path of the page.
     """
-    path = _file(output, len(results))
+    path, results = _file(output, len(results)), best_first(results)
     distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
     facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared)
     runs = [
@@ -133,6 +140,7 @@ def build_report(
             for about in zip(results, facts, (r.gallery for r in runs), strict=True)
         ],
         many=several,
+        named=multiples.MOST_NAMED,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,
         verdict=words.verdict(table) if table else [],
@@ -213,6 +221,7 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
         "confidence": round(100 * CONFIDENCE),
         "wording": wording,
         "percent": words.percent,
+        "over": words.attacks_and_strengths,
     }
 
 

@@ -17,6 +17,7 @@ from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
+from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent
@@ -82,8 +83,10 @@ def _head(attack: str, found: Found) -> dict[str, Any]:
 
 def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
     end = max(float(item.strengths[-1]) for item in found if item)
+    usual = STANDARD.get(attack)
     return _head(attack, found) | {
         "attack": attack,
+        "usual": usual if usual and usual[0] <= end else None,
         "end": end,
         "curve": _curves(runs, found, end) | {"names": _names(chart, end) if chart else []},
         "sizes": _sizes(found, end),

@@ -354,6 +354,7 @@
     ...now().rows.filter(({ defense, masked }) => masked.length > 0 && compared().includes(defense.name))
       .map(({ defense }) => `${defense.name}: ${Columns.MASKED}`)].join("; "),
   }));
+  /** @type {HTMLDetailsElement} */ (document.querySelector(".fold")).open = !matchMedia("(max-width: 640px)").matches;
   buildColumns();
   buildFilters();
   listen();

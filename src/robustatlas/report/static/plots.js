@@ -137,6 +137,8 @@ const Plots = (() => {
     const data = [];
     /** @type {object[]} */
     const annotations = [];
+    /** @type {object[]} */
+    const shapes = [];
     /** @type {Record<string, any>} */
     const axes = {};
     shown.forEach(({ attack, at }, position) => {
@@ -150,16 +152,21 @@ const Plots = (() => {
         ...(attack.falls === null ? { rangemode: "tozero" } : { autorange: "reversed" }),
         title: attack.axis, automargin: false,
       });
-      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
+      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 11 }, standoff: 3 };
       axes[`yaxis${suffix}`] = Page.axis({
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
-        ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
+        ticktext: ["0%", "50%", "100%"], tickfont: { size: 11 }, showticklabels: column === 0, automargin: false,
       });
       const other = entries.some(({ defense }) => defense.ownSets.includes(attack.name));
       annotations.push({
         text: `<b>${Page.plotText(attack.label)}</b>${other ? " other set" : ""}`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
         x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
       });
+      if (attack.usual && attack.usual[0] <= cells.strength[at.at(-1) ?? 0]) {
+        const mark = Page.usualMark(attack.usual, suffix);
+        shapes.push(...mark.shapes);
+        annotations.push(...mark.annotations);
+      }
       const strengths = [0, ...at.map((i) => cells.strength[i])].map((strength) => (attack.falls === null ? strength : attack.falls - strength));
       const reference = [board.reference.clean, ...at.map((i) => cells.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
@@ -181,7 +188,7 @@ const Plots = (() => {
       });
     });
     const said = inWords(entries, ({ accuracies }) => shown.map(({ attack, at }) => `${attack.label} ${spoken(accuracies[at[0]])} to ${spoken(accuracies[at.at(-1) ?? 0])}`));
-    return { data, said, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+    return { data, said, layout: Page.layout({ ...axes, annotations, shapes, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
   }
 
   /**

@@ -9,7 +9,7 @@
    * @typedef {{lines: (Curve | null)[], names: {run: number, name: string, size: number, accuracy: number}[], said: string}} CurvePanel
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
    * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
-   * @typedef {{attack: string, label: string, axis: string, falls: number | null, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
+   * @typedef {{attack: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownSet: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
    * @typedef {{runs: string[], short: string[], styles: Look[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
@@ -40,6 +40,7 @@
    */
   function curveFigure(card, axis) {
     const { curve: panel } = card;
+    const mark = Page.usualMark(card.usual);
     const style = looks();
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
@@ -90,10 +91,11 @@
       data, said: panel.said,
       layout: Page.layout({
         height: HEIGHT,
-        annotations: panel.names.map(({ run, name, size, accuracy }) => ({
+        shapes: mark.shapes,
+        annotations: [...mark.annotations, ...panel.names.map(({ run, name, size, accuracy }) => ({
           text: Page.plotText(name), x: typed(card, [size])[0], y: asError ? 100 - accuracy : accuracy, showarrow: false, xanchor: "left", yanchor: asError ? "top" : "bottom",
-          font: { size: 10, color: style[run].colour },
-        })),
+          font: { size: 11, color: Page.colour("--text") },
+        }))],
         xaxis: sizeAxis(card, axis),
         yaxis: Page.axis({ title: asError ? "robust error (%)" : "robust accuracy (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
