@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -172,7 +171,8 @@ def _sizes(strip: Strip) -> str:
     last = strength(strip.last, 3, of=strip.attack)
     if not strip.searched:
         return f"up to {last}"
-    return f"{size(strip.halved, of=strip.attack)} of {last}" if math.isfinite(strip.halved) else f"beyond {last}"
+    within = strip.halved <= strip.last
+    return f"{size(strip.halved, of=strip.attack)} of {last}" if within else f"beyond {last}"
 
 
 def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:

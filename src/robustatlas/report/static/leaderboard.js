@@ -3,6 +3,13 @@
 
 (async () => {
   const { make } = Page;
+  // The page counts as loaded once its plots are drawn, so that whoever prints or photographs it has them: until then it
+  // holds a frame whose document is not at its end.
+  const unfinished = /** @type {HTMLIFrameElement} */ (make("iframe", { hidden: "", title: "" }));
+  document.body.append(unfinished);
+  unfinished.contentDocument?.open();
+  /** Whether the library of the plots is there, or cannot be had. */
+  let tried = false;
   const board = Metrics.bounded(/** @type {Board} */ (JSON.parse(await Page.textOf("board-data"))));
   const attackNamed = new Map(board.attacks.map((attack) => [attack.name, attack]));
   const { officialSelection, writeSelection } = Address.of(board);
@@ -305,7 +312,10 @@
   /** The board answers at once; the plots follow when nothing else changes for a moment, and the board has been painted. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    const drawPlots = () => comparison.drawPlots(compared(), state.across, kindOf(state), now());
+    const drawPlots = () => {
+      comparison.drawPlots(compared(), state.across, kindOf(state), now());
+      if (tried) setTimeout(() => unfinished.remove(), 0);
+    };
     pending = setTimeout(() => requestAnimationFrame(() => { pending = setTimeout(drawPlots, 0); }), 60);
   }
 
@@ -337,7 +347,12 @@
   function loadPlots() {
     const script = document.createElement("script");
     script.src = "plotly.min.js";
-    script.addEventListener("load", drawPlotsSoon);
+    for (const end of ["load", "error"]) {
+      script.addEventListener(end, () => {
+        tried = true;
+        drawPlotsSoon();
+      });
+    }
     document.body.append(script);
   }
 
