@@ -264,7 +264,7 @@ const Plots = (() => {
     /** @type {object[]} */
     const shapes = [];
     const annotations = entries.map(({ defense }, i) => ({
-      text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: style[i].colour },
+      text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: Page.colour("--text") },
       xref: `${axisName("x", i)} domain`, yref: `${axisName("y", i)} domain`, x: 0, xanchor: "left", y: 1, yanchor: "bottom",
     }));
     const data = entries.map(({ defense, accuracies }, i) => {
