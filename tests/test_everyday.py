@@ -24,15 +24,23 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLEN, FALLING, typed
 from robustatlas.engine.numerics import TYPICAL
-from robustatlas.metrics import Interval, proportion_bounds, typical_accuracies
+from robustatlas.metrics import AccuracyTable, Interval, RobustnessCurve, proportion_bounds, typical_accuracies
+from robustatlas.metrics.figures import plot_curves
+from robustatlas.metrics.references import Reference, load_reference
+from robustatlas.models.card import read_card
 from robustatlas.optimizers.sweep import Sweep
 from robustatlas.outcomes import query
+from robustatlas.report.facts.rows import run_row
 from robustatlas.report.gate.requirements import Requirement
 from robustatlas.report.gate.rulings import ruling_on
+from robustatlas.report.leaderboard import board_data
+from robustatlas.report.page import build_report
 from robustatlas.report.sheet import cells
 from robustatlas.threats.everyday.change import Change
 from robustatlas.threats.levels import as_file, shown
 from robustatlas.threats.lp import L1, L2, Linf
+from robustatlas.training.against import opponents_of, parse_against
+from robustatlas.training.references import ReferencePlan
 from threat_properties import images, noise_for
 
 QUIET = {"diagnose": False, "audit": 0, "progress": False}
@@ -106,6 +114,57 @@ def test_results_do_not_depend_on_the_batch(name: str) -> None:
         for column in ("minimal_size", "forward", "found_class", "typical", "fooled"):
             np.testing.assert_array_equal(getattr(other, column), getattr(found[0], column))
         np.testing.assert_allclose(other.margins, found[0].margins, atol=1e-5)
+
+
+@pytest.mark.parametrize("taken_apart", [False, True])
+def test_sweeps_and_draws_see_images_channels_last(taken_apart: bool) -> None:
+    """On a processor; what counts is verified on images as they are, and no other search sees another layout. Of a
+    network that cannot take them the results are the same."""
+    seen: list[bool] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(6 * 12 * 12, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x.is_contiguous(memory_format=torch.channels_last))
+            maps = self.conv(x).relu()
+            answer: Tensor = self.head(maps.view(len(x), -1) if taken_apart else maps.flatten(1))
+            return answer
+
+    torch.manual_seed(1)
+    model = ra.Classifier(Watched())
+    data = some_data(model)
+    seen.clear()
+    outcome_of("linf", model, data)
+    assert not any(seen)
+    seen.clear()
+    found = outcome_of("rotation", model, data)
+    assert sum(seen) == 1 if taken_apart else 1 < sum(seen) < len(seen)
+    plain = outcome_of("rotation", ra.Classifier(lambda x: model.net(x.contiguous())), data)
+    assert np.isfinite(found.minimal_size[1:]).any()
+    for column in ("minimal_size", "forward", "found_class", "typical", "fooled"):
+        np.testing.assert_array_equal(getattr(found, column), getattr(plain, column))
+    np.testing.assert_allclose(found.margins, plain.margins, atol=1e-5)
+
+
+def test_a_run_says_to_what_its_sweeps_are_exact(tmp_path: Path) -> None:
+    """In the terminal and on the page; and every attack of a long table has its strip."""
+    model, folder, page = a_model(), tmp_path / "run", tmp_path / "page.html"
+    result = ra.evaluate(model, some_data(model), "everyday", run=str(folder), **QUIET)
+    assert result.outcome("rotation").origins == ("descent, exact to steps of 2, seed 0",)
+    assert result.outcome("blur").origins == ("descent, exact to steps of 0.1, seed 0",)
+    finer = outcome_of("rotation", model, some_data(model), effort="high")
+    assert finer.origins == ("descent, exact to steps of 1, high effort, seed 0",)
+    alone = outcome_of("noise", model, some_data(model), search="every")
+    assert alone.origins == ("every, exact to 5 steps up to each strength, seed 0",)
+    build_report([result], page)
+    assert "exact to steps of 2" in page.read_text(encoding="utf-8")
+    told = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "100"})
+    rows = [line for line in told.output.splitlines() if line.split()[:1] and line.split()[0] in result.attacks]
+    assert len(rows) == len(result.attacks) == 19
+    assert all(set(row) & set("·░▒▓█") for row in rows)
 
 
 def test_a_sweep_is_counted() -> None:
@@ -246,6 +305,74 @@ def test_strengths_that_do_not_fall() -> None:
     for wrong in ([10, 90], [100, 50], [50, 50], [-1]):
         with pytest.raises(UserError, match=r"falling numbers below 100|at least"):
             outcome_of("jpeg-quality", model, some_data(model), strengths={"jpeg-quality": wrong})
+
+
+def test_training_takes_strengths_as_people_type_them() -> None:
+    """Once: a quality of 30 is 70 inside, on the command line and in Python."""
+    for given in (parse_against("jpeg-quality=30,resolution=80"), {"jpeg-quality": 30, "resolution": 80}):
+        assert [(one.name, one.epsilon) for one in opponents_of(given)] == [("jpeg-quality", 70), ("resolution", 20)]
+    with pytest.raises(UserError, match=r"expected a number below 100 \(quality\)"):
+        opponents_of({"jpeg-quality": 120})
+
+
+def test_references_of_what_falls(tmp_path: Path) -> None:
+    """Given, trained and printed as people type them; in the file more is always worse."""
+    told = CliRunner().invoke(
+        app,
+        "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20 "
+        f"--training-samples 60 --out {tmp_path}".split(),
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told.output)
+    assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [10, 90]
+    assert read_card(tmp_path / "jpeg-quality-90-seed0").trained_on == {"jpeg-quality": 10.0}
+    with pytest.raises(UserError, match=r"not in falling order \(10, 90\)"):
+        ReferencePlan("digits-cnn", {"jpeg-quality": [10, 90]})
+
+
+def test_calibration_of_what_falls(tmp_path: Path) -> None:
+    """Among the qualities down to the one that is allowed."""
+    falling = {1.0: 90.0, 2.0: 85.0, 4.0: 75.0, 8.0: 60.0, 16.0: 40.0, 32.0: 20.0}
+    cells = {"linf": falling, "jpeg-quality": {**falling, 64.0: 1.0}}
+    file = tmp_path / "ata.json"
+    Reference("ata", "made up", AccuracyTable(95, cells), ("linf", "jpeg-quality")).to_json(file)
+    words = ["calibrate", "jpeg-quality", "--reference", str(file), "--up-to", "68"]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 0, told.output
+    assert [line.split()[0] for line in told.output.splitlines()[3:9]] == ["99", "98", "96", "92", "84", "68"]
+    assert "(eps_max): 68\n" in told.output
+
+
+def test_plots_count_as_people_type() -> None:
+    """Ticks and unit of an axis: qualities, the best on the left."""
+    curve = RobustnessCurve([10.0, 60.0, np.inf], attack="jpeg-quality", unit=attack_named("jpeg-quality").about.unit)
+    axes = plot_curves(curve, up_to=80)
+    assert axes.get_xlabel() == "quality"
+    axes.figure.canvas.draw()
+    labels = {label.get_position()[0]: label.get_text() for label in axes.get_xticklabels()}
+    assert labels[0] == "100"
+    assert labels[20] == "80"
+
+
+def test_pages_count_as_people_type(tmp_path: Path) -> None:
+    """The ends of the small charts, what scripts draw, and the columns of a board; typical beside worst."""
+    model, folder, page = a_model(side=16), str(tmp_path / "run"), tmp_path / "page.html"
+    strengths = {"jpeg-quality": [90, 40, 10]}
+    result = ra.evaluate(model, some_data(model, side=16), "jpeg-quality", strengths=strengths, run=folder, **QUIET)
+    build_report([result], page)
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r'class="tick (?:first|last)"[^>]*>([^<]*)<', text) == ["100", "10"]
+    assert '<polyline class="typical series-1"' in text
+    (card,) = json.loads(re.search(r'id="report-data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])["cards"]  # type: ignore[index]
+    assert (card["axis"], card["falls"], card["end"]) == ("quality", 100, 90)
+    (line,) = card["curve"]["lines"]
+    typical = result.outcome("jpeg-quality").typical
+    assert typical is not None
+    assert line["typical"]["sizes"] == [0, 10, 60, 90]
+    np.testing.assert_allclose(line["typical"]["error"][1:], 100 - 100 * typical.mean(0), atol=1e-3)
+    own = Reference("own", "made up", result.accuracies(), ("jpeg-quality",))
+    (attack,) = board_data(own, [run_row(result, own)], "title")["attacks"]
+    assert (attack["axis"], attack["falls"], attack["written"]) == ("quality", 100, ["90", "40", "10"])
 
 
 def test_typed_there_and_back() -> None:
@@ -403,12 +530,14 @@ def test_a_report_begins_with_what_is_required(tmp_path: Path) -> None:
         f"translation@2>={min(100.0, stands + 5)}",
         "typical-translation@2>=99.99",
         "clean<=1",
+        "diagnosis=sound",
     ]
     told = CliRunner().invoke(app, ["report", folder, "-o", str(page), *(w for b in bounds for w in ("--require", b))])
     assert told.exit_code == 0, told.output
     first = page.read_text(encoding="utf-8").split('class="answer"')[0]
     states = re.findall(r'<b class="state">(\w+)</b> <code>([^<]+)</code>', first)
     assert [state for state, _ in states][::3] == ["pass", "fail"]
+    assert states[4] == ("fail", "diagnosis=sound")
     assert [html.unescape(text) for _, text in states] == bounds
     assert "images would decide" in first
     assert first.count('class="example"') > 0  # those that broke within two pixels

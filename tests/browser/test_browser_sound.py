@@ -19,7 +19,7 @@ Visit = Callable[..., Any]
 WITHOUT = """(all, [property, value]) =>
     all.filter(node => node.checkVisibility() && getComputedStyle(node)[property] !== value)
        .map(node => node.outerHTML)"""
-FAULTS = Path(__file__).with_name("faults.js").read_text(encoding="utf-8")
+FAULTS, LEGIBLE = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("faults.js", "legible.js"))
 
 
 NARROW = (390, "dark", ("color-contrast", "target-size"))
@@ -41,7 +41,28 @@ def test_documents_are_sound_and_accessible(each_page: Path, look: Visit) -> Non
         page = drawn(look(each_page, width=width, scheme=scheme))
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.evaluate(FAULTS) == [], width
+        assert page.evaluate(LEGIBLE) == [], width
         assert serious_problems(page, *rules) == [], width
+
+
+def test_a_board_is_loaded_with_its_plots(own_board: Path, visit: Visit) -> None:
+    """Whoever photographs or prints it once it is loaded has them all, without a scroll."""
+    page = visit(own_board, width=390)
+    assert page.locator(".plot:visible").count() > 0
+    assert page.locator(".plot:visible:not(.js-plotly-plot)").count() == 0
+
+
+RIGHT = "found => Math.max(...found.map(each => each.getBoundingClientRect().right))"
+
+
+def test_a_telephone_shows_the_number_that_ranks(own_board: Path, look: Visit) -> None:
+    """Beside the name, without a scroll, and above it the controls in one line that opens."""
+    page = look(own_board, width=390)
+    assert not page.is_visible("#search")
+    assert page.eval_on_selector_all("#board td.cr", RIGHT) <= page.eval_on_selector_all("#scroller", RIGHT)
+    page.click(".fold > summary")
+    assert page.is_visible("#search")
+    page.click(".fold > summary")
 
 
 def test_the_choice_of_attacks_is_accessible(published_table: Path, look: Visit) -> None:

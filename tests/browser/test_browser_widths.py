@@ -38,10 +38,20 @@ def check(page: Any, drawer: bool = False) -> None:
         page.wait_for_function(FITTING)
         assert page.evaluate(PROBLEMS) == [], width
         if drawer:
+            _check_menu(page, width)
             page.click("#choose")
             page.wait_for_function(FITTING)
             assert page.evaluate(PROBLEMS) == [], f"{width}, attacks being chosen"
             page.click("#drawer-close")
+
+
+def _check_menu(page: Any, width: int) -> None:
+    """The menu of columns lies on the screen."""
+    page.evaluate("for (const each of document.querySelectorAll('.fold, .menu')) each.open = true")
+    box = page.locator(".menu-body").bounding_box()
+    assert box["x"] >= 0, width
+    assert box["x"] + box["width"] <= width, width
+    page.evaluate("document.querySelector('.menu').open = false")
 
 
 def test_a_board_at_every_width(visit: Visit, tmp_path: Path, reference: Reference) -> None:

@@ -274,7 +274,10 @@ class Diagnosis(Tabular):
         if self.verdict == "doubtful":
             return "Robust accuracies may be too high." if self._flagged() else f"Undecided: {self._open()}."
         if not self.record.told:
-            return "No attack by gradients stands behind the numbers: they are weak upper bounds, and cannot be judged."
+            return (
+                "No attack by gradients stands behind the numbers, so nothing is to be diagnosed: sweeps are exact to "
+                "their steps, all others are weak upper bounds."
+            )
         silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."

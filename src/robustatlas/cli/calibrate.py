@@ -12,7 +12,7 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import strength, typed
 
 
 def calibrate(
@@ -87,7 +87,8 @@ def calibrate(
     from robustatlas.training.calibration import calibrated
 
     source = load_reference(reference)
-    found = choose(attack, source, like, clean=clean, below=below, up_to=up_to)
+    largest = None if up_to is None else typed(attack, up_to)
+    found = choose(attack, source, like, clean=clean, below=below, up_to=largest)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(attack, justify="right")
     table.add_column("ATA, %", justify="right")
@@ -96,7 +97,7 @@ def calibrate(
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
-        console.print(f"{what}: {'not reached' if value is None else f'{value:.4g}'}", highlight=False)
+        console.print(f"{what}: {'not reached' if value is None else strength(value, of=attack)}", highlight=False)
     console.print(f"distance to {like}: {found.cost:.2f} points", highlight=False)
     if found.far:
         console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import printable
 from robustatlas.report.facts import chosen_reference
 from robustatlas.report.facts.rows import read_about
-from robustatlas.report.gate import Requirement
+from robustatlas.report.gate import Requirement, asks_for_verdict
 from robustatlas.results.result import load_result
 
 
@@ -78,6 +78,7 @@ def report(
         trained_on=known,
         data=None if data is None else load_dataset(data),
         headline=parse_strength_of(headline, "--headline") or None,
-        requirements=[Requirement.parse(text) for text in require or ()],
+        requirements=[Requirement.parse(text) for text in require or () if not asks_for_verdict(text)],
+        verdicts=[text for text in require or () if asks_for_verdict(text)],
     )
     typer.echo(f"Report: {printable(str(page.resolve()))}")

@@ -97,7 +97,7 @@ def show(
         _write_csv(facts)
     else:
         console = Console(highlight=False)
-        print_summary(facts, card_of(result, facts, chosen), console)
+        print_summary(facts, card_of(result, facts, chosen, most=len(facts.attacks)), console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
         if facts.stopped is not None:

@@ -106,17 +106,28 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths: the unit of the attack ("[0, 1]" stays in one line), or
-    that it is a strength."""
+    """What stands under an axis of strengths as people type them: the unit of the attack ("[0, 1]" stays in one line),
+    or that it is a strength."""
+    unit = unit.removeprefix(FALLEN)
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
 FALLING = {"jpeg-quality": 100.0, "resolution": 100.0}
-"""Attacks whose strengths people type as something that harms as it falls, and where it falls from. Inside, and
-wherever a unit stands beside the number, it is how far it has fallen, so that more is always worse."""
+"""Attacks whose strengths people type as something that harms as it falls, and where it falls from. Inside it is how
+far it has fallen, so that more is always worse; of this the unit is (:data:`FALLEN`)."""
 
 FALLEN = "100 - "
 """How the units of these begin."""
+
+
+def falls_from(unit: str) -> float | None:
+    """Where strengths of this unit fall from as people type them; None where they rise.
+
+    Example:
+        >>> falls_from("100 - quality"), falls_from("pixels, length")
+        (100.0, None)
+    """
+    return float(FALLEN.partition(" ")[0]) if unit.startswith(FALLEN) else None
 
 
 def typed(attack: str, value: float) -> float:

@@ -107,7 +107,8 @@ def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, ste
     measuring = problem.threat.measuring(model, problem.reference)
     with torch.set_grad_enabled(uphill), going_back(stage.backward), measuring as measured:
         changed = shown(problem.threat, problem.x, leaf, problem.eight_bit)
-        logits, doubt = model.searched(changed, problem.labels, noise)
+        asked = model.channels_last() if stage.optimizer.foresees else model
+        logits, doubt = asked.searched(changed, problem.labels, noise)
         targets = problem.targets if stage.targets else None
         value = OBJECTIVES[stage.objective](logits, problem.labels, targets)
         rounded = problem.eight_bit and problem.threat.additive and not outward

@@ -19,7 +19,7 @@ def typical_of(model: Classifier, attack: Attack, ledger: Ledger, lanes: int) ->
 
     A draw depends on the sample, its strength and its number, and on no other strength.
     """
-    threat, draws = attack.threat, attack.typical
+    threat, draws, model = attack.threat, attack.typical, model.channels_last()
     samples, levels = ledger.forward.shape[0], len(ledger.strengths)
     strength_bits = ledger.strengths.float().view(torch.int32).long()
     right = torch.zeros(samples * levels, dtype=torch.float64, device=ledger.x.device)

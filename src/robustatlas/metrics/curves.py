@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import axis, counted
 from robustatlas.common.wording import size as written
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
@@ -141,13 +141,18 @@ class RobustnessCurve(Tabular):
         sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
         low, high = self.band(kind="pointwise").at(sizes)
         rows = [
-            (written(float(size)), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
+            (written(float(size), self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
             for size, error, below, above in zip(sizes, self.at(sizes), low, high, strict=True)
         ]
         median = float(self.quantile(0.5))
-        half = "half never break" if np.isinf(median) else f"half break at {written(median)}"
+        half = "half never break" if np.isinf(median) else f"half break at {written(median, self.attack)}"
         about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
-        return Grid(about, (self.unit or "size", "robust error, %", "95 % interval"), rows, numbers=(0, 1, 2))
+        return Grid(
+            about,
+            (axis(self.unit) if self.unit else "size", "robust error, %", "95 % interval"),
+            rows,
+            numbers=(0, 1, 2),
+        )
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         band = self.band(kind="pointwise")

@@ -211,8 +211,8 @@ class Outcome:
         places = positions_of(sizes, np.append(0.0, self.strengths))
         if (strange := sizes[places < 0]).size:
             raise UserError(
-                f"{self.attack} is judged at each strength by itself, and was run at {listed_strengths(self.strengths)}"
-                f"; {strange[0]:g} is none of these."
+                f"{self.attack} is judged at each strength by itself, and was run at "
+                f"{listed_strengths(self.strengths, self.attack)}; {strange[0]:g} is none of these."
             )
         return places
 

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, Field, JsonValue, StringConstraints, model_va
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.wording import size
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.gradients import GradientRecord
@@ -116,8 +117,19 @@ class AttackRecord(Record):
             return f"examples of {self.finder}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
         effort = self.effort or self.protocol.get("effort")
-        said = [str(search), *([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
+        said = [str(search), *self._grid()]
+        said += [*([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
         return ", ".join(said)
+
+    def _grid(self) -> list[str]:
+        """Of a sweep, the steps to which its numbers are exact."""
+        optimizers = [each for each in _of_stages(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)]
+        sizes = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
+        if not sizes:
+            return []
+        if self.protocol.get("search") in ("descent", "minimum"):
+            return [f"exact to steps of {size(self.strengths[-1] / max(sizes))}"]
+        return [f"exact to {max(sizes)} steps up to each strength"]
 
     @property
     def cumulates(self) -> bool:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import FALLING, typed
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import typed
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to
@@ -67,18 +67,21 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
     if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
         raise UserError(
             f"The strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
-            f"{listed_strengths(strengths)}."
+            f"{listed_strengths(strengths, attack)}."
         )
     if levels and (strange := [strength for strength in strengths if strength not in levels]):
         raise UserError(
-            f"{attack} has only the strengths {listed_strengths(levels)}; given: {listed_strengths(strange)}."
+            f"{attack} has only the strengths {listed_strengths(levels)}; given: {listed_strengths(strange, attack)}."
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
-            raise UserError(f"The strength {written(larger)} of {attack} is given twice; give each strength once.")
+            raise UserError(
+                f"The strength {written(larger, of=attack)} of {attack} is given twice; give each strength once."
+            )
         if smaller > larger:
             raise UserError(
-                f"The strengths of {attack} are not in increasing order ({listed_strengths(strengths)}); sort them."
+                f"The strengths of {attack} are not in {'falling' if attack in FALLING else 'increasing'} order "
+                f"({listed_strengths(strengths, attack)}); sort them."
             )
 
 
@@ -93,9 +96,9 @@ def in_levels(strength: float, largest: float) -> str:
     return f"for {strength:g} of 255 give {strength:g}/255" if strength >= 1 > largest >= strength / 255 else ""
 
 
-def listed_strengths(strengths: Iterable[float]) -> str:
-    """Strengths in a row, for a sentence."""
-    return ", ".join(written(strength, 6) for strength in strengths)
+def listed_strengths(strengths: Iterable[float], of: str = "") -> str:
+    """Strengths, of the attack ``of``, in a row, for a sentence."""
+    return ", ".join(written(strength, 6, of) for strength in strengths)
 
 
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from robustatlas.common.files import named, picture_kind, write_text
-from robustatlas.common.wording import MARK, MASKED, marked
+from robustatlas.common.wording import MARK, MASKED, marked, shortened, size, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -19,9 +19,15 @@ from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stro
 from robustatlas.results.result import Result
 
 WIDTH = 330.0
-_EDGE, _LABELS, _STRIP, _GAP = 8.0, 62.0, 11.0, 4.0
-_RIGHT = WIDTH - _EDGE
-_TOP = 58.0
+_TEXT = 11.0
+"""Size of the smallest words, in hundredths of an inch, and in pixels where the card is as wide as on pages."""
+_LETTER = 0.56 * _TEXT
+"""Width of a letter, on average."""
+_EDGE, _STRIP, _GAP = 8.0, 13.0, 5.0
+_LABELS, _SIZES = 16, 13
+"""Letters of the name of an attack, and of the sizes at the right, for which there is room."""
+_LEFT, _RIGHT = _EDGE + _LABELS * _LETTER, WIDTH - _EDGE - _SIZES * _LETTER
+_TOP = 70.0
 _PROVED, _GAP_PROVED = 2.6, 1.0
 _INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
 _ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
@@ -124,32 +130,35 @@ def picture_of(card: ResultCard) -> Picture:
     for row, strip in enumerate(card.strips):
         shapes += _strip(strip, _TOP + row * (_STRIP + _GAP))
     shapes += _axis(card, bottom)
-    height = bottom + 13.0 + 9 * len(_legend(card))
+    height = bottom + 13.0 + _TEXT * 1.2 * len(_legend(card))
     frame = [Box(0.5, 0.5, WIDTH - 1, height - 1, "none", _LINE)]
     return Picture(WIDTH, height, (*frame, *shapes), card.words)
 
 
 def _head(card: ResultCard) -> list[Shape]:
     scope = f"{card.scope}; {card.place}" if card.place else card.scope
-    shapes: list[Shape] = [Words(_EDGE, 17, card.title, 12, _INK, bold=True), Words(_EDGE, 29, scope, 8.5, _SOFT)]
+    shapes: list[Shape] = [Words(_EDGE, 18, card.title, 13, _INK, bold=True), Words(_EDGE, 32, scope, _TEXT, _SOFT)]
     shapes += _number(_EDGE, "start", card.clean, "clean accuracy")
     if card.score:
-        shapes += _number(_RIGHT, "end", card.score, card.score_name)
+        shapes += _number(WIDTH - _EDGE, "end", card.score, card.score_name)
     return shapes
 
 
 def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape]:
     said = f"{number.value:.1f}% ({number.low:.1f} to {number.high:.1f})"
-    return [Words(x, 42, said, 9.5, _INK, anchor, bold=True), Words(x, 51.5, name, 8, _SOFT, anchor)]
+    return [Words(x, 48, said, 12, _INK, anchor, bold=True), Words(x, 60.5, name, _TEXT, _SOFT, anchor)]
 
 
 def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
-    label = marked(f"≈ {strip.label}" if strip.own_threat else strip.label, strip.masked)
-    shapes: list[Shape] = [Words(_LABELS - 4, middle + 3, label, 8.5, _INK, "end")]
+    room = _LABELS - 2 * strip.own_threat - 2 * strip.masked
+    label = shortened(strip.label, room)
+    label = marked(f"≈ {label}" if strip.own_threat else label, strip.masked)
+    shapes: list[Shape] = [Words(_LEFT - 5, middle + 4, label, _TEXT, _INK, "end")]
+    shapes.append(Words(WIDTH - _EDGE, middle + 4, _sizes(strip), _TEXT, _INK, "end"))
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
     if strip.certified is not None:
-        shapes.append(Box(_LABELS, end - _PROVED, strip.certified * (_RIGHT - _LABELS), _PROVED, _INK))
+        shapes.append(Box(_LEFT, end - _PROVED, strip.certified * (_RIGHT - _LEFT), _PROVED, _INK))
     if strip.reference is not None:
         shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
         if strip.beyond:
@@ -157,14 +166,23 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
     return shapes + (_half(strip, top) if strip.searched else [])
 
 
+def _sizes(strip: Strip) -> str:
+    """Where the clean accuracy is halved, of the largest strength, in the attack's own unit."""
+    last = strength(strip.last, 3, of=strip.attack)
+    if not strip.searched:
+        return f"up to {last}"
+    within = strip.halved <= strip.last
+    return f"{size(strip.halved, of=strip.attack)} of {last}" if within else f"beyond {last}"
+
+
 def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
     """The strip itself; a line where nothing was searched."""
-    width, middle = (_RIGHT - _LABELS) / CELLS, top + height / 2
+    width, middle = (_RIGHT - _LEFT) / CELLS, top + height / 2
     shapes: list[Shape] = []
     cell = 0
     for shade, alike in groupby(strip.shades):
-        left, cell = _LABELS + cell * width, cell + len(list(alike))
-        right = _LABELS + cell * width
+        left, cell = _LEFT + cell * width, cell + len(list(alike))
+        right = _LEFT + cell * width
         if shade is None:
             shapes.append(Stroke(left, middle, right, middle, _LINE, 0.8))
         else:
@@ -178,7 +196,7 @@ def _half(strip: Strip, top: float) -> list[Shape]:
     low, high = _x(strip.low), _x(strip.high)
     shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]
     if strip.tick is None:
-        return [*shapes, Words(_RIGHT + 1, middle + 3, "›", 10, _INK, bold=True)]
+        return shapes
     x = _x(strip.tick)
     return [*shapes, *(Stroke(x, top - 1.5, x, end + 1.5, colour, width + 0.9) for colour, width in _ON_WHITE)]
 
@@ -187,18 +205,18 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
     compared = any(strip.reference is not None for strip in card.strips)
     half, whole = ("1", "2") if compared else ("½", "1")
     shapes: list[Shape] = [
-        Words(_x(0), top + 7, "0", 7.5, _SOFT, "start"),
-        Words(_x(0.5), top + 7, half, 7.5, _SOFT, "middle"),
-        Words(_x(1), top + 7, whole, 7.5, _SOFT, "end"),
+        Words(_x(0), top + 7, "0", _TEXT, _SOFT, "start"),
+        Words(_x(0.5), top + 7, half, _TEXT, _SOFT, "middle"),
+        Words(_x(1), top + 7, whole, _TEXT, _SOFT, "end"),
     ]
     for line, text in enumerate(_legend(card)):
-        shapes.append(Words(_EDGE, top + 18 + 9 * line, text, 7.5, _SOFT))
+        shapes.append(Words(_EDGE, top + 21 + 1.2 * _TEXT * line, text, _TEXT, _SOFT))
     return shapes
 
 
 def _legend(card: ResultCard) -> list[str]:
     """What the marks mean, and the footer."""
-    marks = ["dark: 100% correct; bar: clean accuracy halved, with interval"]
+    marks = ["dark: 100% correct; bar: clean accuracy halved,", "with interval; right: where, of the largest strength"]
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
     more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
@@ -207,7 +225,7 @@ def _legend(card: ResultCard) -> list[str]:
 
 
 def _x(place: float) -> float:
-    return _LABELS + place * (_RIGHT - _LABELS)
+    return _LEFT + place * (_RIGHT - _LEFT)
 
 
 def colour_of(percent: float) -> str:

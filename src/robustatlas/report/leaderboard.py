@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, one_sentence
 from robustatlas.common.styles import Style, styles_of
-from robustatlas.common.wording import GROUPS, axis, counted, listed, wording
+from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
 from robustatlas.outcomes.masked import masked
@@ -101,9 +101,12 @@ def board_data(
                 "name": attack,
                 "label": wording(attack).label,
                 "axis": axis(unit_of(attack)),
+                "falls": falls_from(unit_of(attack)),
+                "usual": STANDARD.get(attack),
                 "group": wording(attack).group,
                 "ranked": attack in reference.ranked,
                 "strengths": reference.accuracies.strengths(attack).tolist(),
+                "written": [strength(at, of=attack) for at in reference.accuracies.strengths(attack).tolist()],
                 "reference": reference.accuracies.values(attack).tolist(),
                 "weights": _weights(reference, attack),
                 "standard": _standard(attack, reference.accuracies.strengths(attack)),
@@ -296,9 +299,9 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
     """The level of the board that is nearest to the strength at which papers give the accuracy; None where none is."""
     if attack not in STANDARD:
         return None
-    strength, written = STANDARD[attack]
-    level = int(np.abs(strengths - strength).argmin())
-    off = abs(strengths[level] / strength - 1)
+    usual, written = STANDARD[attack]
+    level = int(np.abs(strengths - usual).argmin())
+    off = abs(strengths[level] / usual - 1)
     return {"level": level, "strength": written, "exact": bool(off < 1e-5)} if off < NEAR else None
 
 
@@ -358,7 +361,7 @@ def _short(value: float) -> float:
 def _aligned(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
     """Accuracies at the strengths, None where the entries have none of that strength."""
     values = list(entries.values())
-    found = [position_of(strength, entries) for strength in strengths]
+    found = [position_of(at, entries) for at in strengths]
     return [None if position is None else values[position] for position in found]
 
 

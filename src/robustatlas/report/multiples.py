@@ -24,6 +24,9 @@ WIDTH, HEIGHT = 184.0, 110.0
 NARROW = 125.0
 """Likewise where a page has one run: two such charts stand abreast on a telephone."""
 
+MOST_NAMED = 3
+"""Runs whose lines bear their names; more have a legend."""
+
 _NAME = 18
 _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
 """Charts abreast of one run, and of several, whose lines have names."""
@@ -36,16 +39,18 @@ class DrawnLine:
     Attributes:
         series: its place among the runs of the page, from 1.
         points: of the line, as SVG writes them.
+        typical: points of the line of what is typical; empty where nothing was drawn.
         band: outline of the intervals; empty where the chart has several runs, or shows a doubt.
         certified: points of the line below which nothing can be found; empty where nothing is certified.
         doubt: outline of what lies between both lines.
-        name: short; empty where the chart has one run.
+        name: short; empty where the chart has one run, or a legend.
         label: the lower left corner of the name.
         marked: the point of the line beside which it stands.
     """
 
     series: int
     points: str
+    typical: str
     band: str
     certified: str
     doubt: str
@@ -112,24 +117,26 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
-    names = _names([run.name for _, run, _ in known]) if len(runs) > 1 else [""] * len(known)
+    named = 1 < len(runs) <= MOST_NAMED
+    names = _names([run.name for _, run, _ in known]) if named else [""] * len(known)
     entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
         for item, row in zip(items, entries, strict=True)
     ]
-    labels = _labels(lines, names) if len(runs) > 1 else [Label((0, 0), 0, 0, 0)] * len(lines)
+    labels = _labels(lines, names) if named else [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
         DrawnLine(
             series=place,
             points=_points(*line),
+            typical=_typical(run, item, line[0]),
             band=_band(line[0], row) if len(runs) == 1 and not run.certified_under(attack) else "",
             **_other_side(run, attack, *line),
             name=name,
             label=(at.x, at.y),
             marked=at.at,
         )
-        for (place, run, _), line, row, name, at in zip(known, lines, entries, names, labels, strict=True)
+        for (place, run, item), line, row, name, at in zip(known, lines, entries, names, labels, strict=True)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -181,6 +188,11 @@ def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
     return " ".join(f"{x:.5g},{y:.4g}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
 
 
+def _typical(run: RunFacts, item: AttackFacts, xs: NDArray[np.float64]) -> str:
+    cells = (run.clean, *item.typical) if item.typical else ()
+    return _points(xs, np.array([100 - cell.value for cell in cells])) if cells else ""
+
+
 def _other_side(run: RunFacts, attack: str, xs: NDArray[np.float64], ys: NDArray[np.float64]) -> dict[str, str]:
     """What is certified at the strengths of the line, and the doubt between."""
     held = run.certified_under(attack)
@@ -197,10 +209,10 @@ def _band(xs: NDArray[np.float64], entries: Sequence[Interval]) -> str:
 
 
 def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick]:
-    ticks = [Tick(0.0, "0")]
+    ticks = [Tick(0.0, strength(0.0, of=attack))]
     if attack in STANDARD and STANDARD[attack][0] < end:
         ticks.append(Tick(STANDARD[attack][0] / end, STANDARD[attack][1], line=True))
-    ticks.append(Tick(1.0, strength(end)))
+    ticks.append(Tick(1.0, strength(end, of=attack)))
     if (distance := distances.get(attack)) and distance <= end:
         ticks.append(Tick(distance / end, "classes", line=True))
     return ticks

@@ -24,7 +24,14 @@ from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
-from robustatlas.report.facts.comparison import Shared, Standings, distinct_names, shared_if_any, standings_of
+from robustatlas.report.facts.comparison import (
+    Shared,
+    Standings,
+    best_first,
+    distinct_names,
+    shared_if_any,
+    standings_of,
+)
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
@@ -89,6 +96,7 @@ def build_report(
     data: Dataset | None = None,
     headline: Mapping[str, float] | None = None,
     requirements: Sequence[Requirement] = (),
+    verdicts: Sequence[str] = (),
 ) -> Path:
     """Write the report.
 
@@ -102,11 +110,12 @@ def build_report(
         headline: attack -> strength of the number that comes first; None: see
             :func:`robustatlas.report.facts.headline.headline_of`.
         requirements: that are ruled on above everything else.
+        verdicts: of the diagnosis, likewise, such as ``diagnosis=sound``.
 
     Returns:
         the path of the page.
     """
-    path = _file(output, len(results))
+    path, results = _file(output, len(results)), best_first(results)
     distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
     facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared)
     runs = [
@@ -127,9 +136,11 @@ def build_report(
         leaders=_leaders(table),
         runs=runs,
         rulings=[
-            rulings.ruled(*about, requirements) for about in zip(results, facts, (r.gallery for r in runs), strict=True)
+            rulings.ruled(*about, requirements, verdicts)
+            for about in zip(results, facts, (r.gallery for r in runs), strict=True)
         ],
         many=several,
+        named=multiples.MOST_NAMED,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,
         verdict=words.verdict(table) if table else [],
@@ -210,6 +221,7 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
         "confidence": round(100 * CONFIDENCE),
         "wording": wording,
         "percent": words.percent,
+        "over": words.attacks_and_strengths,
     }
 
 
@@ -358,9 +370,13 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
                     leaders = [wording.shortened(run.name) for run in (first, second)]
-                    below, above = (wording.size(at, of=ours.attack) for at in (crossing.start, crossing.end))
+                    sides = [(crossing.better_before, crossing.start), (crossing.better_after, crossing.end)]
+                    below, above = (
+                        (leaders[leader], wording.size(at, of=ours.attack))
+                        for leader, at in (reversed(sides) if ours.attack in wording.FALLING else sides)
+                    )
                     sentences.append(
-                        f"{wording.wording(ours.attack).label}: {leaders[crossing.better_before]} is more robust below "
-                        f"{below}, {leaders[crossing.better_after]} above {above}."
+                        f"{wording.wording(ours.attack).label}: {below[0]} is more robust below {below[1]}, {above[0]} "
+                        f"above {above[1]}."
                     )
     return sentences

@@ -17,6 +17,7 @@ from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
+from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent
@@ -77,13 +78,15 @@ def _about(runs: Sequence[RunFacts]) -> str:
 
 def _head(attack: str, found: Found) -> dict[str, Any]:
     unit = next(item.unit for item in found if item)
-    return {"label": wording.wording(attack).label, "axis": wording.axis(unit)}
+    return {"label": wording.wording(attack).label, "axis": wording.axis(unit), "falls": wording.falls_from(unit)}
 
 
 def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
     end = max(float(item.strengths[-1]) for item in found if item)
+    usual = STANDARD.get(attack)
     return _head(attack, found) | {
         "attack": attack,
+        "usual": usual if usual and usual[0] <= end else None,
         "end": end,
         "curve": _curves(runs, found, end) | {"names": _names(chart, end) if chart else []},
         "sizes": _sizes(found, end),
@@ -98,8 +101,21 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
     for run, item in zip(runs, found, strict=True):
         curve = _curve(item, end)
         held = run.certified_under(item.attack) if item else None
-        lines.append(curve | {"certified": _certified(held, end)} if curve and held else curve)
+        more = {"certified": _certified(held, end)} if held else {}
+        lines.append(curve | more | _typical(run, item) if curve and item else None)
     return {"lines": lines, "said": " ".join(said)}
+
+
+def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
+    """What is typical at the strengths, as errors."""
+    if not item.typical:
+        return {}
+    cells = [run.clean, *item.typical]
+    found = {"error": [c.value for c in cells], "low": [c.low for c in cells], "high": [c.high for c in cells]}
+    return {
+        "typical": {"sizes": [0.0, *item.strengths.tolist()]}
+        | {name: _rounded(100 - np.array(values)) for name, values in found.items()}
+    }
 
 
 def _certified(held: CertifiedFacts, end: float) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from robustatlas.common.wording import MASKED
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.gallery import Example
+from robustatlas.report.gate.diagnosed import check_verdict
 from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of
 from robustatlas.report.gate.rulings import State, ruling_on
 from robustatlas.results.result import Result
@@ -28,10 +29,19 @@ class RuledLine:
 
 
 def ruled(
-    result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirements: Sequence[Requirement]
+    result: Result,
+    facts: RunFacts,
+    gallery: Mapping[str, Sequence[Example]],
+    requirements: Sequence[Requirement],
+    verdicts: Sequence[str] = (),
 ) -> list[RuledLine]:
-    """What is to say of each requirement of a run; ``gallery``: kept examples, by attack."""
-    return [_line(result, facts, gallery, requirement) for requirement in requirements]
+    """What is to say of each requirement of a run, and of each verdict that its diagnosis is to have; ``gallery``: kept
+    examples, by attack."""
+    diagnosed = [check_verdict(text, result, requirements) for text in verdicts]
+    return [
+        *(_line(result, facts, gallery, requirement) for requirement in requirements),
+        *(RuledLine(check.name, "pass" if check.passed else "fail", check.sentence, ()) for check in diagnosed),
+    ]
 
 
 def _line(

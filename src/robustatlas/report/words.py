@@ -54,7 +54,7 @@ def headline(facts: RunFacts) -> str:
     number = percent(first.accuracy, masked(facts, first.at))
     said = f"{number} of {images} {'withstands' if one else 'withstand'} {first.words} ({first.why})"
     average = percent(facts.average, masked(facts, judged_of(facts)))
-    return f"{said}; {percent(facts.clean)} without an attack. Mean over {_attacks_and_strengths(facts)}: {average}."
+    return f"{said}; {percent(facts.clean)} without an attack. Mean over {attacks_and_strengths(facts)}: {average}."
 
 
 def judged_of(facts: RunFacts) -> list[str]:
@@ -62,7 +62,8 @@ def judged_of(facts: RunFacts) -> list[str]:
     return [attack.attack for attack in facts.attacks if attack.average is not None]
 
 
-def _attacks_and_strengths(facts: RunFacts) -> str:
+def attacks_and_strengths(facts: RunFacts) -> str:
+    """What the average accuracy goes over."""
     judged = [len(attack.strengths) for attack in facts.attacks if attack.average is not None]
     strengths = counted(sum(judged), "strength")
     if len(judged) == 1:
@@ -241,10 +242,11 @@ def verdict(contests: Standings) -> list[str]:
             leader = contests.together.leaders[0]
             kept = percent(contests.together.values[leader])
             sentences.append(
-                f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct."
+                f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct"
+                f"{_paired(contests.together)}."
             )
         else:
-            sentences.append(f"{over}, {_tied(contests, contests.together)}.")
+            sentences.append(f"{over}, {_tied(contests, contests.together)}{_paired(contests.together)}.")
     by_leaders: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Contest]] = {}
     for contest in filter(_contested, contests.attacks):
         by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
@@ -255,6 +257,15 @@ def verdict(contests: Standings) -> list[str]:
     clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
     first = int(_contested(contests.together or contests.attacks[0]))
     return [*sentences[:first], *behind, *sentences[first:], clean]
+
+
+def _paired(contest: Contest) -> str:
+    """The paired difference of two runs: what the one that is higher has more."""
+    gap = contest.difference
+    if gap is None:
+        return ""
+    low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
+    return f"; {abs(gap.value):.1f} points more ({low:.1f} to {high:.1f}) on the same images"
 
 
 def _contested(contest: Contest) -> bool:
@@ -296,7 +307,7 @@ def _how_robust(facts: RunFacts) -> str:
     if facts.average is None:
         return text
     average = percent(facts.average, masked(facts, judged_of(facts)))
-    return f"{text} On average over {_attacks_and_strengths(facts)}, {average} stay correct."
+    return f"{text} On average over {attacks_and_strengths(facts)}, {average} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, typed
+from robustatlas.common.wording import FALLING, axis, instead, typed
 from robustatlas.metrics.references import load_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
@@ -132,7 +132,8 @@ def _known(name: str) -> Any:
 def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
     strength = typed(name, real(given))
     if not 0 < strength < inf:
-        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected a positive number ({unit}).")
+        expected = f"a number below {FALLING[name]:g}" if name in FALLING else "a positive number"
+        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit)}).")
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest and strength > _calibrated(name):

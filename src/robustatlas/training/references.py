@@ -18,7 +18,7 @@ from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import counted, some
+from robustatlas.common.wording import counted, some, typed
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
@@ -56,7 +56,7 @@ class ReferencePlan:
 
     Attributes:
         architecture: of all of them, see :func:`robustatlas.training.network_named`.
-        strengths: attack -> the strengths that the reference has.
+        strengths: attack -> the strengths that the reference has, as people type them (jpeg-quality 90, 50, 10).
         rule: "acc" (MultiRobustBench: trained at each strength, mean of the seeds) or "ata" (UAR: the best of all).
         trained: attack -> the strengths trained at; empty: those of the reference.
         seeds: runs of each training.
@@ -109,7 +109,7 @@ class ReferencePlan:
         if self.seeds < 1:
             raise UserError(f"seeds={self.seeds}; expected at least one run of each training.")
         for attack, grid in {**self.strengths, **(self.trained or {})}.items():
-            check_strengths(list(grid), attack, attack_named(attack).threat.levels)
+            check_strengths([typed(attack, at) for at in grid], attack, attack_named(attack).threat.levels)
         unknown = [attack for attack in self.trained or {} if attack not in self.strengths]
         if unknown:
             raise UserError(f"{', '.join(unknown)} would be trained against, but is not in the reference.")
@@ -156,9 +156,13 @@ class ReferencePlan:
         """How strengths are searched."""
         return self.search or ("every" if self.protocol == "paper" else "descent")
 
+    def inside(self) -> dict[str, tuple[float, ...]]:
+        """The strengths of the reference as they are counted inside, where more is always worse."""
+        return {attack: tuple(typed(attack, float(at)) for at in grid) for attack, grid in self.strengths.items()}
+
     def evaluated(self, attack: str) -> Attack:
         """The attack as it is evaluated."""
-        strengths = tuple(float(s) for s in self.strengths[attack])
+        strengths = self.inside()[attack]
         if self.protocol == "paper" and self.rule == "ata":
             found = uar_attack(attack, strengths, self.protocol)
         else:
@@ -257,13 +261,13 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         table = _accuracies(folder, attack, strength, seed)
         if table is None:
             return None
-        models.append(ReferenceModel(attack, strength, seed, table))
+        models.append(ReferenceModel(attack, typed(attack or STANDARD, strength), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
     reference = reference_of(
         name=folder.resolve().name,
         source=f"{len(models)} models {plan.architecture} trained on {training.name} by robustatlas ({rule})",
         models=models,
-        strengths=plan.strengths,
+        strengths=plan.inside(),
         rule=plan.rule,
         notes=(
             f"Trained by {_recipes(plan)}, {counted(plan.seeds, 'run')} of each; evaluated on "

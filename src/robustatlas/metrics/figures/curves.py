@@ -11,7 +11,7 @@ from robustatlas.common import wording
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import Style, styles_of
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +102,7 @@ def plot_curves(
         if crossings and len(named) == 2:
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
-        axes.set_xlim(0, end)
-        axes.set_xlabel(_size_label(named.values()))
+        size_axis(axes, end, *_unit_and_norm(named.values()))
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             legend_above(axes, len(named))
@@ -177,9 +176,9 @@ def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confide
             )  # fmt: skip
 
 
-def _size_label(curves: Iterable[Curve]) -> str:
+def _unit_and_norm(curves: Iterable[Curve]) -> tuple[str, str]:
     kinds = {(curve.attack, curve.unit) for curve in curves}
     if len({attack for attack, _ in kinds}) > 1:
-        return "perturbation size (in each attack's unit)"
+        return "perturbation size (in each attack's unit)", ""
     attack, unit = max(kinds)
-    return ", ".join(said for said in (_NORMS.get(attack), wording.axis(unit)) if said)
+    return unit, _NORMS.get(attack, "")

@@ -10,7 +10,7 @@ import numpy as np
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
-from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above
+from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,9 +50,8 @@ def plot_frontier(
     with axes_of(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
         axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
-        axes.set_xlim(0, largest)
+        size_axis(axes, largest, unit)
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel(wording.axis(unit))
         axes.set_ylabel("confidence kept")
         axes.set_title(f"hypervolume {kept.mean():.3f}")
     return axes
@@ -92,9 +91,8 @@ def plot_frontiers(
                 sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
                 label=f"{wording.shortened(name)}, {row[1:].mean():.3f}",
             )  # fmt: skip
-        axes.set_xlim(0, largest)
+        size_axis(axes, largest, unit)
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel(wording.axis(unit))
         axes.set_ylabel("confidence kept")
         legend_above(axes, len(kept))
     return axes

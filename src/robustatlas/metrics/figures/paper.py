@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 
+from robustatlas.common import wording
 from robustatlas.common.files import picture_kind, write_atomically
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
     """The axes that are given, with their own fonts, or those of a new figure of that height in inches."""
     with mpl.rc_context(STYLE if ax is None else {}):
         yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax
+
+
+def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
+    """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
+    axes.set_xlim(0, end)
+    axes.set_xlabel(", ".join(said for said in (norm, wording.axis(unit)) if said))
+    if (top := wording.falls_from(unit)) is not None:
+        axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
 
 def percent_axis(axes: Axes, label: str) -> None:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from robustatlas.common import wording
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.curves import Curve, steps
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,8 +77,7 @@ def plot_two_sided(
     with axes_of(ax, 2.4) as axes:
         _draw(axes, both, float(end), confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
-        axes.set_xlim(0, end)
-        axes.set_xlabel(wording.axis(both.found.unit))
+        size_axis(axes, end, both.found.unit)
         percent_axis(axes, "robust accuracy (%)")
         legend_above(axes, 3, title=str(both.at(float(size))))
     return axes

@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
-from robustatlas.outcomes.strengths import same_strength
+from robustatlas.outcomes.strengths import listed_strengths, same_strength
 
 Rule = Literal["acc", "ata"]
 _GUESSING = 1.5
@@ -116,7 +116,7 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
         if entries:
             clean = [model.accuracies.clean for model in lost]
             found.append(
-                f"The reference's networks of {attack} at {', '.join(f'{s:g}' for s in entries)} have learned nothing "
+                f"The reference's networks of {attack} at {listed_strengths(entries, attack)} have learned nothing "
                 f"(clean accuracy {min(clean):.0f} to {max(clean):.0f} % of {classes} classes), so ratios there mean "
                 "nothing; train them with rising strengths (--set warmup=0.5) or leave these strengths out."
             )
@@ -137,7 +137,8 @@ def _rests_on(
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
     own = [m.accuracies.at(attack, strength) for m in models if same_strength(m.strength, strength)]
     if not own:
-        raise UserError(f"No model was trained against {attack} at {strength:g}, so there is no acc* there.")
+        at = listed_strengths([strength], attack)
+        raise UserError(f"No model was trained against {attack} at {at}, so there is no acc* there.")
     return fmean(own)
 
 

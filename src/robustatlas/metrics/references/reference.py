@@ -19,7 +19,7 @@ from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.renamed import now_named
-from robustatlas.common.wording import MASKED, some, why_masked
+from robustatlas.common.wording import MASKED, some, typed, why_masked
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
@@ -169,7 +169,12 @@ class Reference:
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
         entries = self.accuracies.entries
-        zero = [f"{attack}@{s:g}" for attack, grid in entries.items() for s, value in grid.items() if value == 0]
+        zero = [
+            f"{attack}@{typed(attack, s):g}"
+            for attack, grid in entries.items()
+            for s, value in grid.items()
+            if value == 0
+        ]
         if not zero:
             return self
         kept = {attack: [s for s, value in grid.items() if value != 0] for attack, grid in entries.items()}

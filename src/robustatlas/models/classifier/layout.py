@@ -1,4 +1,4 @@
-"""Images channels-last for a search in half precision, where convolutions are faster on them."""
+"""Images channels-last, on which convolutions are faster in half precision and on a processor."""
 
 from __future__ import annotations
 

@@ -23,8 +23,6 @@ from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 
-ADDRESS = "pypi.org/project/robustatlas"
-
 MOST_STRIPS = 12
 """Attacks that one card shows; the others are counted."""
 
@@ -45,7 +43,7 @@ class ResultCard:
         strips: one for each attack.
         others: number of attacks that the card has no room or no scale for.
         axis: what the shared axis is.
-        footer: hash of the run, version and address.
+        footer: hash of the run, and version.
     """
 
     title: str
@@ -75,6 +73,7 @@ def card_of(
     facts: RunFacts,
     reference: Reference | None = None,
     distances: Mapping[str, float] | None = None,
+    most: int = MOST_STRIPS,
 ) -> ResultCard:
     """The card of a run.
 
@@ -84,13 +83,14 @@ def card_of(
         reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
         distances: attack -> smallest distance between images of different classes: the scale where there is no
             reference.
+        most: attacks that have strips.
 
     Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
     run have strips too.
     """
     measured = _measured(facts)
     scale = scale_of({one.attack: one.last for one in measured}, reference, distances)
-    strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:MOST_STRIPS]
+    strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:most]
     against = facts.reference if facts.reference and not facts.reference.held.doubts else None  # no room to say them
     ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
     place = against.place if against and ratio is not None else None
@@ -106,7 +106,7 @@ def card_of(
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,
-        footer=f"run {run_hash(result)}, robustatlas {__version__}, {ADDRESS}",
+        footer=f"run {run_hash(result)}, robustatlas {__version__}",
     )
 
 

@@ -226,6 +226,7 @@ class Contest:
         leaders: positions of the runs that no other run is significantly ahead of, among those that compete; none where
             fewer than two do.
         masked: positions of the runs that do not compete, as their accuracies are upper bounds only.
+        difference: of two runs, the first minus the second in points, paired by image; None of more.
     """
 
     label: str
@@ -234,6 +235,7 @@ class Contest:
     values: tuple[Interval, ...]
     leaders: tuple[int, ...]
     masked: tuple[int, ...] = ()
+    difference: Interval | None = None
 
     @property
     def told_apart(self) -> bool:
@@ -287,7 +289,12 @@ def standings_of(shared: Shared) -> Standings:
         numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
         for table in tables
     ]
-    ahead = _ahead(statistics)
+    differences = _differences(statistics)
+    ahead = {
+        (key, *((first, second) if difference.low > 0 else (second, first)))
+        for (key, first, second), difference in differences.items()
+        if difference.low > 0 or difference.high < 0
+    }
 
     def contest(key: str, label: str, attacks: Sequence[str], strengths: int) -> Contest:
         competing = [run for run, table in enumerate(tables) if not masked(table, attacks)]
@@ -295,7 +302,9 @@ def standings_of(shared: Shared) -> Standings:
         leaders = tuple(run for run in competing if run not in beaten) if len(competing) > 1 else ()
         attack = attacks[0] if len(attacks) == 1 else ""
         behind = tuple(run for run in range(len(tables)) if run not in competing)
-        return Contest(label, attack, strengths, tuple(of_run[key] for of_run in values), leaders, behind)
+        shown = tuple(of_run[key] for of_run in values)
+        of_two = differences.get((key, 0, 1)) if len(tables) == 2 else None
+        return Contest(label, attack, strengths, shown, leaders, behind, of_two)
 
     points, every = sum(map(len, shared.grid.values())), list(shared.grid)
     return Standings(
@@ -308,20 +317,25 @@ def standings_of(shared: Shared) -> Standings:
     )
 
 
-def _ahead(statistics: Sequence[dict[str, SampleStatistic]]) -> set[tuple[str, int, int]]:
-    """Triples (line, run, run that it is significantly ahead of)."""
+def _differences(statistics: Sequence[dict[str, SampleStatistic]]) -> dict[tuple[str, int, int], Interval]:
+    """(line, run, other run) -> the difference of both, with the confidence that all pairs have together."""
     pairs = list(combinations(range(len(statistics)), 2))
-    found = set()
-    for first, second in pairs:
-        confidence = 1 - (1 - CONFIDENCE) / len(pairs)
-        for key, difference in paired_differences(
-            statistics[first], statistics[second], confidence, REPLICATES
-        ).items():
-            if difference.low > 0:
-                found.add((key, first, second))
-            elif difference.high < 0:
-                found.add((key, second, first))
-    return found
+    confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)
+    return {
+        (key, first, second): difference
+        for first, second in pairs
+        for key, difference in paired_differences(statistics[first], statistics[second], confidence, REPLICATES).items()
+    }
+
+
+def best_first(results: Sequence[Result]) -> list[Result]:
+    """Runs by their mean accuracy on what all of them have, masked ones last; as they are where that is nothing."""
+    shared = shared_if_any(results, distinct_names(results))
+    if shared is None:
+        return list(results)
+    tables = [shared.table(run) for run in range(len(results))]
+    means = [numbers.overall(table)["average accuracy"].value for table in tables]
+    return [results[run] for run in sorted(range(len(results)), key=lambda k: (bool(masked(tables[k])), -means[k]))]
 
 
 def _check_same_data(briefs: Sequence[_Brief], names: Sequence[str]) -> None:

@@ -139,6 +139,6 @@ def _at_the_largest(run: Compared) -> dict[str, SampleStatistic]:
     table = run.table
     accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
     return {
-        f"{attack}@{written(float(grid[-1]))}": accuracies.accuracy(attack, len(grid) - 1)
+        f"{attack}@{written(float(grid[-1]), of=attack)}": accuracies.accuracy(attack, len(grid) - 1)
         for attack, grid in grids.items()
     }

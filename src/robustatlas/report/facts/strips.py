@@ -66,6 +66,7 @@ class Strip:
         own_threat: whether the run searched another set than the reference's.
         proved: the size of `certified`, in the attack's own unit; 0 where there is none.
         masked: whether shades and sizes are upper bounds only.
+        last: largest strength, in the attack's own unit.
     """
 
     attack: str
@@ -81,6 +82,7 @@ class Strip:
     own_threat: bool
     proved: float = 0.0
     masked: bool = False
+    last: float = 0.0
 
     @property
     def searched(self) -> bool:
@@ -170,6 +172,7 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
         own_threat=source.own_threat,
         proved=source.proved,
         masked=source.masked,
+        last=source.last,
     )
 
 

@@ -9,6 +9,7 @@ from typing import get_args
 from robustatlas.checks.verdict import Verdict
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.wording import some
+from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.gate.requirements import Requirement, strengths_of
 from robustatlas.report.gate.verdict import Check
@@ -49,7 +50,7 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
     if diagnosis is None:
         return Check(text, False, "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.")
     if diagnosis.verdict == wanted == "sound" and (unseen := _unseen(result, bounds)):
-        where = some([f"{attack} at {strength:.4g}" for attack, strength in unseen])
+        where = some([f"{attack} at {written(strength, of=attack)}" for attack, strength in unseen])
         return Check(
             text,
             False,

@@ -131,7 +131,7 @@ const Columns = (() => {
     return board.attacks.flatMap((attack) => {
       if (!attack.standard) return [];
       const { level, strength, exact } = attack.standard;
-      const here = Page.number(attack.strengths[level]);
+      const here = attack.written[level];
       return [{ attack, level, name: `${attack.label} ${here}`,
         hint: `Robust accuracy under ${attack.label} at ${here}${exact ? "" : `, the strength of the board nearest to ${strength}`}` }];
     });

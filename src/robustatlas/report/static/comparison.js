@@ -70,7 +70,7 @@ const Comparison = (() => {
      * @param {Entries} entries
      */
     function drawFacts(shown, entries) {
-      const at = (/** @type {number} */ entry) => (entries.attack[entry] < 0 ? "clean" : `${board.attacks[entries.attack[entry]].label} ${Page.number(entries.strength[entry])}`);
+      const at = (/** @type {number} */ entry) => (entries.attack[entry] < 0 ? "clean" : `${board.attacks[entries.attack[entry]].label} ${board.attacks[entries.attack[entry]].written[entries.level[entry]]}`);
       const noted = shown.some((row) => row.defense.notes);
       const rows = shown.map((row) => make("tr", {},
         make("th", { scope: "row" }, Page.swatch(lookOf(row.defense)), " ", Table.nameOf(row.defense)),

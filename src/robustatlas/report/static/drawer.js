@@ -50,7 +50,7 @@ const Drawer = (() => {
      */
     function chooserOf(attack, oneUnit) {
       const box = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", value: attack.name }));
-      const options = () => attack.strengths.map((strength, level) => make("option", { value: `${level}` }, Page.number(strength)));
+      const options = () => attack.written.map((strength, level) => make("option", { value: `${level}` }, strength));
       const [from, to] = ["from", "to"].map((word) => /** @type {HTMLSelectElement} */ (
         make("select", { "aria-label": `${attack.label}: strengths ${word}` }, ...options())));
       const name = make("span", { class: "name" }, attack.label);

@@ -13,7 +13,7 @@ const Exports = (() => {
    */
   function attacksOf({ board, selection }) {
     return Object.fromEntries(board.attacks.filter(({ name }) => selection[name]?.length)
-      .map(({ name, strengths }) => [name, selection[name].map((level) => strengths[level])]));
+      .map(({ name, written }) => [name, selection[name].map((level) => written[level])]));
   }
 
   /**
@@ -22,7 +22,7 @@ const Exports = (() => {
    * @param {(strengths: string[]) => string} [range] what is said of the strengths of an attack
    */
   function heading(view, range = (strengths) => strengths.join(" ")) {
-    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${range(strengths.map(Page.number))})`);
+    const attacks = Object.entries(attacksOf(view)).map(([name, strengths]) => `${name} (${range(strengths)})`);
     const against = view.board.compared ? `CR ${view.kind}; reference ${view.board.reference.name}${view.board.reference.trained ? "" : ` (${view.board.reference.what})`}` : `${view.kind.endsWith("g") || view.kind === "exp" ? "Average" : "Lowest"} accuracy; no reference`;
     return `${against}; 95% intervals; clean and ${attacks.join(", ") || "no attack"}`;
   }

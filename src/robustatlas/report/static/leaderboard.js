@@ -3,6 +3,13 @@
 
 (async () => {
   const { make } = Page;
+  // The page counts as loaded once its plots are drawn, so that whoever prints or photographs it has them: until then it
+  // holds a frame whose document is not at its end.
+  const unfinished = /** @type {HTMLIFrameElement} */ (make("iframe", { hidden: "", title: "" }));
+  document.body.append(unfinished);
+  unfinished.contentDocument?.open();
+  /** Whether the library of the plots is there, or cannot be had. */
+  let tried = false;
   const board = Metrics.bounded(/** @type {Board} */ (JSON.parse(await Page.textOf("board-data"))));
   const attackNamed = new Map(board.attacks.map((attack) => [attack.name, attack]));
   const { officialSelection, writeSelection } = Address.of(board);
@@ -202,8 +209,8 @@
     if (worst < 0) return "";
     if (board.compared && accuracies[worst] >= entries.reference[worst]) return "Nowhere behind the reference.";
     const attack = board.attacks[entries.attack[worst]];
-    if (!board.compared) return `Lowest under ${attack.label} ${Page.number(entries.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
-    return `Furthest behind the reference under ${attack.label} ${Page.number(entries.strength[worst])}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(entries.reference[worst], 1)}%.`;
+    if (!board.compared) return `Lowest under ${attack.label} ${attack.written[entries.level[worst]]}: ${Page.fixed(accuracies[worst], 1)}% correct.`;
+    return `Furthest behind the reference under ${attack.label} ${attack.written[entries.level[worst]]}: ${Page.fixed(accuracies[worst], 1)}% correct, not ${Page.fixed(entries.reference[worst], 1)}%.`;
   }
 
   function buildColumns() {
@@ -305,7 +312,10 @@
   /** The board answers at once; the plots follow when nothing else changes for a moment, and the board has been painted. */
   function drawPlotsSoon() {
     clearTimeout(pending);
-    const drawPlots = () => comparison.drawPlots(compared(), state.across, kindOf(state), now());
+    const drawPlots = () => {
+      comparison.drawPlots(compared(), state.across, kindOf(state), now());
+      if (tried) setTimeout(() => unfinished.remove(), 0);
+    };
     pending = setTimeout(() => requestAnimationFrame(() => { pending = setTimeout(drawPlots, 0); }), 60);
   }
 
@@ -337,7 +347,12 @@
   function loadPlots() {
     const script = document.createElement("script");
     script.src = "plotly.min.js";
-    script.addEventListener("load", drawPlotsSoon);
+    for (const end of ["load", "error"]) {
+      script.addEventListener(end, () => {
+        tried = true;
+        drawPlotsSoon();
+      });
+    }
     document.body.append(script);
   }
 
@@ -354,6 +369,7 @@
     ...now().rows.filter(({ defense, masked }) => masked.length > 0 && compared().includes(defense.name))
       .map(({ defense }) => `${defense.name}: ${Columns.MASKED}`)].join("; "),
   }));
+  /** @type {HTMLDetailsElement} */ (document.querySelector(".fold")).open = !matchMedia("(max-width: 640px)").matches;
   buildColumns();
   buildFilters();
   listen();

@@ -6,8 +6,8 @@
  * Every function mirrors one of robustatlas.metrics; both run on the same test vectors.
  *
  * @typedef {"ind-avg" | "ind-worst" | "exp" | "max"} Kind
- * @typedef {{name: string, label: string, axis: string, group: string, ranked: boolean,
- *   strengths: number[], reference: number[], weights?: number[] | null, standard: {level: number, strength: string, exact: boolean} | null}} Attack
+ * @typedef {{name: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, group: string, ranked: boolean,
+ *   strengths: number[], written: string[], reference: number[], weights?: number[] | null, standard: {level: number, strength: string, exact: boolean} | null}} Attack
  *
  * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
  * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked entries, as every page shows them.

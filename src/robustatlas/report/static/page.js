@@ -210,6 +210,20 @@ const Page = (() => {
     };
   }
 
+  /**
+   * The line at the strength that papers give, with its name; none where there is none.
+   * @param {[number, string] | null} usual
+   * @param {string} suffix of the axes
+   */
+  function usualMark(usual, suffix = "") {
+    if (!usual) return { shapes: [], annotations: [] };
+    const at = { xref: `x${suffix}`, yref: `y${suffix} domain` };
+    return {
+      shapes: [{ ...at, type: "line", x0: usual[0], x1: usual[0], y0: 0, y1: 1, line: { color: colour("--line-strong"), width: 1, dash: "dot" } }],
+      annotations: [{ ...at, x: usual[0], y: 0, text: usual[1], showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 11 } }],
+    };
+  }
+
   /** @param {Record<string, any>} options */
   function layout(options) {
     return {
@@ -433,6 +447,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, fixed, precise, counted, axis, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, fixed, precise, counted, axis, usualMark, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

@@ -137,6 +137,8 @@ const Plots = (() => {
     const data = [];
     /** @type {object[]} */
     const annotations = [];
+    /** @type {object[]} */
+    const shapes = [];
     /** @type {Record<string, any>} */
     const axes = {};
     shown.forEach(({ attack, at }, position) => {
@@ -146,20 +148,26 @@ const Plots = (() => {
       const top = 1 - row * (cellHeight + gapY);
       const suffix = position === 0 ? "" : String(position + 1);
       axes[`xaxis${suffix}`] = Page.axis({
-        domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, rangemode: "tozero", tickfont: { size: 10 },
+        domain: [left, left + cellWidth], anchor: `y${suffix}`, nticks: 4, tickfont: { size: 11 },
+        ...(attack.falls === null ? { rangemode: "tozero" } : { autorange: "reversed" }),
         title: attack.axis, automargin: false,
       });
-      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 10 }, standoff: 3 };
+      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 11 }, standoff: 3 };
       axes[`yaxis${suffix}`] = Page.axis({
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
-        ticktext: ["0%", "50%", "100%"], tickfont: { size: 10 }, showticklabels: column === 0, automargin: false,
+        ticktext: ["0%", "50%", "100%"], tickfont: { size: 11 }, showticklabels: column === 0, automargin: false,
       });
       const other = models.some(({ defense }) => defense.ownThreats.includes(attack.name));
       annotations.push({
         text: `<b>${Page.plotText(attack.label)}</b>${other ? " other set" : ""}`, showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`,
         x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 11, color: Page.colour("--text") },
       });
-      const strengths = [0, ...at.map((i) => entries.strength[i])];
+      if (attack.usual && attack.usual[0] <= entries.strength[at.at(-1) ?? 0]) {
+        const mark = Page.usualMark(attack.usual, suffix);
+        shapes.push(...mark.shapes);
+        annotations.push(...mark.annotations);
+      }
+      const strengths = [0, ...at.map((i) => entries.strength[i])].map((strength) => (attack.falls === null ? strength : attack.falls - strength));
       const reference = [board.reference.clean, ...at.map((i) => entries.reference[i])];
       const anchor = { xaxis: `x${suffix}`, yaxis: `y${suffix}`, type: "scatter" };
       if (board.compared) data.push({
@@ -180,7 +188,7 @@ const Plots = (() => {
       });
     });
     const said = inWords(models, ({ accuracies }) => shown.map(({ attack, at }) => `${attack.label} ${spoken(accuracies[at[0]])} to ${spoken(accuracies[at.at(-1) ?? 0])}`));
-    return { data, said, layout: Page.layout({ ...axes, annotations, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
+    return { data, said, layout: Page.layout({ ...axes, annotations, shapes, height: height + 40, margin: { l: 40, r: 8, t: 22, b: 44 } }) };
   }
 
   /**
@@ -256,7 +264,7 @@ const Plots = (() => {
     /** @type {object[]} */
     const shapes = [];
     const annotations = models.map(({ defense }, i) => ({
-      text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: style[i].colour },
+      text: Page.plotText(short(defense.name, Math.floor(width / columns / 9))), showarrow: false, font: { size: 11, color: Page.colour("--text") },
       xref: `${axisName("x", i)} domain`, yref: `${axisName("y", i)} domain`, x: 0, xanchor: "left", y: 1, yanchor: "bottom",
     }));
     const data = models.map(({ defense, accuracies }, i) => {

@@ -5,11 +5,11 @@
   /**
    * `certified` is what the error is at most; between both lies what is in doubt.
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Steps
-   * @typedef {Steps & {certified?: Steps}} Curve
+   * @typedef {Steps & {certified?: Steps, typical?: Steps}} Curve
    * @typedef {{lines: (Curve | null)[], names: {run: number, name: string, size: number, accuracy: number}[], said: string}} CurvePanel
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
    * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
-   * @typedef {{attack: string, label: string, axis: string, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
+   * @typedef {{attack: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownThreat: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
    * @typedef {{runs: string[], short: string[], styles: Look[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
@@ -28,11 +28,19 @@
   /** @param {number[]} values @param {number[]} low @param {number[]} high */
   const saidAt = (values, low, high) => values.map((value, k) => [low[k], high[k], ranged([value, low[k], high[k]])]);
 
+  /** Sizes as people type them. @param {Card} card @param {number[]} sizes */
+  const typed = ({ falls }, sizes) => (falls === null ? sizes : sizes.map((size) => falls - size));
+
+  /** The axis of sizes, the least harm on the left. @param {Card} card @param {string} title in lines that fit */
+  const sizeAxis = (card, title) => Page.axis({ title, range: typed(card, [0, card.end * 1.02]) });
+
   /**
    * @param {Card} card
    * @param {string} axis in lines that fit
    */
-  function curveFigure({ curve: panel, end }, axis) {
+  function curveFigure(card, axis) {
+    const { curve: panel } = card;
+    const mark = Page.usualMark(card.usual);
     const style = looks();
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
@@ -42,7 +50,7 @@
       if (!curve) return [];
       const { colour, dash, symbol } = style[i];
       const [low, high] = ends(curve);
-      const shared = { type: "scatter", mode: "lines", x: curve.sizes };
+      const shared = { type: "scatter", mode: "lines", x: typed(card, curve.sizes) };
       return [
         { ...shared, y: high, line: { width: 0, shape: "hv" }, hoverinfo: "skip" },
         { ...shared, y: low, line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, opacity), hoverinfo: "skip" },
@@ -51,6 +59,7 @@
           customdata: saidAt(shown(curve.error), low, high),
           hovertemplate: `%{x:.4g}: %{customdata[2]}<extra>${names[i]}</extra>` },
         ...(curve.certified ? otherSide(curve, curve.certified, i) : []),
+        ...(curve.typical ? [typical(curve.typical, i)] : []),
       ];
     });
     /**
@@ -64,21 +73,30 @@
       const [low, high] = ends(certified);
       const shared = { type: "scatter", mode: "lines" };
       return [
-        { ...shared, x: certified.sizes, y: shown(certified.error), line: { color: colour, dash, width: 1, shape: "hv" },
+        { ...shared, x: typed(card, certified.sizes), y: shown(certified.error), line: { color: colour, dash, width: 1, shape: "hv" },
           customdata: saidAt(shown(certified.error), low, high),
           hovertemplate: `%{x:.4g}: certified ${asError ? "at most" : "at least"} %{customdata[2]}<extra>${names[i]}</extra>` },
-        { ...shared, x: found.sizes, y: shown(found.error), line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, 0.22), hoverinfo: "skip" },
+        { ...shared, x: typed(card, found.sizes), y: shown(found.error), line: { width: 0, shape: "hv" }, fill: "tonexty", fillcolor: Page.faint(colour, 0.22), hoverinfo: "skip" },
       ];
+    }
+    /** @param {Steps} found @param {number} i */
+    function typical(found, i) {
+      const [low, high] = ends(found);
+      return {
+        type: "scatter", mode: "lines", x: typed(card, found.sizes), y: shown(found.error), line: { color: style[i].colour, dash: style[i].dash, width: 1 },
+        customdata: saidAt(shown(found.error), low, high), hovertemplate: `%{x:.4g}: typically %{customdata[2]}<extra>${names[i]}</extra>`,
+      };
     }
     return {
       data, said: panel.said,
       layout: Page.layout({
         height: HEIGHT,
-        annotations: panel.names.map(({ run, name, size, accuracy }) => ({
-          text: Page.plotText(name), x: size, y: asError ? 100 - accuracy : accuracy, showarrow: false, xanchor: "left", yanchor: asError ? "top" : "bottom",
-          font: { size: 10, color: style[run].colour },
-        })),
-        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
+        shapes: mark.shapes,
+        annotations: [...mark.annotations, ...panel.names.map(({ run, name, size, accuracy }) => ({
+          text: Page.plotText(name), x: typed(card, [size])[0], y: asError ? 100 - accuracy : accuracy, showarrow: false, xanchor: "left", yanchor: asError ? "top" : "bottom",
+          font: { size: 11, color: Page.colour("--text") },
+        }))],
+        xaxis: sizeAxis(card, axis),
         yaxis: Page.axis({ title: asError ? "robust error (%)" : "robust accuracy (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
     };
@@ -88,34 +106,35 @@
    * @param {Card} card
    * @param {string} axis in lines that fit
    */
-  function sizeFigure({ sizes: panel, end }, axis) {
+  function sizeFigure(card, axis) {
+    const { sizes: panel } = card;
     const style = looks();
     const middles = panel.edges.slice(1).map((edge, i) => (edge + panel.edges[i]) / 2);
     const single = panel.lines.filter(Boolean).length === 1;
     const data = panel.lines.flatMap((line, i) => (line ? [{
       ...(single ? { type: "bar", marker: { color: style[i].colour }, width: panel.edges[1] * 0.92 }
         : { type: "scatter", mode: "lines", line: { color: style[i].colour, dash: style[i].dash, width: 2, shape: "hvh" } }),
-      x: middles, y: line.counts, hovertemplate: `near %{x:.3g}: %{y} images<extra>${names[i]}</extra>`,
+      x: typed(card, middles), y: line.counts, hovertemplate: `near %{x:.3g}: %{y} images<extra>${names[i]}</extra>`,
     }] : []));
     return {
       data, said: panel.lines.flatMap((line, i) => (line ? [`${panels.runs[i]}: ${beside(line)}.`] : [])).join(" "),
       layout: Page.layout({
         height: HEIGHT, bargap: 0,
-        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
+        xaxis: sizeAxis(card, axis),
         yaxis: Page.axis({ title: "images", rangemode: "tozero" }),
       }),
     };
   }
 
   /**
+   * @param {Card} card
    * @param {FrontierPanel} panel
-   * @param {number} end
    * @param {string} axis in lines that fit
    */
-  function frontierFigure(panel, end, axis) {
+  function frontierFigure(card, panel, axis) {
     const style = looks();
     const data = panel.lines.flatMap((line, i) => (line ? [{
-      type: "scatter", mode: "lines+markers", x: line.sizes, y: line.mean, text: line.mean.map((margin) => Page.fixed(margin, 3)),
+      type: "scatter", mode: "lines+markers", x: typed(card, line.sizes), y: line.mean, text: line.mean.map((margin) => Page.fixed(margin, 3)),
       line: { color: style[i].colour, dash: style[i].dash, width: 2 },
       marker: { symbol: `${style[i].symbol}${line.searched ? "" : "-open"}`, size: 6, color: style[i].colour },
       fill: panel.lines.length === 1 ? "tozeroy" : "none", fillcolor: Page.faint(style[i].colour, 0.1),
@@ -126,7 +145,7 @@
       data, said: panel.said,
       layout: Page.layout({
         height: HEIGHT,
-        xaxis: Page.axis({ title: axis, range: [0, end * 1.02] }),
+        xaxis: sizeAxis(card, axis),
         yaxis: Page.axis({ title: `margin left (0 to 1)${bounds ? ", upper bound" : ""}`, range: [0, 1.02] }),
       }),
     };
@@ -193,7 +212,7 @@
     /** @type {{name: string, note: string, fill: (target: HTMLElement) => void}[]} */
     const tabs = [{ name: "Curve", note: "", fill: drawing((title) => curveFigure(card, title)) },
       { name: "Sizes", note: aside(sizes), fill: drawing((title) => sizeFigure(card, title)) }];
-    if (frontier) tabs.push({ name: "Margin", note: "", fill: drawing((title) => frontierFigure(frontier, card.end, title)) });
+    if (frontier) tabs.push({ name: "Margin", note: "", fill: drawing((title) => frontierFigure(card, frontier, title)) });
     const kept = [...document.querySelectorAll("template[data-examples]")].filter((found) => found.getAttribute("data-examples") === card.attack);
     if (kept.length > 0) {
       tabs.push({ name: "Examples", note: "From the smallest found to the largest", fill: (target) => {

@@ -266,12 +266,12 @@ const Table = (() => {
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
         make("th", { scope: "row", ...(defense.ownThreats.includes(attack.name) ? { class: "hatched", title: OTHER_THREAT } : {}) }, attack.label,
           ...(defense.invalid.includes(attack.name) ? [make("small", {}, Columns.MASKED)] : [])),
-        make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
-        ...attack.strengths.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
+        make("td", { class: "range" }, `${attack.written[0]} to ${attack.written.at(-1)}`),
+        ...attack.written.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
         board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },
           make("th", { scope: "row" }, `${attack.label} certified, at least`),
-          make("td", { class: "range" }, `${Page.number(attack.strengths[0])} to ${Page.number(attack.strengths.at(-1) ?? 0)}`),
-          ...attack.strengths.map((strength, level) => shaded(defense.certified[attack.name][level], `strength ${Page.number(strength)}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
+          make("td", { class: "range" }, `${attack.written[0]} to ${attack.written.at(-1)}`),
+          ...attack.written.map((strength, level) => shaded(defense.certified[attack.name][level], `strength ${strength}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
       const most = Math.max(...board.attacks.map((attack) => attack.strengths.length));
       const cells = make("table", { class: "cells" },
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"), make("th", { scope: "col" }, "Strengths"),
@@ -284,7 +284,7 @@ const Table = (() => {
     /**
      * @param {Defense} defense
      * @param {string} attack
-     * @param {number} strength
+     * @param {string} strength
      * @param {number} level
      */
     function cellOf(defense, attack, strength, level) {
@@ -292,7 +292,7 @@ const Table = (() => {
       if (value === null || value === undefined) return make("td", {}, "–");
       const [low, high] = [defense.low[attack]?.[level], defense.high[attack]?.[level]];
       const interval = low === null || low === undefined ? "" : ` (${Columns.between([low, high ?? 100])})`;
-      return shaded(value, `strength ${Page.number(strength)}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}`);
+      return shaded(value, `strength ${strength}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}`);
     }
 
     /**

@@ -122,7 +122,7 @@ class Accuracies(Output):
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
-            grid = [written(strength) for strength in first.strengths(attack).tolist()]
+            grid = [written(strength, of=attack) for strength in first.strengths(attack).tolist()]
             rows: list[tuple[Cell, ...]] = [
                 (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
                 for m in models
@@ -150,7 +150,7 @@ class OfReference(Output):
         ours = done.reference(self.reference)
         printed = None if self.printed is None else load_reference(self.printed).accuracies
         rows: list[tuple[Cell, ...]] = [
-            (wording(attack).label, written(strength), float(value), *_beside(printed, attack, strength))
+            (wording(attack).label, written(strength, of=attack), float(value), *_beside(printed, attack, strength))
             for attack in ours.accuracies.attacks
             for strength, value in ours.accuracies.entries[attack].items()
         ]
