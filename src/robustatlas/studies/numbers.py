@@ -16,6 +16,7 @@ from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
@@ -172,7 +173,7 @@ def _against(
         return overall[name]
     if name == "SC" or kind == "SC floor":
         ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
-        seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+        seen = compared(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
             return replace(
