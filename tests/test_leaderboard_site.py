@@ -51,6 +51,20 @@ def test_cells_are_those_of_the_reference() -> None:
     assert board["defenses"][0]["clean"] == 75.0
 
 
+@pytest.mark.parametrize("more", ["recolor", "my own attack"])
+def test_what_the_reference_lacks_of_a_training_counts_as_unseen(tmp_path: Path, more: str) -> None:
+    def constant(trained_on: dict[str, float]) -> float | None:
+        row = run_row(Result.from_arrays([0, 1, 2, 3], [0, 1, 0, 3], {"linf": [0.015, np.inf, 0.0, 0.005]},
+                                         {"linf": [0.01, 0.02]}), REFERENCE, About(trained_on=trained_on))  # fmt: skip
+        found = score_of(row, REFERENCE)
+        return None if found is None else found[1]
+
+    assert constant({"linf": 0.01, more: 0.06}) == constant({"linf": 0.01})
+    assert constant({more: 0.06}) == constant({})
+    page = build_leaderboard([result()], tmp_path, REFERENCE, {"mine": {"trained_on": {more: 0.06}}})
+    assert more in page.read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def settled() -> None:
     """Looks for garbage pass over all that other tests have imported and made."""

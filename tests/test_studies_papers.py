@@ -1,4 +1,4 @@
-"""The four papers, each from one file to all of its tables and figures, at their smallest size."""
+"""The four papers, each from one file to all of its tables and figures, at their smallest size, and their claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import robustatlas as ra
 from robustatlas.studies import shipped
 
 
-@pytest.mark.parametrize("name", list(shipped()))
+CLAIMS = Path(__file__).parents[1] / "benchmarks" / "paper_claims.toml"
+
+
+@pytest.mark.parametrize("name", [*shipped(), str(CLAIMS)], ids=lambda name: Path(name).stem)
 def test_each_paper_runs_to_all_of_its_tables_and_figures(name: str, tmp_path: Path) -> None:
     done = ra.study(name, tmp_path, "tiny", progress=False)
     assert done.complete, [written.why or written.waits for written in done.outputs if written.why or written.waits]

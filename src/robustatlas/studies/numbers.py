@@ -16,6 +16,7 @@ from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
@@ -96,9 +97,17 @@ def number_of(
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
+    over = replace(over, trainings=_possible(over.trainings, name))
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
     invalid = name != "clean" and any(masked(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
+
+
+def _possible(interval: Interval, name: str) -> Interval:
+    """Without what the number cannot be: shares end at 100 and hypervolumes at 1, nothing is below 0."""
+    share = name in ("clean", "average") or "@" in name or name.startswith("average ")
+    most = 100.0 if share else 1.0 if name.startswith("AH ") else math.inf
+    return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, most))
 
 
 def digits_of(name: str) -> int:
@@ -172,7 +181,7 @@ def _against(
         return overall[name]
     if name == "SC" or kind == "SC floor":
         ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
-        seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+        seen = compared(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
             return replace(

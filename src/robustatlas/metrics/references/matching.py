@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +125,16 @@ def match_entries(
         accuracy.extend(accuracies.entries[attack].values())
         best.extend(table.entries[attack].values())
     return MatchedEntries(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
+
+
+def compared(trained_on: Mapping[str, float], among: Collection[str]) -> dict[str, float]:
+    """What of a training counts where only some attacks are compared: their strengths.
+
+    Example:
+        >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
+        {'linf': 0.03}
+    """
+    return {attack: strength for attack, strength in trained_on.items() if attack in among}
 
 
 def seen_mask(entries: MatchedEntries, trained_on: Mapping[str, float], known: Iterable[str]) -> NDArray[np.bool_]:

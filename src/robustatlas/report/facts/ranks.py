@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.common.wording import ordinal
 from robustatlas.metrics.competitiveness import ratio_of
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, weights_at
+from robustatlas.metrics.references.matching import MatchedEntries, compared, match_entries, weights_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -106,7 +106,7 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
     matched = match_entries(*entries, clean=not math.isnan(reference.clean))
     constant = None
     if row.about.tells_training and not math.isnan(reference.clean):
-        constant = stability_constant(*entries, row.about.trained_on).value
+        constant = stability_constant(*entries, compared(row.about.trained_on, entries[1].attacks)).value
     return float(_mean_ratio(matched.accuracy, matched, reference)), constant
 
 

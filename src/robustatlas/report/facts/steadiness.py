@@ -10,6 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import some
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import points_of, shared_by
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
@@ -70,7 +71,7 @@ def stability(
     if math.isnan(held.reference.clean) or not held.ranked:
         return {}, {}
     asked = asked or Steadiness()
-    seen = {attack: strength for attack, strength in trained_on.items() if attack in held.ranked}
+    seen = compared(trained_on, held.ranked)
     points = {attack: held.ranked[attack] for attack in asked.attacks(seen) or held.ranked}
     ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
     hard = asked.difficulty

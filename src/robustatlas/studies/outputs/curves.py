@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
+from robustatlas.common.errors import UserError
+from robustatlas.common.wording import counted
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
@@ -36,6 +38,13 @@ class Curves(Output):
     printed: dict[str, list[float]] = Field(default_factory=dict)
     up_to: Strength | None = None
 
+    def check(self, study: Study, place: str) -> None:
+        """Raise where what is printed does not go with the sizes."""
+        super().check(study, place)
+        for model, values in self.printed.items():
+            if self.at and len(values) != len(self.at):
+                raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
+
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
         """Label -> the curve of each training."""
         evaluation = self.evaluations(done.study)[0]
@@ -51,18 +60,14 @@ class Curves(Output):
         figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
         if not self.at:
             return Made({}, {"": figure})
-        rows: list[tuple[Cell, ...]] = [
-            (written(size), *(self._error(size, each) for each in found.values())) for size in self.at
-        ]
+        columns: dict[str, list[Cell]] = {"size": [written(size) for size in self.at]}
+        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+            columns[label] = [self._error(size, curves) for size in self.at]
+            if model in self.printed:
+                columns[f"{label}, printed"] = [f"{100 * value:.0f}" for value in self.printed[model]]
         title = f"{self.title}: robust error in % under {wording(self.attack).label}"
-        printed = [
-            [f"{100 * value:.0f}" for value in values]
-            for model, values in self.printed.items()
-            if model in done.study.models
-        ]
-        labels = [f"{done.label(model)}, printed" for model in self.printed if model in done.study.models]
-        rows = [(*row, *(values[place] for values in printed)) for place, row in enumerate(rows)]
-        return Made({"": Sheet(title, ("size", *found, *labels), rows)}, {"": figure})
+        rows = list(zip(*columns.values(), strict=True))
+        return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -83,17 +84,24 @@ class Scatter(Output):
         """The figure, and its numbers as a table."""
         models = self.chosen(done.study)
         points = {done.label(m): (self.number(done, self.x, m), self.number(done, self.y, m)) for m in models}
-        with axes_of(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
-            for (label, (x, y)), style in zip(points.items(), styles_of(list(points)), strict=True):
-                axes.errorbar(
-                    x.mean, y.mean, xerr=x.std, yerr=y.std, color=style.colour, marker=style.marker, linestyle="none",
-                    markersize=4.5, linewidth=0.8, capsize=2, label=label,
-                )  # fmt: skip
-            axes.set_xlabel(f"{label_of(self.x)}{_unit(self.x)}")
-            axes.set_ylabel(f"{label_of(self.y)}{_unit(self.y)}")
-            legend_above(axes, len(points))
+        drawn = {label: [(x.mean, y.mean, x.std or 0.0, y.std or 0.0)] for label, (x, y) in points.items()}
         sheet = Sheet(self.title, ("model", label_of(self.x), label_of(self.y)), [(k, *v) for k, v in points.items()])
-        return Made({"": sheet}, {"": axes.figure})
+        return Made({"": sheet}, {"": scattered(drawn, self.x, self.y)})
+
+
+def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]], x: str, y: str) -> Any:
+    """The figure of one number over another; ``points``: label -> both values and their deviations."""
+    with axes_of(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
+        for (label, here), style in zip(points.items(), styles_of(list(points)), strict=True):
+            across, up, wide, high = zip(*here, strict=True)
+            axes.errorbar(
+                across, up, xerr=wide if any(wide) else None, yerr=high if any(high) else None, color=style.colour,
+                marker=style.marker, linestyle="none", markersize=4.5, linewidth=0.8, capsize=2, label=label,
+            )  # fmt: skip
+        axes.set_xlabel(f"{label_of(x)}{_unit(x)}")
+        axes.set_ylabel(f"{label_of(y)}{_unit(y)}")
+        legend_above(axes, len(points))
+    return axes.figure
 
 
 def _unit(name: str) -> str:

@@ -1,0 +1,115 @@
+"""Claims of papers that one number is larger than another, decided over trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from robustatlas.common.errors import UserError
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.trainings import mean_over
+from robustatlas.studies.description import Study, StudyEntry
+from robustatlas.studies.numbers import StudyNumber, label_of, number_of
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import _known as known
+from robustatlas.studies.tables import Cell, Sheet
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
+
+
+class Side(StudyEntry):
+    """A number of a model, by the runs of an evaluation and against a reference, where they are not the output's."""
+
+    model: str
+    number: str
+    evaluation: str | None = None
+    reference: str | None = None
+
+
+class Claim(StudyEntry):
+    """That ``more`` is larger than ``less``; ``printed``: both as the paper has them, ``source``: where."""
+
+    paper: str
+    claim: str
+    more: Side
+    less: Side
+    printed: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    source: str = ""
+
+
+class Claims(Output):
+    """A row for each claim: both numbers, their difference over the trainings of the same seeds with Student's
+    interval, and whether it holds."""
+
+    claims: Annotated[list[Claim], Field(min_length=1)]
+
+    def _sides(self) -> list[Side]:
+        return [side for claim in self.claims for side in (claim.more, claim.less)]
+
+    def wants(self, study: Study) -> Wanted:
+        """What its numbers are made of."""
+        usual = super().evaluations(study)
+        sides = self._sides()
+        evaluations = [*(side.evaluation for side in sides if side.evaluation), *usual]
+        references = [side.reference or self.reference for side in sides]
+        return Wanted(
+            tuple(dict.fromkeys(evaluations)),
+            tuple(dict.fromkeys(side.model for side in sides)),
+            tuple(dict.fromkeys(name for name in references if name)),
+        )
+
+    def check(self, study: Study, place: str) -> None:
+        """Raise where a claim names what the study has not, or has no trainings to be decided by."""
+        for claim in self.claims:
+            at = f"{place}: {claim.claim!r}"
+            for side in (claim.more, claim.less):
+                known(side.model, study.models, f"{at}: model")
+                known(side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation")
+            seeds = [study.seeds_of(side.model) for side in (claim.more, claim.less)]
+            if seeds[0] != seeds[1] or len(seeds[0]) < 2:
+                raise UserError(f"{at} compares {claim.more.model} and {claim.less.model}; give both the same seeds, two at least.")
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """The table."""
+        rows = [self._row(done, claim) for claim in self.claims]
+        heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
+        notes = (
+            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t; a claim holds "
+            "where it lies above 0, and does not hold where it lies below.",
+        )
+        return Made({"": Sheet(self.title, heads, rows, notes)})
+
+    def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
+        more, less = self._number(done, claim.more), self._number(done, claim.less)
+        gap = mean_over(more.over.values - less.over.values)
+        digits = more.digits
+        printed = "none" if claim.printed is None else " > ".join(f"{value:g}" for value in claim.printed)
+        ours = " and ".join(
+            f"{label_of(side.number)} of {done.label(side.model)} {number.text}"
+            for side, number in ((claim.more, more), (claim.less, less))
+        )
+        said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
+        return claim.paper, claim.claim, printed, claim.source or "none", ours, said, verdict(gap)
+
+    def _number(self, done: Finished, side: Side) -> StudyNumber:
+        runs = done.runs(side.evaluation or super().evaluations(done.study)[0], side.model)
+        name = side.reference or self.reference
+        against = None if name is None else done.reference(name)
+        return number_of(side.number, runs, against, done.trained_on(side.model))
+
+
+def verdict(gap: Interval) -> str:
+    """Of a claim that a number is positive: decided where its interval excludes 0.
+
+    Example:
+        >>> verdict(Interval(2.0, 1.0, 3.0, 0.95)), verdict(Interval(1.0, -1.0, 3.0, 0.95))
+        ('holds', 'not decided')
+    """
+    if gap.low > 0:
+        return HOLDS
+    return FAILS if gap.high < 0 else OPEN

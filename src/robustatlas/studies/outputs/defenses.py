@@ -1,0 +1,103 @@
+"""Published defenses by the accuracies of a reference: no run is needed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import Field
+
+from robustatlas.common.wording import wording
+from robustatlas.metrics.competitiveness import competitiveness_ratio
+from robustatlas.metrics.figures.paper import INK, axes_of
+from robustatlas.metrics.references import Reference, load_reference
+from robustatlas.metrics.references.reference import Defense
+from robustatlas.report.facts.ranks import ranked_cells, score_of
+from robustatlas.report.facts.rows import published_rows
+from robustatlas.studies.description import Study
+from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.scores import scattered
+from robustatlas.studies.tables import Cell, Sheet
+
+if TYPE_CHECKING:
+    from robustatlas.studies.finished import Finished
+
+_NUMBERS = ("clean", "CR ind-avg", "CR ind-worst", "SC")
+
+
+class Defenses(Output):
+    """The published defenses of a reference that have all ranked accuracies: their numbers, beside those ``printed``
+    (defense -> number -> value), clean accuracy over CR by what they were trained against, and the mean CR under each
+    attack; ``without``: names left out, also with ``*``."""
+
+    reference: str
+    without: list[str] = []
+    printed: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    def wants(self, study: Study) -> Wanted:
+        """No run."""
+        return Wanted()
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        """Both tables and the three figures."""
+        reference = load_reference(self.reference)
+        numbers = self._numbers(reference)
+        printed = [name for name in _NUMBERS if any(name in values for values in self.printed.values())]
+        rows: list[tuple[Cell, ...]] = [
+            (name, _trained(reference.defense(name)), *(f"{value:.2f}" for value in values.values()),
+             *(_said(self.printed.get(name, {}), number) for number in printed))
+            for name, values in sorted(numbers.items(), key=lambda one: -one[1]["CR ind-avg"])
+        ]  # fmt: skip
+        heads = ("defense", "trained against", *_NUMBERS, *(f"{number}, printed" for number in printed))
+        by_attack = {
+            attack: float(np.mean([competitiveness_ratio(reference.defense(name).accuracies, reference, attacks=[attack])
+                                   for name in numbers]))
+            for attack in reference.ranked
+        }  # fmt: skip
+        means = [(wording(attack).label, value) for attack, value in by_attack.items()]
+        sheets = {
+            "": Sheet(self.title, heads, rows),
+            "by-attack": Sheet(f"{self.title}: mean CR ind-avg under each attack", ("attack", "CR ind-avg"), means),
+        }
+        figures = {
+            "average": self._over_clean(reference, numbers, "CR ind-avg"),
+            "worst": self._over_clean(reference, numbers, "CR ind-worst"),
+            "by-attack": _bars(dict(means)),
+        }
+        return Made(sheets, figures)
+
+    def _numbers(self, reference: Reference) -> dict[str, dict[str, float]]:
+        """Defense -> its numbers."""
+        found = {}
+        for row in published_rows(reference):
+            cells, score = ranked_cells(row, reference), score_of(row, reference)
+            if cells is None or score is None or any(fnmatchcase(row.name, name) for name in self.without):
+                continue
+            values = (row.accuracies.clean, score[0], competitiveness_ratio(*cells, "ind-worst"), score[1] or 0.0)
+            found[row.name] = dict(zip(_NUMBERS, values, strict=True))
+        return found
+
+    def _over_clean(self, reference: Reference, numbers: dict[str, dict[str, float]], name: str) -> Any:
+        points = defaultdict(list)
+        for defense, values in numbers.items():
+            points[_trained(reference.defense(defense))].append((values["clean"], values[name], 0.0, 0.0))
+        return scattered(points, "clean", name)
+
+
+def _trained(defense: Defense) -> str:
+    return ", ".join(wording(attack).label for attack in defense.trained_on) or "none"
+
+
+def _said(values: dict[str, float], number: str) -> str:
+    return f"{values[number]:.2f}" if number in values else "none"
+
+
+def _bars(values: dict[str, float]) -> Any:
+    with axes_of(None, 2.15) as axes:
+        axes.barh([*values], [*values.values()], color=INK)
+        axes.invert_yaxis()
+        axes.set_xlabel("CR ind-avg (%)")
+    return axes.figure
