@@ -19,6 +19,7 @@ from robustatlas.attacks.search.rules import (
     StopSlowAscents,
 )
 from robustatlas.optimizers.base import Optimizer
+from robustatlas.optimizers.brendel_bethge import BrendelBethge
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 
@@ -148,17 +149,15 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
 
 
 def partly_smoothed(legs: Legs) -> tuple[Leg, ...]:
-    """The legs, of which ascents on cross-entropy and all runs by the margin from the smallest example, which restart,
-    walk or refine, go back through smoothed ReLUs. Bounds from the clean point, restarts by DLR and ascents towards the
-    nearest classes keep the network's own gradient: of each role one kind, which comes first."""
+    """The legs, of which restarts by the margin, walks along the boundary and ascents on cross-entropy go back through
+    smoothed ReLUs. Bounds from the clean point, restarts by DLR, ascents towards the nearest classes and refinements by
+    short steps keep the network's own gradient."""
 
-    def smooths(stage: Stage) -> bool:
-        from_example = stage.optimizer.minimum_size and stage.start == "best"
-        return stage.objective == "cross-entropy" or (from_example and stage.objective == "margin")
+    def smooths(leg: Leg) -> bool:
+        moves_on = leg.role == "restart" or isinstance(leg.stage.optimizer, BrendelBethge)
+        return leg.stage.objective == "cross-entropy" or (moves_on and leg.stage.objective == "margin")
 
-    return tuple(
-        replace(leg, stage=replace(leg.stage, backward="smoothed")) if smooths(leg.stage) else leg for leg in legs
-    )
+    return tuple(replace(leg, stage=replace(leg.stage, backward="smoothed")) if smooths(leg) else leg for leg in legs)
 
 
 def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:

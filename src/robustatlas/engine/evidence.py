@@ -42,10 +42,14 @@ def record_queries(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> No
 
 
 def record_true(setting: Setting, stage: Stage, over: Lanes) -> None:
-    """Note how far ended runs came whose ReLUs were not smoothed."""
-    if stage.backward != "smoothed":
-        known, rows = setting.ledger.true_size, over.rows
-        known[rows] = torch.minimum(known[rows], over.trace.smallest)
+    """Note how far ended runs came whose ReLUs were not smoothed. What refines an example that only smoothed runs had
+    found does not count."""
+    if stage.backward == "smoothed":
+        return
+    true, rows, came = setting.ledger.true_size, over.rows, over.trace.smallest
+    if stage.optimizer.minimum_size and stage.start == "best" and not stage.kick:
+        came = torch.where(over.known < true[rows], torch.inf, came)
+    true[rows] = torch.minimum(true[rows], came)
 
 
 def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
