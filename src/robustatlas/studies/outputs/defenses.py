@@ -15,7 +15,7 @@ from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.figures.paper import INK, axes_of
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.references.reference import Defense
-from robustatlas.report.facts.ranks import ranked_cells, score_of
+from robustatlas.report.facts.ranks import ranked_entries, score_of
 from robustatlas.report.facts.rows import published_rows
 from robustatlas.studies.description import Study
 from robustatlas.studies.outputs.base import Made, Output, Wanted
@@ -73,10 +73,10 @@ class Defenses(Output):
         """Defense -> its numbers."""
         found = {}
         for row in published_rows(reference):
-            cells, score = ranked_cells(row, reference), score_of(row, reference)
-            if cells is None or score is None or any(fnmatchcase(row.name, name) for name in self.without):
+            entries, score = ranked_entries(row, reference), score_of(row, reference)
+            if entries is None or score is None or any(fnmatchcase(row.name, name) for name in self.without):
                 continue
-            values = (row.accuracies.clean, score[0], competitiveness_ratio(*cells, "ind-worst"), score[1] or 0.0)
+            values = (row.accuracies.clean, score[0], competitiveness_ratio(*entries, "ind-worst"), score[1] or 0.0)
             found[row.name] = dict(zip(_NUMBERS, values, strict=True))
         return found
 
