@@ -5,8 +5,8 @@
 The weights are random and the labels are what the network says, so that every image is attacked, and few are broken
 before the last point of a sweep: more work than with a trained network. The loop makes the images of each point one by
 one with Pillow, for those changes that Pillow has, and asks the network about all images that still stand at once.
-Pillow's images come channels last, which processors convolve in about half the time; ours come as networks are written
-for, channels first. Seconds are of the clock, which other work on the machine prolongs, and of the processor.
+Both give the network images channels last, which processors convolve in about two thirds of the time. Seconds are of
+the clock, which other work on the machine prolongs, and of the processor.
 """
 
 from __future__ import annotations

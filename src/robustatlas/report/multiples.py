@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ NARROW = 125.0
 """Likewise where a page has one run: two such charts stand abreast on a telephone."""
 
 MOST_NAMED = 3
-"""Runs whose lines bear their names; more have a legend."""
+"""Runs whose lines bear their names, beside the legend; of more there is no room."""
 
 _NAME = 18
 _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
@@ -118,13 +119,15 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
     named = 1 < len(runs) <= MOST_NAMED
-    names = _names([run.name for _, run, _ in known]) if named else [""] * len(known)
+    names = _names([run.name for _, run, _ in known])
     entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
         for item, row in zip(items, entries, strict=True)
     ]
-    labels = _labels(lines, names) if named else [Label((0, 0), 0, 0, 0)] * len(lines)
+    labels = _labels(lines, names) if named else []
+    if not labels:
+        names, labels = [""] * len(lines), [Label((0, 0), 0, 0, 0)] * len(lines)
     drawn = [
         DrawnLine(
             series=place,
@@ -174,9 +177,11 @@ def _names(models: Sequence[str]) -> list[str]:
 
 
 def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
-    """Places of the names, in shares of 100."""
+    """Places of the names, in shares of 100; none where the lines are so near that names would cover each other."""
     pixels = [(x * WIDTH / 100, y * HEIGHT / 100) for x, y in lines]
     found = placed(pixels, names, WIDTH, HEIGHT)
+    if any(one.overlaps(other) for one, other in combinations(found, 2)):
+        return []
     across, down = 100 / WIDTH, 100 / HEIGHT
     return [
         Label((across * label.at[0], down * label.at[1]), across * label.x, down * label.y, label.width)

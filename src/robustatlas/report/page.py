@@ -140,7 +140,6 @@ def build_report(
             for about in zip(results, facts, (r.gallery for r in runs), strict=True)
         ],
         many=several,
-        named=multiples.MOST_NAMED,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
         standings=table,
         verdict=words.verdict(table) if table else [],

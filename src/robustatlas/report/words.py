@@ -260,10 +260,12 @@ def verdict(contests: Standings) -> list[str]:
 
 
 def _paired(contest: Contest) -> str:
-    """The paired difference of two runs: what the one that is higher has more."""
+    """The paired difference of two runs: what the one that is ahead has more."""
     gap = contest.difference
     if gap is None:
         return ""
+    if not contest.told_apart:
+        return f": {gap.value:.1f} points between them ({gap.low:.1f} to {gap.high:.1f}) on the same images"
     low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
     return f"; {abs(gap.value):.1f} points more ({low:.1f} to {high:.1f}) on the same images"
 
