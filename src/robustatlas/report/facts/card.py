@@ -23,8 +23,6 @@ from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 
-ADDRESS = "pypi.org/project/robustatlas"
-
 MOST_STRIPS = 12
 """Attacks that one card shows; the others are counted."""
 
@@ -45,7 +43,7 @@ class ResultCard:
         strips: one for each attack.
         others: number of attacks that the card has no room or no scale for.
         axis: what the shared axis is.
-        footer: hash of the run, version and address.
+        footer: hash of the run, and version.
     """
 
     title: str
@@ -106,7 +104,7 @@ def card_of(
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,
-        footer=f"run {run_hash(result)}, robustatlas {__version__}, {ADDRESS}",
+        footer=f"run {run_hash(result)}, robustatlas {__version__}",
     )
 
 
