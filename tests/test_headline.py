@@ -60,7 +60,7 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path, capsys: pytest.Ca
         with pytest.raises(SystemExit, match="0"):
             main([*map(str, words), "--headline", "linf@8/255"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.startswith(f"mine: {said} of 100 images of digits withstand L∞ at 8/255 (as asked);")
+    assert printed.startswith(f"mine: {said} of 100 images of digits withstand L∞ at 8/255 (as asked).")
     assert f'<p class="headline">{said} of 100 images' in (tmp_path / "report.html").read_text(encoding="utf-8")
     with pytest.raises(SystemExit, match="0"):
         main(["show", str(run), "--headline", "linf@8/255", "--json"])

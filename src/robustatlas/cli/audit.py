@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _models
+from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._help import ATTACKS, DATA
-from robustatlas.cli._terminal import accuracy_tables
 
 
 def audit(
@@ -45,4 +45,4 @@ def audit(
         source = identity.model.source if identity is not None else ""
         given = _models.loaded(source, weights, settings, mean, std, device)
     images = None if data is None else _models.data_for(given, data)
-    Console(highlight=False).print(accuracy_tables(audited(run, images, model=given, samples=samples, seed=seed)))
+    print_accuracies(audited(run, images, model=given, samples=samples, seed=seed), Console(highlight=False))

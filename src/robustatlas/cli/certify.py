@@ -10,12 +10,13 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _asked, _attacks, _models, _workers
+from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
-from robustatlas.cli._terminal import accuracy_tables, print_run
+from robustatlas.cli._terminal import print_run
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
 
@@ -156,7 +157,7 @@ def certify(
         lambda: f"Stopped. What is finished is kept in {folder}; the same command goes on from there."
     ):
         result = certified(classifier, dataset, request, chosen)
-    console.print(accuracy_tables(result))
+    print_accuracies(result, console)
     print_run(folder, console)
 
 

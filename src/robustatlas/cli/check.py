@@ -11,11 +11,14 @@ from rich.console import Console
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import GENERAL, OUTPUT
+from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.show import chosen_facts
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import one_sentence, write_text
 from robustatlas.common.wording import counted
+from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.gate import (
     FORMATS,
     Check,
@@ -26,6 +29,7 @@ from robustatlas.report.gate import (
     check_requirements,
     check_verdict,
 )
+from robustatlas.report.words import withstand
 from robustatlas.results.result import load_result
 
 FAILED = 3
@@ -73,6 +77,7 @@ def check(
         ),
     ] = False,
     reference: _runs.Reference = None,
+    headline: _runs.Headline = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the verdict as JUnit XML.", rich_help_panel=OUTPUT)
     ] = None,
@@ -121,6 +126,9 @@ def check(
     if markdown is not None:
         with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
+    if (first := headline_of(result.judged(), parse_strength_of(headline, "--headline") or None)) is not None:
+        said = withstand(first, result.samples, result.data, masked(result, first.at))
+        Console(highlight=False).print(f"[bold]{safe(result.name)}[/bold]: {safe(said)}.")
     _print(checks, warnings)
     if not all(found.passed for found in checks):
         raise typer.Exit(FAILED)

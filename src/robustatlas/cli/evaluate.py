@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _asked, _attacks, _draws, _models, _until, _workers
+from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
-from robustatlas.cli._terminal import accuracy_tables, print_run, print_ways_out
+from robustatlas.cli._terminal import print_run, print_ways_out
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted, in_path
@@ -299,7 +300,7 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
     result.describe(card)
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
-    console.print(accuracy_tables(result, rest=others) if share.of > 1 else accuracy_tables(result))
+    print_accuracies(result, console, **({"rest": others} if share.of > 1 else {}))
     print_run(folder, console)
     if result.diagnosis is not None and result.diagnosis.doubted:
         print_ways_out(folder, console)

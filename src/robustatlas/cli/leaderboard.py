@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +14,9 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT, Command, Group
 from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import in_shell
+from robustatlas.common.wording import in_shell, some
+from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.shipped import available_fields, available_references, is_about
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.many import Results
 
@@ -66,10 +69,30 @@ def build(
     steadiness = _runs.steadiness(alpha, None)
     most = {} if steadiness is None else {"alpha": steadiness.alpha}
     page = build_leaderboard(results, output, chosen, about=about, title=title, **most)
-    if chosen is None:
-        why = "" if reference else "No shipped reference fits the runs. "
-        typer.echo(f"{why}Ranked by mean accuracy; CR and SC need a reference ('robustatlas reference' makes one).")
+    for sentence in _advice(results, chosen, reference):
+        typer.echo(printable(sentence))
     typer.echo(f"Leaderboard: {printable(str(page.resolve()))}")
+
+
+def _advice(results: Results, chosen: Reference | None, asked: str | None) -> Iterator[str]:
+    """What runs lack for the ranking that a reference gives, and how they get it."""
+    from robustatlas.attacks.suites import SUITES
+
+    if chosen is not None:
+        if others := sorted({attack for run in results for attack in run.attacks} - set(chosen.ranked)):
+            yield (
+                f"Shown and not ranked, since {chosen.name} has no accuracies under it: {some(others)}. A reference of "
+                "your own ranks any attack: 'robustatlas reference' trains a model against it and measures that."
+            )
+        return
+    yield "Ranked by mean accuracy, since there is no reference to hold the runs against."
+    shipped = [name for name in available_references() if name not in available_fields()]
+    fitting = [name for name in shipped if all(is_about(name, run.data) for run in results)]
+    for name in [] if asked else fitting:
+        suite = next(suite for suite in SUITES if name == suite or name.startswith(f"{suite}-"))
+        yield f"{name} fits the data: add its attacks to each run ('robustatlas evaluate ... --attacks {suite}')."
+    if not fitting:
+        yield "No shipped reference is measured on this data; 'robustatlas reference' makes one, for any attack."
 
 
 @app.command(cls=Command)

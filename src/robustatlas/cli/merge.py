@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _runs
+from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._help import OUTPUT
-from robustatlas.cli._terminal import accuracy_tables, print_run, safe, table
+from robustatlas.cli._terminal import print_run, safe, table
 from robustatlas.common.files import named
 from robustatlas.common.wording import MASKED, beside_masked, why_masked
 from robustatlas.outcomes import merge as merge_runs
@@ -36,7 +37,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     output = named(output)
     merged = Result.of_run(merge_runs(runs, output))
     console = Console(highlight=False)
-    console.print(accuracy_tables(merged))
+    print_accuracies(merged, console)
     print_run(output, console)
 
 

@@ -15,16 +15,18 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli import _runs
+from robustatlas.cli._accuracies import print_table
 from robustatlas.cli._card import strip_table
 from robustatlas.cli._help import OUTPUT, continued
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import accuracy_tables, print_definitions, printable, safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import print_definitions, printable, safe, shown, table, tables_that_fit
 from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
     MASKED,
     UPPER_BOUND,
     beside_masked,
+    counted,
     listed,
     marked,
     rough,
@@ -42,7 +44,8 @@ from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_o
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.steadiness import Steadiness
-from robustatlas.report.words import findings, judged_of
+from robustatlas.report.in_latex import run_in_latex
+from robustatlas.report.words import WITHOUT, findings, judged_of
 from robustatlas.report.words import headline as headline_in_words
 from robustatlas.results.result import Result, load_result
 
@@ -76,6 +79,10 @@ def show(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    as_latex: Annotated[
+        bool,
+        typer.Option("--latex", help="Print the table for a paper (package booktabs).", rich_help_panel=OUTPUT),
+    ] = False,
 ) -> None:
     """Print what a run found: how robust, the rank, and a row for each attack; every metric with --explain.
 
@@ -83,8 +90,9 @@ def show(
 
         robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
     """
-    if as_json and as_csv:
-        raise UserError("--json and --csv are both given; give one of them.")
+    forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
+    if len(forms) > 1:
+        raise UserError(f"{listed(forms)} are given together; give one of them.")
     training = parse_strength_of(trained_on, "--trained-on")
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
@@ -95,9 +103,13 @@ def show(
         sys.stdout.write(json.dumps(facts.to_dict(), indent=1, allow_nan=False) + "\n")
     elif as_csv:
         _write_csv(facts)
+    elif as_latex:
+        sys.stdout.write(run_in_latex(facts))
     else:
         console = Console(highlight=False)
-        print_summary(facts, card_of(result, facts, chosen, most=len(facts.attacks)), console)
+        console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline_in_words(facts))}")
+        print_table(result, console, every=every, explain=explain)
+        print_judgement(facts, console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
         if facts.stopped is not None:
@@ -105,11 +117,11 @@ def show(
             console.print(known_table(result, facts.stopped.clean, facts.stopped.accuracies))
         for found in _query_tables(facts):
             console.print(found)
-        if every or explain:
-            console.print(accuracy_tables(result, every))
         if explain:
+            print_strips(facts, card_of(result, facts, chosen), console)
             print_facts(facts, console, explain=True, trained_on=training)
-        else:
+        print_provenance(facts, console)
+        if not explain:
             console.print("[dim]Every number, and what it means: --explain. Every strength: --all.[/dim]")
 
 
@@ -136,14 +148,8 @@ def chosen_facts(
     )
 
 
-def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
-    """Print the answer: a sentence, the place, a row for each attack, and what to beware of."""
-    console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline_in_words(facts))}")
-    if facts.diagnosis is not None:
-        console.print(safe(facts.diagnosis.sentence))
-    for about, number, text in findings(facts):
-        stop = "." if text[:1].isupper() else ""
-        console.print(f"{safe(about)}: [bold]{safe(number)}[/bold]{stop} {safe(text)}")
+def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
+    """Print the card of a run: a row of blocks for each attack."""
     console.print(strip_table(card, facts, console))
     own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"
@@ -151,6 +157,17 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
     axis = f"{safe(card.axis).capitalize()}."
     legend = f"The fuller a block, the more images stay correct. |: clean accuracy halved.{reference}{own} {axis}"
     console.print(f"[dim]{legend}[/dim]")
+
+
+def print_judgement(facts: RunFacts, console: Console) -> None:
+    """Print three lines on what to think of it, and what to beware of."""
+    for about, number, text in findings(facts):
+        if about == WITHOUT:  # which the headline says
+            continue
+        stop = "." if text[:1].isupper() else ""
+        console.print(f"{safe(about)}: [bold]{safe(number)}[/bold]{stop} {safe(text)}")
+    if facts.diagnosis is not None:
+        console.print(safe(facts.diagnosis.sentence))
     for sentence in facts.calibrations:
         console.print(safe(sentence))
     for beside in facts.beside:
@@ -165,12 +182,23 @@ def print_summary(facts: RunFacts, card: ResultCard, console: Console) -> None:
             console.print(f"    {printable(line)}", markup=False, highlight=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
-    if facts.provenance:
-        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
-        console.print(f"[dim]model: {told}[/dim]")
     if facts.missing:
         lacking = ", ".join(f"{attack} ({count})" for attack, count in facts.missing.items())
         console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}.")
+
+
+def print_provenance(facts: RunFacts, console: Console) -> None:
+    """Print what the run is: how its attacks searched, what that cost, and where the model comes from."""
+    origins = dict.fromkeys(origin for attack in facts.attacks for origin in attack.origins)
+    passes = sum(attack.forward + attack.backward for attack in facts.attacks)
+    seconds = sum(attack.seconds for attack in facts.attacks)
+    console.print(
+        f"[dim]{counted(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
+        f"(forward and backward passes of the network), {seconds:,.1f} s in all.[/dim]"
+    )
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]")
 
 
 def print_facts(

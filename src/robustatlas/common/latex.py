@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_IN_LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "†": r"$^\dagger$"}
+_IN_LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "†": r"$^\dagger$", "∞": r"$\infty$"}
 
 
 def in_latex(text: str) -> str:

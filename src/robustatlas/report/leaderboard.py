@@ -305,6 +305,12 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
     return {"level": level, "strength": written, "exact": bool(off < 1e-5)} if off < NEAR else None
 
 
+def _headline(row: Row) -> str:
+    """The number that comes first of a run, in words that follow its name; empty for published rows."""
+    first = row.headline
+    return "" if first is None else f"{words.percent(first.accuracy, masked(row, first.at))} withstand {first.words}"
+
+
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     strengths = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.accuracies.attacks}
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
@@ -338,6 +344,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
             attack: words.half_words(attack, half, masked(row, [attack])) for attack, half in row.halves.items()
         },
         "ownThreats": list(row.own_threat),
+        "headline": _headline(row),
     }
 
 

@@ -23,11 +23,13 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.breaking import BreakingPoint
 from robustatlas.report.facts.comparison import Contest, Standings
+from robustatlas.report.facts.headline import Headline
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.facts.standard import STANDARD
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 OTHER_THREAT = "Searched under another threat model than the reference's: what is said beside it holds about."
+WITHOUT = "Without any attack"
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
@@ -41,20 +43,30 @@ def percent(interval: Interval, why: Mapping[str, float] | None = None) -> str:
     return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f}{mark})"
 
 
+def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float] | None = None) -> str:
+    """The headline of a run with its interval, and why it is that one; ``why``: see `masked`.
+
+    >>> from robustatlas.report.facts.headline import Headline
+    >>> withstand(Headline({"linf": 8 / 255}, Interval(45, 42, 48, 0.95), "as asked"), 1000, "cifar10")
+    '45.0% (42.0 to 48.0) of 1,000 images of cifar10 withstand L∞ at 8/255 (as asked)'
+    """
+    images = f"{counted(samples, 'image')} of {data}"
+    verb = "withstands" if samples == 1 else "withstand"
+    return f"{percent(first.accuracy, why)} of {images} {verb} {first.words} ({first.why})"
+
+
 def headline(facts: RunFacts) -> str:
     """How robust: the headline with its interval and why it is that one, clean accuracy, then the average."""
-    images = f"{counted(facts.samples, 'image')} of {facts.data}"
-    one = facts.samples == 1
     if facts.headline is None or facts.average is None:
-        verb = "is" if one else "are"
+        verb = "is" if facts.samples == 1 else "are"
+        images = f"{counted(facts.samples, 'image')} of {facts.data}"
         return (
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
     first = facts.headline
-    number = percent(first.accuracy, masked(facts, first.at))
-    said = f"{number} of {images} {'withstands' if one else 'withstand'} {first.words} ({first.why})"
+    said = withstand(first, facts.samples, facts.data, masked(facts, first.at))
     average = percent(facts.average, masked(facts, judged_of(facts)))
-    return f"{said}; {percent(facts.clean)} without an attack. Mean over {attacks_and_strengths(facts)}: {average}."
+    return f"{said}. {percent(facts.clean)} without an attack. Mean over {attacks_and_strengths(facts)}: {average}."
 
 
 def judged_of(facts: RunFacts) -> list[str]:
@@ -110,7 +122,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
         text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
         found.append(("All attacks at once", percent(facts.union, masked(facts, facts.union_at)), text))
     else:
-        found.append(("Without any attack", percent(facts.clean), "are classified correctly."))
+        found.append((WITHOUT, percent(facts.clean), "are classified correctly."))
     return found
 
 

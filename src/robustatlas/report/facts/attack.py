@@ -114,7 +114,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         attack=attack,
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
-        accuracy=_accuracies(outcome),
+        accuracy=accuracies_of(outcome),
         typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,
@@ -142,7 +142,8 @@ def _found_last(outcome: Outcome) -> dict[str, float]:
     return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
 
-def _accuracies(outcome: Outcome) -> tuple[Interval, ...] | None:
+def accuracies_of(outcome: Outcome) -> tuple[Interval, ...] | None:
+    """Robust accuracy at each strength with its interval; None where not every strength was searched."""
     if not outcome.judged:
         return None
     correct = (~outcome.broken()).sum(axis=0).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed, some, strength, wording
@@ -22,6 +22,10 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
     ("mnist", {"linf": 0.3}, "Madry et al. 2018"),
 )
 """Data set, the strengths at which its robust accuracies are usually given, the first one leading, and by whom."""
+
+
+_LISTED = 4
+"""The strengths of more attacks are not listed in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,24 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
             for attack, usual in strengths.items():
                 if attack in table.attacks and usual <= table.strengths(attack)[-1] * (1 + 1e-6):
                     return {attack: usual}, f"the usual strength for {table.data}: {source}"
+    return _at_middles(table)
+
+
+def worst_case_of(judged: OutcomeTable) -> Headline | None:
+    """The worst case over several attacks, each at the middle of its strengths; None of fewer than two."""
+    if len(judged.attacks) < 2:
+        return None
+    at, why = _at_middles(judged)
+    found = headline_of(judged, at)
+    return None if found is None else replace(found, why=why)
+
+
+def _at_middles(table: OutcomeTable) -> tuple[dict[str, float], str]:
     middle = numbers.union_strengths(table)
     if len(middle) == 1:
         return middle, "the middle of its strengths"
+    if len(middle) > _LISTED:
+        return middle, "each at the middle of its strengths"
     points = listed([f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in middle.items()])
     return middle, f"each at the middle of its strengths: {points}"
 

@@ -24,6 +24,7 @@ from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.best_known import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
+from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import (
     CONFIDENCE,
     hypervolume_of,
@@ -126,6 +127,7 @@ class Row:
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
             certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
+        headline: the number that comes first; None where it is not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.masked.masked`.
     """
@@ -151,6 +153,7 @@ class Row:
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
     invalid: Mapping[str, float] = field(default_factory=dict)
+    headline: Headline | None = None
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -244,6 +247,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
         invalid=result.invalid,
+        headline=headline_of(judged),
     )
 
 

@@ -25,6 +25,11 @@ const Columns = (() => {
   const whole = (value) => (value === null ? "–" : inThousands.format(value));
   /** @param {[number, number] | number[] | null | undefined} span @param {number} [digits] */
   const between = (span, digits = 1) => (span ? `${Page.fixed(span[0], digits)} to ${Page.fixed(span[1], digits)}` : "");
+  /** The interval of an accuracy; null where the number of images is not known. @param {Defense} defense @param {string} attack @param {number} level */
+  const spanAt = ({ low, high }, attack, level) => {
+    const [from, to] = [low[attack]?.[level] ?? null, high[attack]?.[level] ?? null];
+    return from === null || to === null ? null : [from, to];
+  };
   /** @param {number[] | null} span */
   const roughly = (span) => (span ? `${rough(span[0])} to ${rough(span[1])}` : "");
   const MASKED = "masked: upper bound only";
@@ -70,7 +75,7 @@ const Columns = (() => {
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
-        below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : "") })),
+        below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
       ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated",
         value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byEntries, descends: false }),
       number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of entries at least one point of difficulty apart, which no few images decide; lower is steadier",
