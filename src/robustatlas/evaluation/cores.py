@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
+from robustatlas.evaluation.workers import begun_nursery
 from robustatlas.evaluation.workers.memory import peak_bytes, usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
@@ -83,6 +84,8 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
 class Sharing:
     """Decides, after each part that this process has done, among how many processes the rest is shared.
 
+    Where that may be several, they get ready meanwhile.
+
     Args:
         cores: what may be used.
         dispatcher: of the work, which begins with a short part.
@@ -91,7 +94,14 @@ class Sharing:
 
     def __init__(self, cores: Cores, dispatcher: Dispatcher, batch: int) -> None:
         self.cores, self.dispatcher, self.batch = cores, dispatcher, batch
-        self._before, self._most = peak_bytes(), 0
+        self._before = peak_bytes()
+        likely = cores.processes(dispatcher.remaining() / _TOO_HIGH**0.5, dispatcher.lacking) > 1
+        self.nursery = begun_nursery(threads=1) if likely else None
+
+    def close(self) -> None:
+        """No more processes come."""
+        if self.nursery is not None:
+            self.nursery.close()
 
     def processes(self) -> int:
         """How many the rest is worth; 1 where this one goes on alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -145,8 +145,8 @@ def _complete(
             short,
         )
         if dispatcher.lacking:
-            sharing = Sharing(cores, dispatcher, ready.at_once) if shares else None
-            _work_through(dispatcher, ready, tasks, places, sharing)
+            with closing(Sharing(cores, dispatcher, ready.at_once)) if shares else nullcontext() as sharing:
+                _work_through(dispatcher, ready, tasks, places, sharing)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
@@ -177,7 +177,8 @@ def _work_through(
             count = sharing.processes()
             try:
                 dispatcher.display.note(f"{count} processes share the rest.")
-                work_elsewhere(make, what, [str(ready.model.device)] * count, 1, dispatcher)
+                devices = [str(ready.model.device)] * count
+                work_elsewhere(make, what, devices, 1, dispatcher, sharing.nursery)
                 return
             except CannotTravelError as error:
                 dispatcher.display.note(f"{error} So one process does all of it.")

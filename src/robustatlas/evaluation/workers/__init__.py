@@ -12,11 +12,22 @@ from contextlib import closing
 
 from robustatlas.evaluation.workers.cluster import Actors, Cluster, cluster_of, connected
 from robustatlas.evaluation.workers.crew import Crew, Do, Jobs
-from robustatlas.evaluation.workers.process import Processes
+from robustatlas.evaluation.workers.nursery import Nursery
+from robustatlas.evaluation.workers.process import Processes, begun_nursery
 from robustatlas.evaluation.workers.serving import Make
 from robustatlas.evaluation.workers.travel import CannotTravelError, packed
 
-__all__ = ["CannotTravelError", "Cluster", "Do", "Jobs", "Make", "cluster_of", "work_elsewhere", "work_here"]
+__all__ = [
+    "CannotTravelError",
+    "Cluster",
+    "Do",
+    "Jobs",
+    "Make",
+    "begun_nursery",
+    "cluster_of",
+    "work_elsewhere",
+    "work_here",
+]
 
 
 def work_here(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
@@ -35,7 +46,14 @@ def _one(do: Do, jobs: Jobs) -> bool:
     return job is not None
 
 
-def work_elsewhere(make: Make, what: str, places: Sequence[str] | Cluster, threads: int, jobs: Jobs) -> None:
+def work_elsewhere(
+    make: Make,
+    what: str,
+    places: Sequence[str] | Cluster,
+    threads: int,
+    jobs: Jobs,
+    nursery: Nursery | None = None,
+) -> None:
     """Have all jobs done by other processes, which end with this, however it ends.
 
     Args:
@@ -44,6 +62,7 @@ def work_elsewhere(make: Make, what: str, places: Sequence[str] | Cluster, threa
         places: the device of each worker on this machine, or a cluster.
         threads: of a worker on this machine; on a cluster it has as many as CPUs.
         jobs: what they do.
+        nursery: where workers on this machine come from, begun before.
 
     Raises:
         UserError: ``make`` cannot be sent; a cluster that cannot be reached, or on which no worker fits; workers that
@@ -54,5 +73,5 @@ def work_elsewhere(make: Make, what: str, places: Sequence[str] | Cluster, threa
         with connected(places) as ray:
             Crew(Actors(ray, places), ray.put(content), jobs).work()
     else:
-        with closing(Processes(places, threads)) as processes:
+        with closing(Processes(places, threads, nursery)) as processes:
             Crew(processes, content, jobs).work()

@@ -80,18 +80,24 @@ class Process:
         self.connection.close()
 
 
+def begun_nursery(threads: int) -> Nursery | None:
+    """Where processes of so many threads come from; None on a system that cannot fork them."""
+    return Nursery(_SERVING, _WORK, environment=_environment(threads)) if hasattr(os, "pidfd_open") else None
+
+
 def _environment(threads: int) -> dict[str, str]:
     path = os.pathsep.join(str(place) for place in sys.path if place)
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
 
 
 class Processes:
-    """Room for one process a device (a device may stand several times), of so many threads each, until it is closed."""
+    """Room for one process a device (a device may stand several times), of so many threads each, until it is closed;
+    they come from ``nursery``, which is the caller's, where there is one."""
 
-    def __init__(self, devices: Sequence[str], threads: int) -> None:
+    def __init__(self, devices: Sequence[str], threads: int, nursery: Nursery | None = None) -> None:
         self.devices, self.threads = devices, threads
-        forks = hasattr(os, "pidfd_open")
-        self._nursery = Nursery(_SERVING, _WORK, environment=_environment(threads)) if forks else None
+        self._own = begun_nursery(threads) if nursery is None else None
+        self._nursery = nursery or self._own
 
     def start(self, there: Sequence[Process]) -> list[Process]:
         """A process for each device that has none."""
@@ -100,8 +106,8 @@ class Processes:
 
     def close(self) -> None:
         """No more processes are started."""
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._own is not None:
+            self._own.close()
 
     def speaking(self, lines: Sequence[Process]) -> list[Process]:
         """Wait until some process says something; which do."""
