@@ -17,6 +17,7 @@ from robustatlas.attacks.plans import (
     partly_smoothed,
     plans,
     restarts,
+    smoothed,
     swept,
     two_kinds,
 )
@@ -77,8 +78,8 @@ _SWEEPS: dict[str, Optimizer[Any]] = {
 
 def _frontier(norm: str) -> Plan:
     first, *_, again = LP_BOUNDS[norm]
-    bounds = (replace(first, runs=SEVERAL), replace(again, runs=2))
-    return swept(bounds if norm == "l1" else partly_smoothed(bounds), _SWEEPS[norm])
+    bounds = replace(first, runs=SEVERAL), replace(again if norm == "l1" else smoothed(again), runs=2)
+    return swept(bounds, _SWEEPS[norm])
 
 
 def of_norm(name: str, norm: str, plans: Mapping[Search, Plan], source: str) -> Attack:
