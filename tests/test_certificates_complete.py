@@ -81,7 +81,6 @@ def test_attacks_come_near_what_is_complete_and_never_below(tmp_path) -> None:
     data = (images, net(images).argmax(1).detach())
     common = {"run": tmp_path / "run", "progress": False}
     ra.evaluate(net, data, ["linf", "l2"], **common)
-    ra.evaluate(net, data, [attack_named(name).unsmoothed() for name in ("linf", "l2")], **common)  # kept beside
     result = ra.certify(net, data, ["linf", "l2"], method="complete", **common)
     for attack in ("linf", "l2"):
         both = result.two_sided(attack)

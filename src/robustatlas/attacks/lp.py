@@ -17,6 +17,7 @@ from robustatlas.attacks.plans import (
     partly_smoothed,
     plans,
     restarts,
+    smoothed,
     swept,
     two_kinds,
 )
@@ -73,10 +74,12 @@ _SWEEPS: dict[str, Optimizer[Any]] = {
     "l2": SWEEP,
     "l1": APGDL1(steps=SWEEP.steps, schedule=INSIDE),
 }
-_FRONTIERS = {
-    norm: swept((replace(LP_BOUNDS[norm][0], runs=SEVERAL), replace(LP_BOUNDS[norm][-1], runs=2)), sweep)
-    for norm, sweep in _SWEEPS.items()
-}
+
+
+def _frontier(norm: str) -> Plan:
+    first, *_, again = LP_BOUNDS[norm]
+    bounds = replace(first, runs=SEVERAL), replace(again if norm == "l1" else smoothed(again), runs=2)
+    return swept(bounds, _SWEEPS[norm])
 
 
 def of_norm(name: str, norm: str, plans: Mapping[Search, Plan], source: str) -> Attack:
@@ -93,7 +96,7 @@ def autoattack(norm: str) -> Attack:
         Leg(Stage(FAB(exact=True), "margin", targets="logits"), runs=9),
     )
     downward = partly_smoothed(LP_BOUNDS[norm]), partly_smoothed(LP_BELOW[norm])
-    made = plans(published, *downward, most=MostPasses(), frontier=_FRONTIERS[norm])
+    made = plans(published, *downward, most=MostPasses(), frontier=_frontier(norm))
     source = (
         "Dai et al. 2023 (MultiRobustBench): threat model and grid, and at one strength AutoAttack's APGD-T and FAB-T "
         "(Croce and Hein 2020)"

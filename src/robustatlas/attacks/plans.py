@@ -148,16 +148,20 @@ def two_kinds(towards: Optimizer[Any], away: Optimizer[Any], classes: int = 1, s
     )
 
 
+def smoothed(leg: Leg) -> Leg:
+    """The leg through smoothed ReLUs."""
+    return replace(leg, stage=replace(leg.stage, backward="smoothed"))
+
+
 def partly_smoothed(legs: Legs) -> tuple[Leg, ...]:
-    """The legs, of which restarts by the margin, walks along the boundary and ascents on cross-entropy go back through
-    smoothed ReLUs. Bounds from the clean point, restarts by DLR, ascents towards the nearest classes and refinements by
-    short steps keep the network's own gradient."""
+    """The legs, of which restarts towards the nearest classes, walks along the boundary and ascents on cross-entropy go
+    back through smoothed ReLUs. All others keep the network's own gradient: one or two of each kind."""
 
     def smooths(leg: Leg) -> bool:
-        moves_on = leg.role == "restart" or isinstance(leg.stage.optimizer, BrendelBethge)
-        return leg.stage.objective == "cross-entropy" or (moves_on and leg.stage.objective == "margin")
+        towards = leg.role == "restart" and leg.stage.targets is not None
+        return towards or isinstance(leg.stage.optimizer, BrendelBethge) or leg.stage.objective == "cross-entropy"
 
-    return tuple(replace(leg, stage=replace(leg.stage, backward="smoothed")) if smooths(leg) else leg for leg in legs)
+    return tuple(smoothed(leg) if smooths(leg) else leg for leg in legs)
 
 
 def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:

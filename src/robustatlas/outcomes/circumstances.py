@@ -59,10 +59,15 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
     Example:
         >>> command_line(["robustatlas", "evaluate", "http://localhost/ask?key=123", "--header", "Token: 123"])
         "robustatlas evaluate 'http://localhost/ask?...' --header 'Token: ...'"
+        >>> command_line(["/packages/robustatlas/__main__.py", "evaluate", "mine.py:make"])
+        'python -m robustatlas evaluate mine.py:make'
     """
     given = _without_secrets(sys.argv if arguments is None else arguments)
-    program = given[0]
-    begin = ["python", program] if program.endswith(".py") else [Path(program).name]
+    program = Path(given[0])
+    if program.name == "__main__.py":
+        begin = ["python", "-m", program.parent.name]
+    else:
+        begin = ["python", given[0]] if program.suffix == ".py" else [program.name]
     return shlex.join([*begin, *given[1:]])
 
 

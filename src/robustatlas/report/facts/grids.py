@@ -102,6 +102,8 @@ def extended(command: str, advice: Sequence[GridAdvice]) -> str:
         >>> farther = GridAdvice("linf", "", 0.6, 20)
         >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
         'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
+        >>> extended("python -m robustatlas evaluate a.py:b --run runs/a", [farther])
+        'python -m robustatlas evaluate a.py:b --run runs/a --strengths linf=0.6:20'
         >>> extended("python mine.py", [farther])
         '--strengths linf=0.6:20'
     """
@@ -112,7 +114,7 @@ def extended(command: str, advice: Sequence[GridAdvice]) -> str:
         given = [word, next(words, "")] if word == begun else [word]
         if len(given) == 1 or given[1].partition("=")[0] not in {one.attack for one in advice}:
             kept += given
-    whole = kept[:2] == _EVALUATE and not any(word.startswith("--part") for word in kept)
+    whole = _EVALUATE in (kept[:2], kept[2:4]) and not any(word.startswith("--part") for word in kept)
     return f"{shlex.join(kept)} {options}" if whole else options
 
 
