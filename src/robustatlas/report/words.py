@@ -119,7 +119,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )
         text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
-        found.append(("All attacks at once", percent(facts.union, masked(facts, facts.union_at)), text))
+        found.append(("Worst case over attacks", percent(facts.union, masked(facts, facts.union_at)), text))
     else:
         found.append((WITHOUT, percent(facts.clean), "are classified correctly."))
     return found
@@ -248,7 +248,7 @@ def verdict(contests: Standings) -> list[str]:
     degree = "more" if len(contests.names) == 2 else "most"
     sentences: list[str] = []
     if contests.together and _contested(contests.together):
-        over = f"Over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks together"
+        over = f"In the mean over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks"
         if len(contests.together.leaders) == 1:
             leader = contests.together.leaders[0]
             kept = percent(contests.together.values[leader])
