@@ -438,7 +438,7 @@ def test_narrow_terminals(command, runs, width):
     accuracies = [f"{value:.1f}" for value in load_result(runs[0]).accuracies().values("linf")]
     assert all(value in every.split() for value in accuracies)
     code, short = command("show", runs[0], width=width)
-    assert code == 0 and "8/255: " in short  # the strength that papers give, at every width
+    assert code == 0 and "withstand L∞ at 8/255" in " ".join(short.split())  # what papers give, at every width
     code, compared = command("compare", *runs, width=width)
     assert code == 0
     for line in (text + compared).splitlines():

@@ -11,11 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.cli._terminal import in_groups, safe, shown
-from robustatlas.common.wording import MASKED, beside_masked, marked, strength
+from robustatlas.common.wording import MASKED, beside_masked, counted, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import accuracies_of
 from robustatlas.report.facts.breaking import breaking_point
 from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
@@ -108,6 +109,20 @@ def print_table(result: Result, console: Console, *, every: bool = False, explai
         console.print(Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2)))
 
 
+def print_provenance(facts: RunFacts, console: Console) -> None:
+    """Print what the run is: how its attacks searched, what that cost, and where the model comes from."""
+    origins = dict.fromkeys(origin for attack in facts.attacks for origin in attack.origins)
+    passes = sum(attack.forward + attack.backward for attack in facts.attacks)
+    seconds = sum(attack.seconds for attack in facts.attacks)
+    console.print(
+        f"[dim]{counted(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
+        f"(forward and backward passes of the network), {seconds:,.1f} s in all.[/dim]"
+    )
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]")
+
+
 def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableType]:
     """What has to be said of an attack below the table."""
     outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
@@ -131,7 +146,8 @@ def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
     blocks = list(_blocks(result))
     spans = len(result.attacks) <= _WITH_SPANS
     labels = max([len("worst case"), *(len(label) for block in blocks for label, _, _ in block.rows)])
-    widest = max([7 if spans else 5, *(len(heading) for block in blocks for heading in block.headings)])
+    ends = [_span(end) for block in blocks for _, _, found in block.rows for end in found if spans]
+    widest = max(5, *map(len, ends), *(len(heading) for block in blocks for heading in block.headings))
     room = max(width - labels - len("100.0") - 3 * _GAP, widest + _GAP)
     chunks, fewer = [], False
     for block in blocks:
