@@ -147,7 +147,7 @@ def test_results_are_picklable(tmp_path: Path, result: ra.Result) -> None:
 def test_one_table_has_the_worst_case_and_the_mean_of_what_is_alike(capsys: pytest.CaptureFixture[str]) -> None:
     """Over attacks at the same strengths of one unit; never over numbers that only look alike."""
     sizes = {"corruption-fog": [1, 3, 9, 9], "corruption-frost": [3, 1, 3, 9], "l2": [3, 3, 3, 3]}
-    result = ra.Result.from_arrays(np.zeros(4), np.zeros(4), sizes, dict.fromkeys(sizes, [1, 2, 3]))
+    result = ra.Result.from_arrays(np.zeros(4), np.zeros(4), sizes, {name: [1, 2, 3] for name in sizes})
     print_accuracies(result, Console(width=100, highlight=False))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     fog = rows.index(["corruption-fog", "75.0", "75.0", "50.0", "66.7"])
