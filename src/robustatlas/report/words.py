@@ -48,7 +48,7 @@ def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float]
 
     >>> from robustatlas.report.facts.headline import Headline
     >>> withstand(Headline({"linf": 8 / 255}, Interval(45, 42, 48, 0.95), "as asked"), 1000, "cifar10")
-    '45.0% (42.0 to 48.0) of 1,000 images of cifar10 withstand L∞ at 8/255 (as asked)'
+    '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
     images = f"{counted(samples, 'image')} of {data}"
     verb = "withstands" if samples == 1 else "withstand"
