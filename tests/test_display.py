@@ -12,6 +12,7 @@ from rich.console import Console
 
 import outcomes_examples as examples
 import robustatlas as ra
+from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.common.tabular import MOST_ROWS, Tabular
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
 from robustatlas.outcomes import display
@@ -141,3 +142,16 @@ def test_results_are_picklable(tmp_path: Path, result: ra.Result) -> None:
         assert repr(again) == repr(one)
         np.testing.assert_array_equal(again.minimal_size("linf"), one.minimal_size("linf"))
         assert again.complete == one.complete
+
+
+def test_one_table_has_the_worst_case_and_the_mean_of_what_is_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    """Over attacks at the same strengths of one unit; never over numbers that only look alike."""
+    sizes = {"corruption-fog": [1, 3, 9, 9], "corruption-frost": [3, 1, 3, 9], "l2": [3, 3, 3, 3]}
+    result = ra.Result.from_arrays(np.zeros(4), np.zeros(4), sizes, {name: [1, 2, 3] for name in sizes})
+    print_accuracies(result, Console(width=100, highlight=False))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    fog = rows.index(["corruption-fog", "75.0", "75.0", "50.0", "66.7"])
+    assert rows[fog - 1] == ["strength", "1", "2", "3", "mean"]
+    both = rows.index(["worst", "case", "50.0", "50.0", "25.0", "41.7"])
+    assert rows[both + 1] == ["mean", "75.0", "75.0", "37.5", "62.5"] and both > fog
+    assert ["l2", "100.0", "100.0", "0.0", "66.7"] in rows and sum(row[:2] == ["worst", "case"] for row in rows) == 1

@@ -106,7 +106,7 @@ def test_compare_says_who_is_more_robust(runs, capsys):
     compare(runs, reference=None, explain=True)
     text = " ".join(capsys.readouterr().out.split())
     assert "400 shared samples of cifar10, 2 shared attacks at 40 strengths: linf, l2." in text
-    assert "Over both attacks together, strong is the more robust:" in text
+    assert "In the mean over both attacks, strong is the more robust:" in text
     assert "On clean images, no clear difference shows." in text
     assert "linf: strong is right more often at" in text and "of 20 strengths, between" in text
     assert "strong keeps more confidence (Wilcoxon signed-rank p =" in text
@@ -438,7 +438,7 @@ def test_narrow_terminals(command, runs, width):
     accuracies = [f"{value:.1f}" for value in load_result(runs[0]).accuracies().values("linf")]
     assert all(value in every.split() for value in accuracies)
     code, short = command("show", runs[0], width=width)
-    assert code == 0 and "8/255: " in short  # the strength that papers give, at every width
+    assert code == 0 and "withstand L∞ at 8/255" in " ".join(short.split())  # what papers give, at every width
     code, compared = command("compare", *runs, width=width)
     assert code == 0
     for line in (text + compared).splitlines():

@@ -246,7 +246,7 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
     assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
     assert "threat models of StAdv, ReColor, Elastic, JPEG L∞, JPEG L1 and LPIPS are not those" in rank[2]
-    assert union[0] == "All attacks at once" and "L∞ 0.05" in union[2]
+    assert union[0] == "Worst case over attacks" and "L∞ 0.05" in union[2]
 
 
 def test_the_breaking_point_is_given_in_levels_and_in_distances() -> None:
@@ -312,7 +312,7 @@ def test_several_attacks_are_also_taken_together() -> None:
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
     assert verdict(found)[:2] == [
-        f"Over both attacks together, c is the most robust: {words.percent(found.together.values[2])} stay correct.",
+        f"In the mean over both attacks, c is the most robust: {words.percent(found.together.values[2])} stay correct.",
         "Against L∞ and L2, c is the most robust.",
     ]
 

@@ -345,7 +345,7 @@ def test_a_server_that_says_nothing_of_itself_is_described_by_the_user() -> None
 
 @pytest.mark.parametrize("address", ["http:nowhere", "http://user:word@127.0.0.1/ask"])
 def test_addresses_that_cannot_be_get_one_sentence(address: str) -> None:
-    with pytest.raises(ra.UserError, match=r"no address|--header"):
+    with pytest.raises(ra.UserError, match=r"not an address|--header"):
         ra.load_model(address)
 
 

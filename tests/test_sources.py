@@ -283,7 +283,7 @@ def test_exported_programs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no file"):
         ra.load_model(f"export:{tmp_path / 'nothing.pt2'}")
     (tmp_path / "text.pt2").write_text("hello")
-    with pytest.raises(UserError, match=r"no file of torch.export.save"):
+    with pytest.raises(UserError, match=r"not a file of torch.export.save"):
         ra.load_model(f"export:{tmp_path / 'text.pt2'}")
     torch.save(small_net(), tmp_path / "whole.pt")
     with pytest.raises(UserError, match=r"is of torch.save, not of torch.export.save"):

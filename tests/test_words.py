@@ -22,7 +22,7 @@ NOT = {
     "procedure": r"\bprocedures?\b",
     "half wrong from": r"\bhalf wrong\b",
     "fuller: more images correct": r"\bfuller: ",
-    "all attacks together": r"\ball attacks together\b",
+    "all attacks together": r"\battacks together\b",
     "is no number of a run, is no strength": r"(?<!there )\b(?:is|are) no (?:number|strength|run|name|file|step)s?\b",
     "strength for both": "",
     "`hop`, `polish`, `given up`": r"(?<!basin[- ])\bhop(?:s|ping)?\b(?!-skip)|\bpolish\b|\bgive[ns]? up\b",

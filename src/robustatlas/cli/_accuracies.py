@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from rich import box
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.cli._terminal import in_groups, safe, shown
-from robustatlas.common.wording import MASKED, beside_masked, marked, strength
+from robustatlas.common.wording import MASKED, beside_masked, counted, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import accuracies_of
 from robustatlas.report.facts.breaking import breaking_point
 from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
 from robustatlas.report.facts.standard import NEAR, STANDARD
+from robustatlas.report.facts.units import unit_of
 from robustatlas.report.words import half_words
 from robustatlas.results.result import Result
 
 _GAP = 2
 """Columns between two columns of a table."""
+
+_GOES_ON = "The same 'evaluate' goes on."
 
 _WITH_SPANS = 6
 """Runs of more attacks have no room for an interval below each number."""
@@ -34,7 +39,7 @@ _STRENGTH = "Strength: the largest change that an attack may make, in its unit (
 
 @dataclass
 class _Block:
-    """Attacks at the same strengths.
+    """Attacks at the same strengths of one unit.
 
     Attributes:
         headings: of the strengths.
@@ -54,7 +59,7 @@ def print_accuracies(
     *,
     every: bool = False,
     explain: bool = False,
-    rest: str = "The same 'evaluate' goes on.",
+    rest: str | None = None,
 ) -> None:
     """Print what a run found: the headline, the table, and three lines on what to think of it.
 
@@ -63,7 +68,7 @@ def print_accuracies(
         console: where to print.
         every: show every strength, and not only as many as fit.
         explain: say what each attack cost, and how it searched.
-        rest: who does what is missing, a sentence.
+        rest: who does what is missing, a sentence; None: the same command.
     """
     name = safe(marked(result.name, result.suspect))
     console.print(
@@ -84,7 +89,7 @@ def print_accuracies(
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
         lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
-        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(rest)}")
+        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(rest or _GOES_ON)}")
 
 
 def _withstand(result: Result, first: Headline) -> str:
@@ -106,6 +111,20 @@ def print_table(result: Result, console: Console, *, every: bool = False, explai
     for row in (row for row in result.certified_sizes if row not in result.attacks):
         said = f"{row}: certified by {', '.join(result.certified_sizes[row].methods)}; no attack was run"
         console.print(Padding(f"[dim]{safe(said)}[/dim]", (0, 0, 0, 2)))
+
+
+def print_provenance(facts: RunFacts, console: Console) -> None:
+    """Print what the run is: how its attacks searched, what that cost, and where the model comes from."""
+    origins = dict.fromkeys(origin for attack in facts.attacks for origin in attack.origins)
+    passes = sum(attack.forward + attack.backward for attack in facts.attacks)
+    seconds = sum(attack.seconds for attack in facts.attacks)
+    console.print(
+        f"[dim]{counted(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
+        f"(forward and backward passes of the network), {seconds:,.1f} s in all.[/dim]"
+    )
+    if facts.provenance:
+        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
+        console.print(f"[dim]model: {told}[/dim]")
 
 
 def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableType]:
@@ -131,7 +150,8 @@ def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
     blocks = list(_blocks(result))
     spans = len(result.attacks) <= _WITH_SPANS
     labels = max([len("worst case"), *(len(label) for block in blocks for label, _, _ in block.rows)])
-    widest = max([7 if spans else 5, *(len(heading) for block in blocks for heading in block.headings)])
+    below = [_span(end) for block in blocks for _, _, found in block.rows for end in found if spans]
+    widest = max(5, *map(len, below), *(len(heading) for block in blocks for heading in block.headings))
     room = max(width - labels - len("100.0") - 3 * _GAP, widest + _GAP)
     chunks, fewer = [], False
     for block in blocks:
@@ -150,8 +170,8 @@ def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
         heads = [f"[bold]{block.headings[j]}[/bold]" for j in group]
         made.add_row("[dim]strength[/dim]", *heads, *empty, "[bold]mean[/bold]" if first else "")
         for label, values, ends in block.rows:
-            below = [f"\n[dim]{_span(ends[j])}[/dim]" if spans and len(ends) else "" for j in group]
-            numbers = [f"{values[j]:.1f}{span}" for j, span in zip(group, below, strict=True)]
+            under = [f"\n[dim]{_span(ends[j])}[/dim]" if spans and len(ends) else "" for j in group]
+            numbers = [f"{values[j]:.1f}{span}" for j, span in zip(group, under, strict=True)]
             made.add_row(safe(label), *numbers, *empty, f"{sum(values) / len(values):.1f}" if first else "")
         made.add_section()
     return made, fewer
@@ -162,20 +182,21 @@ def _span(interval: Interval) -> str:
 
 
 def _blocks(result: Result) -> Iterator[_Block]:
-    """The attacks, those at the same strengths together; below several the worst case over them and the mean."""
+    """The attacks, those at the same strengths of one unit together; below several the worst case and the mean."""
     blocks: dict[tuple[str, ...], _Block] = {}
     for attack in result.attacks:
         outcome = result.outcome(attack)
         if outcome.judged:
             grid = outcome.strengths.tolist()
             headings = tuple(strength(each, 3, of=attack) for each in grid)
-            block = blocks.setdefault(headings, _Block(headings, _usual(attack, grid)))
+            unit = unit_of(attack, outcome.unit)
+            block = blocks.setdefault((unit, *headings), _Block(headings, _usual(attack, grid)))
             block.attacks.append(attack)
             block.rows += _rows(result, attack)
     for row, held in result.certified_sizes.items():
         if row not in result.attacks:
             headings = tuple(strength(each, 3, of=held.attack) for each in held.strengths)
-            block = blocks.setdefault(headings, _Block(headings))
+            block = blocks.setdefault((unit_of(held.attack), *headings), _Block(headings))
             block.rows.append((f"{row} certified", held.accuracies().tolist(), ()))
     for block in blocks.values():
         if len(block.attacks) > 1:
@@ -199,7 +220,7 @@ def _over(table: OutcomeTable, attacks: Sequence[str]) -> Iterator[tuple[str, Se
     grid = table.strengths(attacks[0]).tolist()
     standing: list[Mapping[str, float]] = [dict.fromkeys(attacks, each) for each in grid]
     yield "worst case", [100 * float(table.survivors(at).mean()) for at in standing], ()
-    means = sum(table.outcome(attack).accuracies() for attack in attacks) / len(attacks)
+    means = np.mean([table.outcome(attack).accuracies() for attack in attacks], axis=0)
     yield "mean", means.tolist(), ()
 
 

@@ -25,6 +25,17 @@ _NARROW, _WIDE = 72, 96
 """Terminals below these widths have no room for blocks of full length, and for intervals."""
 
 
+def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
+    """Print the card of a run: a row of blocks for each attack."""
+    console.print(strip_table(card, facts, console))
+    own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
+    mark = " ◇" if "utf" in console.encoding.lower() else " o"
+    reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
+    axis = f"{safe(card.axis).capitalize()}."
+    legend = f"The fuller a block, the more images stay correct. |: clean accuracy halved.{reference}{own} {axis}"
+    console.print(f"[dim]{legend}[/dim]")
+
+
 def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     """One row an attack: its strip, from where on half of the clean accuracy is left, its average accuracy, and the
     accuracy at the strength that papers give, which is there at every width."""

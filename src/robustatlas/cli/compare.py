@@ -39,6 +39,7 @@ from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import agreement_of
 from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
+from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.facts.numbers import union_strengths
 from robustatlas.report.facts.pairs import Pair, pairs_of
 from robustatlas.report.facts.rows import About, about_of, read_about
@@ -66,6 +67,7 @@ def compare(
     weights: _runs.Weights = None,
     explain: _runs.Explain = False,
     union: _runs.Union = None,
+    headline: _runs.Headline = None,
     about: _runs.About = None,
     save_reference: Annotated[
         Path | None,
@@ -108,10 +110,13 @@ def compare(
     if group:
         if form:
             raise UserError(f"--{form} is not for --group yet; leave one of them out.")
+        if headline:
+            raise UserError("--headline is not for --group yet; leave one of them out.")
         _compare_groups(runs, group, reference, weights, chosen_union, explain, save_reference)
         return
     _check(runs or [], save_reference)
-    found = _Sides.of(runs or [], reference, weights, chosen_union, read_about(about))
+    asked = parse_strength_of(headline, "--headline") or None
+    found = _Sides.of(runs or [], reference, weights, chosen_union, read_about(about), asked)
     if form:
         sys.stdout.write(getattr(found.comparison(), form)())
         return
@@ -151,6 +156,7 @@ class _Sides:
         weights: Path | None,
         union: Mapping[str, float] | None,
         known: Mapping[str, About],
+        headline: Mapping[str, float] | None = None,
     ) -> _Sides:
         results = Results(runs, kept=_KEPT)
         shared = what_is_shared(results)
@@ -158,9 +164,11 @@ class _Sides:
         at = union_strengths(first, union)
         chosen = chosen_reference(reference, results, weights)
         held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
-        seen = [_Seen.of(shared.on(run), held, at, known) for run in range(len(runs))]
+        leads = headline_of(first, headline)
+        named = {} if leads is None or leads.at == at else {leads.words: leads.at}
+        seen = [_Seen.of(replace(shared.on(run), first=named), held, at, known) for run in range(len(runs))]
         volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
-        sides = [shared.on(run).with_volumes_of(volumes) for run in range(len(runs))]
+        sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
         statistics = [side.statistics(held, at) for side in sides]
         pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
         return cls(shared, held, at, seen, sides, statistics, pairs)

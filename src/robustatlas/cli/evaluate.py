@@ -300,7 +300,7 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
     result.describe(card)
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
-    print_accuracies(result, console, **({"rest": others} if share.of > 1 else {}))
+    print_accuracies(result, console, rest=others if share.of > 1 else None)
     print_run(folder, console)
     if result.diagnosis is not None and result.diagnosis.doubted:
         print_ways_out(folder, console)

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli import _runs
-from robustatlas.cli._accuracies import print_table
-from robustatlas.cli._card import strip_table
+from robustatlas.cli._accuracies import print_provenance, print_table
+from robustatlas.cli._card import print_strips
 from robustatlas.cli._help import OUTPUT, continued
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import print_definitions, printable, safe, shown, table, tables_that_fit
@@ -26,7 +26,6 @@ from robustatlas.common.wording import (
     MASKED,
     UPPER_BOUND,
     beside_masked,
-    counted,
     listed,
     marked,
     rough,
@@ -41,7 +40,7 @@ from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import in_levels
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
-from robustatlas.report.facts.card import ResultCard, card_of
+from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.steadiness import Steadiness
 from robustatlas.report.in_latex import run_in_latex
@@ -148,17 +147,6 @@ def chosen_facts(
     )
 
 
-def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
-    """Print the card of a run: a row of blocks for each attack."""
-    console.print(strip_table(card, facts, console))
-    own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
-    mark = " ◇" if "utf" in console.encoding.lower() else " o"
-    reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
-    axis = f"{safe(card.axis).capitalize()}."
-    legend = f"The fuller a block, the more images stay correct. |: clean accuracy halved.{reference}{own} {axis}"
-    console.print(f"[dim]{legend}[/dim]")
-
-
 def print_judgement(facts: RunFacts, console: Console) -> None:
     """Print three lines on what to think of it, and what to beware of."""
     for about, number, text in findings(facts):
@@ -185,20 +173,6 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
     if facts.missing:
         lacking = ", ".join(f"{attack} ({count})" for attack, count in facts.missing.items())
         console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}.")
-
-
-def print_provenance(facts: RunFacts, console: Console) -> None:
-    """Print what the run is: how its attacks searched, what that cost, and where the model comes from."""
-    origins = dict.fromkeys(origin for attack in facts.attacks for origin in attack.origins)
-    passes = sum(attack.forward + attack.backward for attack in facts.attacks)
-    seconds = sum(attack.seconds for attack in facts.attacks)
-    console.print(
-        f"[dim]{counted(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
-        f"(forward and backward passes of the network), {seconds:,.1f} s in all.[/dim]"
-    )
-    if facts.provenance:
-        told = ", ".join(f"{what} {safe(text)}" for what, text in facts.provenance.items())
-        console.print(f"[dim]model: {told}[/dim]")
 
 
 def print_facts(

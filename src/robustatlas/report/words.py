@@ -48,7 +48,7 @@ def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float]
 
     >>> from robustatlas.report.facts.headline import Headline
     >>> withstand(Headline({"linf": 8 / 255}, Interval(45, 42, 48, 0.95), "as asked"), 1000, "cifar10")
-    '45.0% (42.0 to 48.0) of 1,000 images of cifar10 withstand L∞ at 8/255 (as asked)'
+    '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
     images = f"{counted(samples, 'image')} of {data}"
     verb = "withstands" if samples == 1 else "withstand"
@@ -120,7 +120,7 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
             limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
         )
         text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
-        found.append(("All attacks at once", percent(facts.union, masked(facts, facts.union_at)), text))
+        found.append(("Worst case over attacks", percent(facts.union, masked(facts, facts.union_at)), text))
     else:
         found.append((WITHOUT, percent(facts.clean), "are classified correctly."))
     return found
@@ -249,7 +249,7 @@ def verdict(contests: Standings) -> list[str]:
     degree = "more" if len(contests.names) == 2 else "most"
     sentences: list[str] = []
     if contests.together and _contested(contests.together):
-        over = f"Over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks together"
+        over = f"In the mean over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks"
         if len(contests.together.leaders) == 1:
             leader = contests.together.leaders[0]
             kept = percent(contests.together.values[leader])

@@ -12,7 +12,7 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import marked, some, why_masked, wording
-from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic
+from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
 from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
@@ -57,10 +57,12 @@ class Compared:
     Attributes:
         table: the result on the shared samples, under the shared attacks and strengths.
         volumes: attack -> its hypervolume over the shared strengths, where it has one.
+        first: the number that comes first, by what it is called and where it is; empty: none does.
     """
 
     table: Result
     volumes: Mapping[str, AdversarialHypervolume]
+    first: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def with_volumes_of(self, attacks: Collection[str]) -> Compared:
         """The same, with the hypervolumes of some attacks alone."""
@@ -75,12 +77,12 @@ class Compared:
             held: what the runs share with a reference.
             union: see `robustatlas.report.facts.numbers.union_strengths`; None for no union.
         """
-        found = _accuracies(self.table, union) | self._volumes()
+        found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
         return found | (numbers.against(self.table, held) if held else {})
 
     def intervals(self, held: Held | None = None, union: Mapping[str, float] | None = None) -> dict[str, Interval]:
         """The numbers of `statistics` with their intervals."""
-        found = numbers.with_doubt(self.table, lambda table: intervals(_accuracies(table, union)))
+        found = numbers.with_doubt(self.table, lambda table: intervals(self._first(table) | _accuracies(table, union)))
         found |= intervals(self._volumes())
         return found | (numbers.intervals_against(self.table, held) if held else {})
 
@@ -89,11 +91,15 @@ class Compared:
     ) -> dict[str, dict[str, float]]:
         """Those of some numbers of `statistics` that may not compete, and why, as `masked` says it."""
         rests: dict[str, Collection[str]] = {"clean accuracy": (), "union accuracy": union or ()}
+        rests |= self.first
         rests |= {f"average {attack}": (attack,) for attack in self.table.attacks}
         rests |= {volume_name(attack): (attack,) for attack in self.table.attacks}
         rests |= {metric.name: held.ranked for metric in against_reference()} if held else {}
         found = {name: masked(self.table, rests.get(name, self.table.attacks)) for name in names}
         return {name: why for name, why in found.items() if why}
+
+    def _first(self, table: OutcomeTable) -> dict[str, SampleStatistic]:
+        return {name: share_statistic(table.survivors(at)) for name, at in self.first.items()}
 
     def _volumes(self) -> dict[str, SampleStatistic]:
         return {

@@ -166,7 +166,7 @@
     const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";
     const union = board.compared || row.defense.union === null ? "" : `, union ${Page.fixed(row.defense.union, 1)}%`;
     const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
-    const first = row.defense.headline ? `${row.defense.headline}. ` : "";
+    const first = row.defense.headline ? `${row.defense.headline}. Rank: ` : "";
     target.replaceChildren(link, " ", first, make("b", { class: "place" }, place), alone, ratio, breaking(row, entries), " ", weakest(row, entries),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
   }
