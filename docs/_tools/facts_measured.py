@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from facts_stored import stored, table
+from facts_stored import RESULTS, stored, table
 
 
 def compiled_table() -> str:
@@ -107,9 +107,18 @@ NOT_SAID = (
 """How claims begin that no paper makes: they are asked here."""
 
 
+CLAIMS = "studies/paper_claims/tables"
+
+
 def claims_table() -> str:
-    """Claims of papers and what was measured here, of each on the largest data; what stands in brackets there is in the
-    stored results."""
+    """Claims of papers and what was measured here: of the study of them where it has been carried out; else of each on
+    the largest data, and what stands in brackets there is in the stored results."""
+    if (RESULTS / f"{CLAIMS}.json").is_file():
+        found = [
+            (f"{row['paper']}: {row['claim']}", row["printed"], row["difference"], f"**{row['verdict']}**")
+            for row in stored(CLAIMS)["claims"]
+        ]
+        return table(("claim", "printed", "difference here", ""), found)
     rows = []
     for claim in stored("reproductions"):
         same = [other for other in stored("reproductions") if other["claim"] == claim["claim"]]
@@ -119,6 +128,34 @@ def claims_table() -> str:
         who = "asked here" if claim["claim"].startswith(NOT_SAID) else claim["paper"]
         rows.append((f"{who}: {claim['claim']}", claim["on"].split(",")[0], measured, f"**{claim['verdict']}**"))
     return table(("claim", "on", "measured here", ""), sorted(rows))
+
+
+BESIDE_PAPERS = {
+    "hypervolume": (
+        "published",
+        ("model", "number"),
+        ("none", "ascending", "without ascending", "JPEG", "feature"),
+        "AH",
+    ),
+    "uar": ("uar-printed", ("model", "attack"), ("linf 0.1", "elastic 2"), "UAR"),
+    "multirobustbench": ("published", ("model", "number"), ("lpips", "linf"), ""),
+}
+
+
+def beside_papers_table() -> str:
+    """What three papers print and the small studies measured; of the fourth, the distances between classes."""
+    rows = []
+    for study, (name, keys, models, number) in BESIDE_PAPERS.items():
+        for row in stored(f"studies/{study}/tables")[name]:
+            said = " ".join(row[key] for key in keys)
+            if row["model"].startswith(models) and (number in said or number == "UAR"):
+                ours = row["ours"].split("\n")[0]
+                rows.append((study, f"UAR of {said}" if number == "UAR" else said, row["printed"], ours))
+    for row in stored("studies/robustness-curves/tables")["distances"]:
+        if row["printed"] != "none":
+            said = f"smallest {row['norm']} distance, {row['data']}"
+            rows.append(("robustness-curves", said, row["printed"], row["smallest"]))
+    return table(("study", "number", "printed", "here"), rows)
 
 
 def beside_autoattack_table() -> str:

@@ -129,7 +129,7 @@ def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
 
 
 def _merged(section: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries with the keys that a size gives anew; of data by another name the stand-in was one of the other images."""
+    """Entries with the keys that a size gives anew; a stand-in is no longer one where data have another name."""
     joined = {name: {**section.get(name, {}), **entry} for name, entry in other.items()}
     for name, entry in joined.items():
         if "name" in other[name] and "stand_in" not in other[name]:

@@ -72,7 +72,9 @@ class Claims(Output):
                 known(side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation")
             seeds = [study.seeds_of(side.model) for side in (claim.more, claim.less)]
             if seeds[0] != seeds[1] or len(seeds[0]) < 2:
-                raise UserError(f"{at} compares {claim.more.model} and {claim.less.model}; give both the same seeds, two at least.")
+                raise UserError(
+                    f"{at} compares {claim.more.model} and {claim.less.model}; give both the same seeds, two at least."
+                )
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table."""
