@@ -205,7 +205,9 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
     row = dict(zip(done.tables["claims"].columns, done.tables["claims"].rows[0], strict=True))
     assert row["printed"] == "60 > 50"
     assert row["difference"] == f"{gaps.mean():+.1f} [{gaps.mean() - half:.1f}, {gaps.mean() + half:.1f}]"
-    assert row["verdict"] == ("holds" if gaps.mean() > half else "does not hold" if gaps.mean() < -half else "not decided")
+    assert row["verdict"] == (
+        "holds" if gaps.mean() > half else "does not hold" if gaps.mean() < -half else "not decided"
+    )
 
 
 def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
