@@ -64,7 +64,9 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.names:
         own = Path(__file__).parent / f"{name}.toml"
-        done = ra.study(own if own.is_file() else name, given.out / f"{name}-{given.size}", given.size, progress=_Lines())
+        done = ra.study(
+            own if own.is_file() else name, given.out / f"{name}-{given.size}", given.size, progress=_Lines()
+        )
         if lacking := [one.why or f"{one.title} waits" for one in done.outputs if one.why or one.waits]:
             raise SystemExit("\n".join(lacking))
         keep(done, RESULTS / name)

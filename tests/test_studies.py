@@ -178,3 +178,38 @@ def test_marks_say_what_a_step_was(studied: tuple[Path, Path, Studied]) -> None:
     _, out, _ = studied
     said = json.loads((out / "done" / "models.linf.seed-3.json").read_text(encoding="utf-8"))
     assert said["seed"] == 3 and said["model"]["against"] == {"linf": 0.1}
+
+
+CLAIM = """
+[outputs.claims]
+kind = "claims"
+[[outputs.claims.claims]]
+paper = "mine"
+claim = "attacked in training is better"
+printed = [60.0, 50.0]
+more = { model = "linf", number = "linf@0.1" }
+less = { model = "plain", number = "linf@0.1" }
+"""
+
+
+def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -> None:
+    text = without_sizes(SMALL).replace("seeds = [3, 4]", "seeds = 2") + CLAIM
+    done = ra.study(written(tmp_path, text), tmp_path / "out", progress=False)
+    runs = {
+        model: [ra.load_result(tmp_path / f"out/runs/main/{model}/seed-{seed}") for seed in (0, 1)]
+        for model in ("linf", "plain")
+    }
+    values = {model: np.array([run.accuracies().at("linf", 0.1) for run in each]) for model, each in runs.items()}
+    gaps = values["linf"] - values["plain"]
+    half = 12.706205 * gaps.std(ddof=1) / 2**0.5  # Student's t at 97.5 %, one degree of freedom
+    row = dict(zip(done.tables["claims"].columns, done.tables["claims"].rows[0], strict=True))
+    assert row["printed"] == "60 > 50"
+    assert row["difference"] == f"{gaps.mean():+.1f} [{gaps.mean() - half:.1f}, {gaps.mean() + half:.1f}]"
+    assert row["verdict"] == (
+        "holds" if gaps.mean() > half else "does not hold" if gaps.mean() < -half else "not decided"
+    )
+
+
+def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="compares linf and plain; give both the same seeds, two at least"):
+        read_study(written(tmp_path, without_sizes(SMALL) + CLAIM))

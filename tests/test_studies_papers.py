@@ -9,7 +9,6 @@ import pytest
 import robustatlas as ra
 from robustatlas.studies import shipped
 
-
 CLAIMS = Path(__file__).parents[1] / "benchmarks" / "paper_claims.toml"
 
 

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies import OUTPUTS, read_study, shipped, steps_of
+from robustatlas.studies.forecast import trial_images
 from robustatlas.studies.planning import chosen, mine
+from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.studies.tables import Sheet
+from robustatlas.training.references import ReferencePlan
 from study_files import SMALL, command, without_sizes, written
 
 MISTAKES = [
@@ -116,3 +120,32 @@ def test_a_sheet_spells_its_cells() -> None:
     assert sheet.markdown().splitlines()[0] == "| a\\|b | c |"
     assert sheet.csv().splitlines() == ["a|b,c", "'=x,1.25", "y,nan"]
     assert set(OUTPUTS) >= {"scores", "board"}
+
+
+@pytest.mark.parametrize("name", [*shipped(), "benchmarks/paper_claims.toml"])
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_a_size_with_other_images_has_no_stand_in_of_the_papers(name: str, size: str) -> None:
+    """A forecast would otherwise be of the paper's images: of another shape, and 50,000 to train on."""
+    file = name if name in shipped() else Path(__file__).parents[1] / name
+    for key, entry in read_study(file, size).data.items():
+        if entry.stand_in is not None:
+            assert entry.name == read_study(file, "paper").data[key].name
+
+
+def test_the_forecast_of_a_small_size_is_of_its_own_images() -> None:
+    digits = read_study("robustness-curves", "small").data["cifar10"]
+    images, number = trial_images(digits, "train", 2)
+    assert images.shape == (1, 8, 8) and number == 1197
+
+
+def test_a_reference_is_evaluated_by_as_few_steps_as_the_models() -> None:
+    """Else ratios would be of a weak attack to a strong one."""
+    for name in ("uar", "multirobustbench"):
+        study = read_study(name, "small")
+        attack = next(iter(study.references.values())).strengths
+        plan = plan_of(next(iter(study.references.values())))
+        for asked in evaluation_request(study.evaluations["main"]).attacks:
+            assert isinstance(asked, Attack) and asked.name in attack
+            assert plan.evaluated(asked.name).plans["every"] == asked.plans["every"]
+    with pytest.raises(UserError, match="evaluation_steps are for UAR's attacks as published"):
+        ReferencePlan("digits-cnn", {"linf": [0.1]}, evaluation_steps=20)

@@ -24,6 +24,7 @@ from facts_catalogue import (
 )
 from facts_measured import (
     beside_autoattack_table,
+    beside_papers_table,
     claims_table,
     compiled_table,
     coverage_table,
@@ -53,6 +54,7 @@ FACTS: dict[str, Callable[[], str]] = {
     "against-peers": against_peers_table,
     "attacks": attacks_table,
     "beside-autoattack": beside_autoattack_table,
+    "beside-papers": beside_papers_table,
     "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from facts_stored import stored, table
+from facts_stored import RESULTS, stored, table
 
 
 def compiled_table() -> str:
@@ -107,18 +105,61 @@ NOT_SAID = (
 """How claims begin that no paper makes: they are asked here."""
 
 
+CLAIMS = "studies/paper_claims/tables"
+
+
 def claims_table() -> str:
-    """Claims of papers and what was measured here, of each on the largest data; what stands in brackets there is in the
-    stored results."""
+    """Claims of papers and what was measured here: of the study of them where it has been carried out; else of each on
+    the largest data; the numbers are in the stored results."""
+    if (RESULTS / f"{CLAIMS}.json").is_file():
+        found = [
+            (f"{row['paper']}: {row['claim']}", row["printed"], row["difference"], f"**{row['verdict']}**")
+            for row in stored(CLAIMS)["claims"]
+        ]
+        return table(("claim", "printed", "difference here", ""), found)
     rows = []
     for claim in stored("reproductions"):
         same = [other for other in stored("reproductions") if other["claim"] == claim["claim"]]
         if claim["on"].startswith("digits") and len(same) > 1:
             continue
-        measured = re.sub(r" \([^()]*\)| \[[^]]*\]|; for instance .*", "", claim["measured"])
         who = "asked here" if claim["claim"].startswith(NOT_SAID) else claim["paper"]
-        rows.append((f"{who}: {claim['claim']}", claim["on"].split(",")[0], measured, f"**{claim['verdict']}**"))
-    return table(("claim", "on", "measured here", ""), sorted(rows))
+        rows.append((f"{who}: {claim['claim']}", claim["on"].split(",")[0], f"**{claim['verdict']}**"))
+    return table(("claim", "on", ""), sorted(rows))
+
+
+BESIDE_PAPERS = {
+    "hypervolume": (
+        "published",
+        ("model", "number"),
+        ("none", "ascending", "without ascending", "JPEG", "feature"),
+        "AH",
+    ),
+    "uar": ("uar-printed", ("model", "attack"), ("linf 0.1", "elastic 2"), "UAR"),
+    "multirobustbench": ("published", ("model", "number"), ("lpips", "linf"), "CR"),
+}
+
+
+def beside_papers_table() -> str:
+    """What three papers print and the small studies measured; of the fourth, the distances between classes."""
+    rows = []
+    for study, (name, keys, models, number) in BESIDE_PAPERS.items():
+        for row in stored(f"studies/{study}/tables")[name]:
+            said = " ".join(row[key] for key in keys)
+            if row["model"].startswith(models) and (number in said or number == "UAR"):
+                ours = row["ours"].split("\n")[0]
+                rows.append((study, f"UAR of {said}" if number == "UAR" else said, row["printed"], ours))
+    field = stored("studies/multirobustbench/tables")["field"]
+    pairs = [
+        (row[name.removesuffix(", printed")], row[name]) for row in field for name in row if name.endswith("printed")
+    ]
+    printed = [(ours, theirs) for ours, theirs in pairs if theirs != "none"]
+    met = sum(abs(float(ours) - float(theirs)) < 0.01 for ours, theirs in printed)
+    rows.append(("multirobustbench", "CR and SC of published defenses", f"{len(printed)} numbers", f"{met} alike"))
+    for row in stored("studies/robustness-curves/tables")["distances"]:
+        if row["printed"] != "none":
+            said = f"smallest {row['norm']} distance, {row['data']}"
+            rows.append(("robustness-curves", said, row["printed"], row["smallest"]))
+    return table(("study", "number", "printed", "here"), rows)
 
 
 def beside_autoattack_table() -> str:

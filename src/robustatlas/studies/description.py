@@ -165,6 +165,7 @@ class ReferenceEntry(StudyEntry):
     protocol: ProtocolName = "default"
     features: str | None = None
     attack: dict[str, dict[str, Any]] = {}
+    evaluation_steps: Count | None = None
 
 
 class Study(StudyEntry):

@@ -138,7 +138,12 @@ def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
 
 
 def _merged(section: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    return {**section, **{name: {**section.get(name, {}), **entry} for name, entry in other.items()}}
+    """Entries with the keys that a size gives anew; a stand-in is no longer one where data have another name."""
+    joined = {name: {**section.get(name, {}), **entry} for name, entry in other.items()}
+    for name, entry in joined.items():
+        if "name" in other[name] and "stand_in" not in other[name]:
+            entry.pop("stand_in", None)
+    return {**section, **joined}
 
 
 def _tables(document: Mapping[str, Any], where: str) -> None:

@@ -213,7 +213,7 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
 def plan_of(entry: ReferenceEntry) -> ReferencePlan:
     """What a reference takes."""
     taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
-             "protocol", "features", "presets")  # fmt: skip
+             "protocol", "features", "presets", "evaluation_steps")  # fmt: skip
     return ReferencePlan(
         **{key: getattr(entry, key) for key in taken},
         recipe_settings=entry.options,

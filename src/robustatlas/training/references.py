@@ -74,6 +74,7 @@ class ReferencePlan:
         per_attack: attack -> what is otherwise against it: `recipe`, `steps`, `rate`, settings of the trainer and of
             the recipe, such as ``{"elastic": {"steps": 30, "epochs": 60}}``; "all" is against every attack and none,
             "standard" the standard training.
+        evaluation_steps: of UAR's attacks as published, as an evaluation of few steps is held against; None: 200.
 
     Raises:
         UserError: an attack, strength, rule, recipe or setting that there is not.
@@ -100,6 +101,7 @@ class ReferencePlan:
     rate: float | None = None
     presets: str = ""
     per_attack: PerAttack | None = None
+    evaluation_steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in get_args(Rule):
@@ -117,6 +119,8 @@ class ReferencePlan:
             raise UserError("By the rule acc models are trained at the reference's own strengths; leave others out.")
         if self.protocol not in get_args(ProtocolName):
             raise UserError(f"protocol={self.protocol!r} is not known; expected default or paper.")
+        if self.evaluation_steps is not None and (self.protocol != "paper" or self.evaluation_steps < 1):
+            raise UserError("evaluation_steps are for UAR's attacks as published: at least 1, with protocol paper.")
         strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
         if strange:
             known = some([*self.strengths, ALL, STANDARD])
@@ -162,9 +166,9 @@ class ReferencePlan:
 
     def evaluated(self, attack: str) -> Attack:
         """The attack as it is evaluated."""
-        strengths = self.inside()[attack]
-        if self.protocol == "paper" and self.rule == "ata":
-            found = uar_attack(attack, strengths, self.protocol)
+        strengths = tuple(float(s) for s in self.strengths[attack])
+        if self.protocol == "paper" and (self.rule == "ata" or self.evaluation_steps is not None):
+            found = uar_attack(attack, strengths, self.protocol, self.evaluation_steps or 200)
         else:
             found = attack_named(attack, self.protocol)
         if self.features is None or not isinstance(found.threat, Perceptual):
@@ -180,7 +184,11 @@ class ReferencePlan:
             given = plain["per_attack"] or {}
             other = {a: {**steps, **given.get(a, {})} for a, steps in own.items() if steps["steps"] != STEPS}
             plain["per_attack"] = {**given, **other}
-        return {key: value for key, value in plain.items() if value or key not in ("presets", "per_attack")}
+        return {
+            key: value
+            for key, value in plain.items()
+            if value or key not in ("presets", "per_attack", "evaluation_steps")
+        }
 
 
 def name_of(attack: str | None, strength: float, seed: int) -> str:

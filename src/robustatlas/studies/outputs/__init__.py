@@ -28,7 +28,7 @@ OUTPUTS: Registry[type[Output]] = Registry(
         "frontier": "studies.outputs.hypervolumes:Frontiers",
         "convergence": "studies.outputs.hypervolumes:Convergence",
         "tests-between-groups": "studies.outputs.groups:BetweenGroups",
-        "claims": "studies.outputs.claims:Claims",
+        "claims": "studies.outputs.claims:ClaimsOfPapers",
         "defenses": "studies.outputs.defenses:Defenses",
         "board": "studies.outputs.pages:Board",
         "gallery": "studies.outputs.pages:Gallery",

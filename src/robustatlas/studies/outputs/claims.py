@@ -42,7 +42,7 @@ class Claim(StudyEntry):
     source: str = ""
 
 
-class Claims(Output):
+class ClaimsOfPapers(Output):
     """A row for each claim: both numbers, their difference over the trainings of the same seeds with Student's
     interval, and whether it holds."""
 

@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import counted, wording
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import wording
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.interclass import LpNorm

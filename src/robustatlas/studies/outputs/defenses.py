@@ -34,7 +34,7 @@ class Defenses(Output):
     attack; ``without``: names left out, also with ``*``."""
 
     reference: str
-    without: list[str] = []
+    without: list[str] = Field(default_factory=list)
     printed: dict[str, dict[str, float]] = Field(default_factory=dict)
 
     def wants(self, study: Study) -> Wanted:
@@ -52,11 +52,11 @@ class Defenses(Output):
             for name, values in sorted(numbers.items(), key=lambda one: -one[1]["CR ind-avg"])
         ]  # fmt: skip
         heads = ("defense", "trained against", *_NUMBERS, *(f"{number}, printed" for number in printed))
+        tables = [reference.defense(name).accuracies for name in numbers]
         by_attack = {
-            attack: float(np.mean([competitiveness_ratio(reference.defense(name).accuracies, reference, attacks=[attack])
-                                   for name in numbers]))
+            attack: float(np.mean([competitiveness_ratio(table, reference, attacks=[attack]) for table in tables]))
             for attack in reference.ranked
-        }  # fmt: skip
+        }
         means = [(wording(attack).label, value) for attack, value in by_attack.items()]
         sheets = {
             "": Sheet(self.title, heads, rows),
