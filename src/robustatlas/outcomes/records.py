@@ -122,7 +122,7 @@ class AttackRecord(Record):
     def _grid(self) -> list[str]:
         """Of a sweep, the steps to which its numbers are exact."""
         optimizers = [each for each in _of_stages(self.procedure.get("plan"), "optimizer") if isinstance(each, Mapping)]
-        sizes = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
+        sizes: list[Any] = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
         if not sizes:
             return []
         if self.procedure.get("search") in ("descent", "minimum"):
