@@ -121,12 +121,7 @@ FALLEN = "100 - "
 
 
 def falls_from(unit: str) -> float | None:
-    """Where strengths of this unit fall from as people type them; None where they rise.
-
-    Example:
-        >>> falls_from("100 - quality"), falls_from("pixels, length")
-        (100.0, None)
-    """
+    """Where strengths of this unit fall from as people type them; None where they rise."""
     return float(FALLEN.partition(" ")[0]) if unit.startswith(FALLEN) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +124,7 @@ class AttackRecord(Record):
     def _grid(self) -> list[str]:
         """Of a sweep, the steps to which its numbers are exact."""
         optimizers = [each for each in _of_stages(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)]
-        sizes = [cast(int, each["sizes"]) for each in optimizers if each.get("kind") == "Sweep"]
+        sizes: list[Any] = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
         if not sizes:
             return []
         if self.protocol.get("search") in ("descent", "minimum"):

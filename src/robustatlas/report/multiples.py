@@ -118,16 +118,12 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = wording(attack).label, axis(items[0].unit)
-    named = 1 < len(runs) <= MOST_NAMED
-    names = _names([run.name for _, run, _ in known])
     entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
         for item, row in zip(items, entries, strict=True)
     ]
-    labels = _labels(lines, names) if named else []
-    if not labels:
-        names, labels = [""] * len(lines), [Label((0, 0), 0, 0, 0)] * len(lines)
+    named = _labelled(lines, [run.name for _, run, _ in known] if 1 < len(runs) <= MOST_NAMED else [])
     drawn = [
         DrawnLine(
             series=place,
@@ -139,7 +135,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
             label=(at.x, at.y),
             marked=at.at,
         )
-        for (place, run, item), line, row, name, at in zip(known, lines, entries, names, labels, strict=True)
+        for (place, run, item), line, row, (name, at) in zip(known, lines, entries, named, strict=True)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -176,8 +172,18 @@ def _names(models: Sequence[str]) -> list[str]:
     return [shortened(model[start:], _NAME) for model in models]
 
 
+def _labelled(lines: Sequence[Curve], models: Sequence[str]) -> list[tuple[str, Label]]:
+    """The names of the lines with their places, in shares of 100; nameless where there are none, or the lines are so
+    near that names would cover each other."""
+    names = _names(models) if models else []
+    labels = _labels(lines, names) if names else []
+    if not labels:
+        return [("", Label((0, 0), 0, 0, 0))] * len(lines)
+    return list(zip(names, labels, strict=True))
+
+
 def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
-    """Places of the names, in shares of 100; none where the lines are so near that names would cover each other."""
+    """Places of the names, in shares of 100; none where they would cover each other."""
     pixels = [(x * WIDTH / 100, y * HEIGHT / 100) for x, y in lines]
     found = placed(pixels, names, WIDTH, HEIGHT)
     if any(one.overlaps(other) for one, other in combinations(found, 2)):

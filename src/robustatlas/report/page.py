@@ -136,8 +136,7 @@ def build_report(
         leaders=_leaders(table),
         runs=runs,
         rulings=[
-            rulings.ruled(*about, requirements, verdicts)
-            for about in zip(results, facts, (r.gallery for r in runs), strict=True)
+            rulings.ruled(one, r.facts, r.gallery, requirements, verdicts) for one, r in zip(results, runs, strict=True)
         ],
         many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),

@@ -159,14 +159,13 @@ class Classifier:
         self.dtype = held_in(own, said.dtype)
         self.casts = own is not None
         self.network_dtype = own.dtype if own is not None else self.dtype
-        self.prepare, self.origin = said.prepare, said.origin
+        self.prepare, self.origin, self.classes = said.prepare, said.origin, said.classes
         self.precision, self.outputs = said.precision_on(self.device), said.outputs or "logits"
         self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
         self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
         self.rejection: Rejection | None = said.rejection
         self.errors: Errors = "accepted"
         self.draws, self.threshold = whole(said.draws), real(said.threshold)
-        self.classes = said.classes
         self.name = str(said.name or getattr(net, "__name__", type(net).__name__))
         self.mean, self.std = statistic(said.mean, "mean"), statistic(said.std, "std")
         self._normalisation = {
@@ -178,8 +177,7 @@ class Classifier:
         self._way: Net | None = None
         self.remedy = ""
         self.kinks: Kinks = ()
-        self._total = Passes()
-        self._columns = Columns(said.columns)
+        self._total, self._columns = Passes(), Columns(said.columns)
 
     def _said(self) -> ClassifierSettings:
         """The settings of this classifier, for another one of its network."""
@@ -259,8 +257,7 @@ class Classifier:
         return self._view(kinks=kinks)
 
     def channels_last(self) -> Classifier:
-        """This model, whose network of torch gets its images channels-last on a processor, where that takes two thirds
-        of the time; answers are the same but for rounding. Passes are counted together."""
+        """This model, whose network of torch gets images channels-last on a CPU: faster, the same but for rounding."""
         return self._view(net=self._last) if self.device.type == "cpu" and isinstance(self.net, nn.Module) else self
 
     def _view(self, **changed: Any) -> Classifier:
@@ -360,9 +357,7 @@ class Classifier:
 
     def _around(self, net: Net) -> Net:
         """A network with all that is done to its inputs."""
-        wrapped = guarded(net)
-        if self.casts:
-            wrapped = casting(wrapped, self.network_dtype)
+        wrapped = casting(guarded(net), self.network_dtype) if self.casts else guarded(net)
         if self._normalisation:
             wrapped = normalising(wrapped, self._normalisation)
         if self.prepare is not None:
