@@ -211,7 +211,7 @@ def test_the_example_of_the_installed_package_runs_with_one_changed_import(
     ("change", "said"),
     [
         ({"norm": "L7"}, "Linf, L2, L1"),
-        ({"eps": 0}, "no strength"),
+        ({"eps": 0}, "not a strength"),
         ({"version": "best"}, "standard, plus, rand or custom"),
         ({"is_tf_model": True}, "from_tensorflow"),
         ({"attacks_to_run": ["apgd-ce"]}, "version='custom'"),
@@ -255,7 +255,7 @@ def test_torchattacks_convention() -> None:
     shifted.set_normalization_used([0.25], [0.5])
     again = shifted((X - 0.25) / 0.5, Y)
     torch.testing.assert_close(again * 0.5 + 0.25, made, atol=1e-5, rtol=0)
-    with pytest.raises(ra.UserError, match="no strength"):
+    with pytest.raises(ra.UserError, match="not a strength"):
         ra.as_torchattacks(net, eps=-1)
 
 

@@ -507,20 +507,20 @@ def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
 
 
 OLD_RUN = Path(__file__).parent / "old_run"
-"""A run that was written in format 2: three digits under linf at .1 and .3."""
+"""A run that was written in format 2: three digits under pgd-linf, as published, at .1 and .3."""
 
 
 def test_a_run_of_an_earlier_format_is_read_and_continued(tmp_path: Path) -> None:
     """Nothing is computed anew, what is new is beside it, and the version that began it could go on as well."""
     folder = shutil.copytree(OLD_RUN, tmp_path / "run")
     before = load_result(folder)
-    assert [*before.records] == ["linf-5f025c49278b"] == [record.key for record in before.records.values()]
-    assert before.records["linf-5f025c49278b"].protocol["search"] == "descent"
+    assert [*before.records] == ["pgd-linf-9dee793fb6c1"] == [record.key for record in before.records.values()]
+    assert before.records["pgd-linf-9dee793fb6c1"].protocol["search"] == "descent"
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
     asked = {"samples": 3, "run": folder, "progress": False, "diagnose": False}
-    again = ra.evaluate(model, data, "linf", strengths={"linf": [0.1, 0.3]}, **asked)
+    again = ra.evaluate(model, data, "pgd-linf", strengths={"pgd-linf": [0.1, 0.3]}, **asked)
     assert len(list((folder / "outcomes").rglob("*.parquet"))) == 1, "all is known"
-    assert again.outcome("linf").minimal_size.tolist() == before.outcome("linf").minimal_size.tolist()
+    assert again.outcome("pgd-linf").minimal_size.tolist() == before.outcome("pgd-linf").minimal_size.tolist()
     ra.evaluate(model, data, "brightness", strengths={"brightness": [0.2]}, **asked)
     written = [json.loads(file.read_text()) for file in (folder / "attacks").glob("*.json")]
     assert len(written) == 2 and all("procedure" in record and "protocol" not in record for record in written)

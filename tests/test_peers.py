@@ -163,7 +163,7 @@ def test_noise_of_external_attacks_repeats_and_leaves_the_callers_alone() -> Non
 def test_bad_externals_are_refused() -> None:
     with pytest.raises(UserError, match="norm='l3' is not known"):
         ra.external(lambda model, x, labels: x, "l3")
-    with pytest.raises(UserError, match="no attack that is known here"):
+    with pytest.raises(UserError, match="not an attack that is known here"):
         ra.external(3, "linf")
     x, y = digits(4)
     wrong = ra.external(lambda model, x, labels: x[:, :, :4], "linf", name="short")

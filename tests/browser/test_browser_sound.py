@@ -88,7 +88,8 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     assert heads == ["rank", "defense", "card", "cr", "union", "clean", "robust-linf", "robust-l2", "samples"]
     said = page.inner_text("#own")
     assert re.match(
-        r"Your model (one|two): 1st to 2nd of 2 \(1st by the number alone\)\. Average over attacks, "
+        r"Your model (one|two): [\d.]+% \([\d.]+ to [\d.]+\) withstand both attacks at once\. "
+        r"Rank: 1st to 2nd of 2 \(1st by the number alone\)\. Average over attacks, "
         r"strengths and clean images [\d.]+% \([\d.]+ to [\d.]+\), union [\d.]+% on \d+ ",
         said,
     )
