@@ -155,3 +155,11 @@ def test_one_table_has_the_worst_case_and_the_mean_of_what_is_alike(capsys: pyte
     both = rows.index(["worst", "case", "50.0", "50.0", "25.0", "41.7"])
     assert rows[both + 1] == ["mean", "75.0", "75.0", "37.5", "62.5"] and both > fog
     assert ["l2", "100.0", "100.0", "0.0", "66.7"] in rows and sum(row[:2] == ["worst", "case"] for row in rows) == 1
+
+
+def test_the_headline_comes_first_and_is_the_one_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    result = ra.Result.from_arrays(np.zeros(4), np.zeros(4), {"linf": [0.01, 0.02, 0.05, 0.2]}, {"linf": [0.01, 0.04]})
+    for asked, leads in (({"linf": 0.04}, "50.0 "), ({"linf": 0.01}, "75.0 ")):
+        print_accuracies(result, Console(width=200, highlight=False), first=asked)
+        said = capsys.readouterr().out.splitlines()[1]
+        assert said.startswith(leads) and said.endswith("(as asked).")

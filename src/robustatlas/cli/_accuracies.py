@@ -60,6 +60,7 @@ def print_accuracies(
     every: bool = False,
     explain: bool = False,
     rest: str | None = None,
+    first: Mapping[str, float] | None = None,
 ) -> None:
     """Print what a run found: the headline, the table, and three lines on what to think of it.
 
@@ -69,6 +70,7 @@ def print_accuracies(
         every: show every strength, and not only as many as fit.
         explain: say what each attack cost, and how it searched.
         rest: who does what is missing, a sentence; None: the same command.
+        first: attack -> strength of the headline; None: the usual one.
     """
     name = safe(marked(result.name, result.suspect))
     console.print(
@@ -76,11 +78,11 @@ def print_accuracies(
         f"{result.clean_accuracy:.1f} % clean accuracy."
     )
     judged = result.judged()
-    first, worst = headline_of(judged), worst_case_of(judged)
-    if first is not None:
-        console.print(_withstand(result, first))
+    leading, worst = headline_of(judged, first or None), worst_case_of(judged)
+    if leading is not None:
+        console.print(_withstand(result, leading))
     print_table(result, console, every=every, explain=explain)
-    if worst is not None and first is not None and worst.at != first.at:
+    if worst is not None and leading is not None and worst.at != leading.at:
         console.print(_withstand(result, worst))
     if (point := breaking_point(result)) is not None:
         console.print(safe(half_words(point.attack, point.half, masked(result, [point.attack]))))
@@ -92,9 +94,9 @@ def print_accuracies(
         console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(rest or _GOES_ON)}")
 
 
-def _withstand(result: Result, first: Headline) -> str:
-    number = beside_masked(f"[bold]{shown(first.accuracy)} %[/bold]", masked(result, first.at))
-    return f"{number} withstand {safe(first.words)} ({safe(first.why)})."
+def _withstand(result: Result, said: Headline) -> str:
+    number = beside_masked(f"[bold]{shown(said.accuracy)} %[/bold]", masked(result, said.at))
+    return f"{number} withstand {safe(said.words)} ({safe(said.why)})."
 
 
 def print_table(result: Result, console: Console, *, every: bool = False, explain: bool = False) -> None:

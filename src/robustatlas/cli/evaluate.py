@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _asked, _attacks, _draws, _models, _until, _workers
+from robustatlas.cli import _asked, _attacks, _draws, _models, _runs, _until, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
-from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._options import names_in, parse_strength_of, parse_strengths
 from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import print_run, print_ways_out
@@ -147,6 +147,7 @@ def evaluate(
             rich_help_panel=ATTACKS,
         ),
     ] = False,
+    headline: _runs.Headline = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -192,7 +193,7 @@ def evaluate(
     from robustatlas.evaluation.request import Request
 
     _draws.check_alone(any_of, {"--until": until, "--escalate": escalate, "--part": part, "--dry-run": dry_run})
-    card = read_card(about) if about else {}
+    card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
@@ -226,7 +227,7 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
     else:
-        _evaluated(classifier, dataset, request, card, any_of, until, against, escalate)
+        _evaluated(classifier, dataset, request, card, any_of, until, against, escalate, first)
 
 
 def _evaluated(
@@ -238,6 +239,7 @@ def _evaluated(
     until: str | None,
     against: Path | None,
     escalate: bool,
+    first: Mapping[str, float] | None,
 ) -> None:
     """Evaluate, and print what was found."""
     folder = cast(Path, request.run)
@@ -246,7 +248,7 @@ def _evaluated(
             _draws.evaluate_by_rules(model, data, request, any_of, card)
             return
         result = _until.result_of(model, data, request, until, against)
-    _conclude(_escalated(result, model, data) if escalate else result, card, folder, request)
+    _conclude(_escalated(result, model, data) if escalate else result, card, folder, request, first)
 
 
 def samples_and_folder(
@@ -292,7 +294,9 @@ def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool)
     return cores
 
 
-def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Request) -> None:
+def _conclude(
+    result: Result, card: Mapping[str, Any], folder: Path, request: Request, first: Mapping[str, float] | None
+) -> None:
     """Keep what is said of the model, and print the tables."""
     from robustatlas.evaluation.workers.share import share_of
 
@@ -300,7 +304,7 @@ def _conclude(result: Result, card: Mapping[str, Any], folder: Path, request: Re
     result.describe(card)
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
-    print_accuracies(result, console, rest=others if share.of > 1 else None)
+    print_accuracies(result, console, rest=others if share.of > 1 else None, first=first)
     print_run(folder, console)
     if result.diagnosis is not None and result.diagnosis.doubted:
         print_ways_out(folder, console)
