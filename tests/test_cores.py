@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.evaluation import cores as measured
 from robustatlas.evaluation.cores import Cores, cores_for
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.workers.nursery import Nursery
+from robustatlas.evaluation.workers.process import Processes
 from robustatlas.models.classifier import Classifier
 from test_evaluation_parts import dispatcher_of, found_of
 from test_scale import ATTACKS, COUNT, Alike, Seen, assert_same, digits_images
@@ -29,11 +34,11 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def classifier(net: object = None) -> Classifier:
-    return Classifier(Alike() if net is None else net)  # type: ignore[arg-type]
+def classifier(net: nn.Module | None = None) -> Classifier:
+    return Classifier(Alike() if net is None else net)
 
 
-def shared(net: object = None, display: Seen | None = None) -> ra.Result:
+def shared(net: nn.Module | None = None, display: Seen | None = None) -> ra.Result:
     request = Request(attacks=ATTACKS, shard_size=3, cores=TWO, progress=display or False, diagnose=False, audit=0)
     return evaluated(classifier(net), digits_images(COUNT, torch.float64), request)
 
@@ -83,8 +88,36 @@ def test_what_was_measured_decides() -> None:
     assert as_good.processes() == 1
 
 
+def test_there_are_no_more_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes what this one does, and twice what a forward pass keeps of a batch."""
+    monkeypatch.setattr(measured, "peak_bytes", lambda: 10**9)
+    monkeypatch.setattr(measured, "usable_bytes", lambda: 20 * 10**9)
+    heavy = Cores(64, threads=1, speedup=1.0, bytes=10**7)
+    assert heavy.processes(seconds=1e4, samples=10_000, batch=50) == 7, "14 of 20 GB, 2 GB each"
+    assert heavy.processes(seconds=1e4, samples=10_000, batch=1000) == 1
+
+
+def test_what_a_forward_pass_keeps_is_counted(two_threads: None) -> None:
+    """Of a sample: the inputs of all three layers, but not the weights."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 1000), nn.Softplus(), nn.Linear(1000, 10))
+    found = cores_for(Classifier(net), ra.load_dataset("digits").rows)
+    assert found.bytes == 4 * (64 + 1000 + 1000)
+
+
+def test_a_nursery_that_has_ended_is_done_without(tmp_path: Path) -> None:
+    gone = Nursery("no_module_of_this_name")
+    gone.process.wait()
+    with pytest.raises(ChildProcessError):
+        gone.child("builtins:print")
+    with closing(Processes(["cpu"], 1, gone)) as places:
+        (started,) = places.start([])
+        assert pickle.loads(started.hear()) == ("hello",)
+        started.stop()
+    gone.close()
+
+
 def test_few_samples_take_few_processes() -> None:
-    assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100) == 6
+    assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100, batch=256) == 6
 
 
 @pytest.mark.parametrize(("times", "threads"), [((1.0, 1.0), 1), ((0.4, 1.0), 2)])
@@ -123,3 +156,13 @@ def test_who_can_only_be_asked_is_not_asked_for_its_pace() -> None:
 
     cores_for(Classifier(answer, knowledge="scores"), ra.load_dataset("digits").rows)
     assert not asked
+
+
+def test_a_network_without_memory_for_the_measure_is_not_measured(two_threads: None) -> None:
+    class Small(Alike):
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) > 4:
+                raise torch.OutOfMemoryError("out of memory")
+            return super().forward(x)
+
+    assert cores_for(classifier(Small()), ra.load_dataset("digits").rows) == Cores(1, threads=2, speedup=1.0)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
+from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.workers import begun_nursery
 from robustatlas.evaluation.workers.memory import peak_bytes, usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
@@ -32,27 +33,32 @@ _TOO_HIGH = 10.0
 """How many times less than its plan says an attack may take: most samples are through long before the last run."""
 _MEMORY = 0.7
 """Share of the machine's memory that processes may take."""
+_BOTH_WAYS = 2
+"""What a pass holds of a sample, in bytes of what its forward pass keeps: the backward pass makes as much anew."""
 
 
 @dataclass(frozen=True)
 class Cores:
-    """``count`` cores that may be used, ``threads`` that the network runs fastest with, and its ``speedup`` by as many
-    threads as cores."""
+    """``count`` cores that may be used, ``threads`` that the network runs fastest with, its ``speedup`` by as many
+    threads as cores, and the ``bytes`` that its forward pass keeps of a sample."""
 
     count: int
     threads: int
     speedup: float
+    bytes: float = 0.0
 
-    def processes(self, seconds: float, samples: int) -> int:
-        """Among how many processes it pays to share so many seconds of work of one, on so many samples.
+    def processes(self, seconds: float, samples: int, batch: int) -> int:
+        """Among how many processes it pays to share so many seconds of work of one, on so many samples, of which each
+        has a batch at work; no more than memory has room for.
 
         Example:
-            >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000)
+            >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000, batch=256)
             8
         """
         if seconds < _WORTH or self.speedup >= _AS_GOOD * self.count:
             return 1
-        return max(1, min(self.count, samples // SMALLEST))
+        room = _MEMORY * usable_bytes() / (peak_bytes() + _BOTH_WAYS * self.bytes * batch)
+        return max(1, min(self.count, samples // SMALLEST, int(room)))
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -76,15 +82,21 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
     if count == 1 or not _by_torch(model):
         return Cores(1, count, 1.0)
     x = images[:_BATCH].to(model.dtype)
-    with undisturbed(), model.evaluating():
-        several, alone = (_seconds(model, x, threads) for threads in (count, 1))
-    return Cores(count, count if several < _GAIN * alone else 1, alone / several)
+    try:
+        with undisturbed(), model.evaluating():
+            kept = _bytes_kept(model, x)
+            several, alone = (_seconds(model, x, threads) for threads in (count, 1))
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        return Cores(1, count, 1.0)  # the evaluation takes fewer samples at once
+    return Cores(count, count if several < _GAIN * alone else 1, alone / several, kept / len(x))
 
 
 class Sharing:
     """Decides, after each part that this process has done, among how many processes the rest is shared.
 
-    Where that may be several, they get ready meanwhile.
+    Where that may well be several, half way between what is sure and what the plan allows, they get ready meanwhile.
 
     Args:
         cores: what may be used.
@@ -94,9 +106,7 @@ class Sharing:
 
     def __init__(self, cores: Cores, dispatcher: Dispatcher, batch: int) -> None:
         self.cores, self.dispatcher, self.batch = cores, dispatcher, batch
-        self._before = peak_bytes()
-        likely = cores.processes(dispatcher.remaining() / _TOO_HIGH**0.5, dispatcher.lacking) > 1
-        self.nursery = begun_nursery(threads=1) if likely else None
+        self.nursery = begun_nursery(threads=1) if self._among(too_high=_TOO_HIGH**0.5) > 1 else None
 
     def close(self) -> None:
         """No more processes come."""
@@ -105,13 +115,11 @@ class Sharing:
 
     def processes(self) -> int:
         """How many the rest is worth; 1 where this one goes on alone."""
-        left = self.dispatcher.remaining() / (1.0 if self.dispatcher.costs.measured else _TOO_HIGH)
-        return min(self.cores.processes(left, self.dispatcher.lacking), max(1, self._room()))
+        return self._among(1.0 if self.dispatcher.costs.measured else _TOO_HIGH)
 
-    def _room(self) -> int:
-        """Processes that fit into memory, each with a full batch."""
-        grown = (peak_bytes() - self._before) * max(1.0, self.batch / max(1, self.dispatcher.largest))
-        return int(_MEMORY * usable_bytes() / (self._before + grown))
+    def _among(self, too_high: float) -> int:
+        seconds = self.dispatcher.remaining() / too_high
+        return self.cores.processes(seconds, self.dispatcher.lacking, self.batch)
 
 
 def can_share(model: Classifier) -> bool:
@@ -120,8 +128,28 @@ def can_share(model: Classifier) -> bool:
 
 
 def _by_torch(model: Classifier) -> bool:
-    parts = model.net.parameters() if isinstance(model.net, nn.Module) else ()
-    return model.device.type == "cpu" and model.knowledge == "gradients" and any(True for _ in parts)
+    return model.device.type == "cpu" and model.knowledge == "gradients" and bool(_weights(model))
+
+
+def _weights(model: Classifier) -> list[Tensor]:
+    """Those of a network of torch."""
+    return [*model.net.parameters(), *model.net.buffers()] if isinstance(model.net, nn.Module) else []
+
+
+def _bytes_kept(model: Classifier, x: Tensor) -> float:
+    """Bytes that a forward pass keeps for the backward pass, but for the weights."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        answer = model.logits(x.clone().requires_grad_())  # held, so that no memory is used twice
+    weights = {part.untyped_storage().data_ptr() for part in _weights(model)}
+    del answer
+    return float(sum(size for place, size in kept.items() if place not in weights))
 
 
 def _seconds(model: Classifier, x: Tensor, threads: int) -> float:

@@ -129,7 +129,7 @@ class Dispatcher:
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
         self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
-        self.short, self.largest = short, 0
+        self.short = short
         sample = work.rows[:1].nbytes
         self._least = SMALLEST
         self._number = 0
@@ -172,7 +172,6 @@ class Dispatcher:
     def finish(self, job: Job, found: Found) -> None:
         """Publish what came of a job."""
         task, pile = self.tasks[job.task], self.piles[job.task]
-        self.largest = max(self.largest, len(job.index))
         self.run.write(task.record, found.columns, found.samples, found.examples, found.about)
         self.claims.release(task.record.key, job.index)
         pile.active.pop(job.number, None)

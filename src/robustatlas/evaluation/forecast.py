@@ -116,7 +116,8 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
     places = request.places(ready.model)
     workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
     if request.shares and can_share(ready.model):
-        workers = cores.processes(sum(each.seconds for each in expected), sum(each.samples for each in expected))
+        seconds, samples = (sum(getattr(each, what) for each in expected) for what in ("seconds", "samples"))
+        workers = cores.processes(seconds, samples, ready.at_once)
     return Forecast(tuple(expected), workers, ready.at_once)
 
 

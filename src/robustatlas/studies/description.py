@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
+from robustatlas.common.wording import instead, listed
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
@@ -227,3 +228,14 @@ class Study(StudyEntry):
 
 def _said(against: Mapping[str, float]) -> str:
     return " and ".join(f"{attack} {written(strength)}" for attack, strength in against.items())
+
+
+def check_known(name: str, among: Iterable[str], place: str) -> None:
+    """Raise a :class:`UserError` where ``place`` names what is not among the names that there are.
+
+    Example:
+        >>> check_known("linf", ["linf", "l2"], "evaluations.main")
+    """
+    names = list(among)
+    if name not in names:
+        raise UserError(f"{place} names {name!r}{instead(name, names, f'there are {listed(names)}')}")

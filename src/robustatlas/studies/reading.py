@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -20,7 +20,7 @@ from robustatlas.common.files import named
 from robustatlas.common.renamed import NOW
 from robustatlas.common.wording import instead, listed
 from robustatlas.models.sources.defended import transformations
-from robustatlas.studies.description import ModelEntry, Study
+from robustatlas.studies.description import ModelEntry, Study, check_known
 from robustatlas.studies.outputs import OUTPUTS
 from robustatlas.training.presets import preset_named
 from robustatlas.training.recipes import RECIPES
@@ -196,13 +196,13 @@ def _check(study: Study, where: str) -> None:
     for section in _SECTIONS[:-1]:
         for name, entry in getattr(study, section).items():
             if (data := getattr(entry, "data", None)) is not None:
-                _known(data, study.data, f"{section}.{name}.data of {where}")
+                check_known(data, study.data, f"{section}.{name}.data of {where}")
     for name, model in study.models.items():
         _check_model(study, name, model, f"models.{name}")
         _check_chain(study, name, where)
     for name, evaluation in study.evaluations.items():
         for evaluated in evaluation.models or ():
-            _known(evaluated, study.models, f"evaluations.{name}.models of {where}")
+            check_known(evaluated, study.models, f"evaluations.{name}.models of {where}")
         with _placed(f"evaluations.{name}.attacks of {where}"):
             attacks_of(wanted_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
     for name, output in study.outputs.items():
@@ -212,7 +212,7 @@ def _check(study: Study, where: str) -> None:
 def _check_model(study: Study, name: str, model: ModelEntry, place: str) -> None:
     for key in ("start", "of"):
         if (other := getattr(model, key)) is not None:
-            _known(other, study.models, f"{place}.{key}")
+            check_known(other, study.models, f"{place}.{key}")
     if model.of is not None and not study.models[model.of].trained:
         raise UserError(f"{place} is of {model.of}, which is not trained here; give source = 'defended:...,SOURCE'.")
     with _placed(f"{place}.defense"):
@@ -235,12 +235,6 @@ def _check_chain(study: Study, name: str, where: str) -> None:
         if before not in study.models:
             return  # told by its own check
         chain.append(before)
-
-
-def _known(name: str, among: Iterable[str], place: str) -> None:
-    names = list(among)
-    if name not in names:
-        raise UserError(f"{place} names {name!r}{instead(name, names, f'there are {listed(names)}')}")
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from contextlib import suppress
 
 _NUMBER = struct.Struct("i")
 _LONGEST = 2**14
+_UNKNOWN = 255
+"""The code of a child whose nursery ended before it."""
 _COMMAND = "import sys; from robustatlas.evaluation.workers.nursery import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 
 
@@ -29,20 +31,26 @@ class Child:
     def __init__(self, pid: int, status: socket.socket) -> None:
         self.pid, self.status = pid, status
         self.returncode: int | None = None
+        self._held: int | None = None
+        with suppress(ProcessLookupError):  # it has ended already
+            self._held = os.pidfd_open(pid)  # its number may be another process' once the nursery has taken note
 
     def kill(self) -> None:
-        if self.returncode is None:
+        if self.returncode is None and self._held is not None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                signal.pidfd_send_signal(self._held, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
             self.status.settimeout(timeout)
             try:
-                (self.returncode,) = _NUMBER.unpack(self.status.recv(_NUMBER.size))
+                told = self.status.recv(_NUMBER.size)
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired(["child"], timeout or 0.0) from error
+            self.returncode = _NUMBER.unpack(told)[0] if told else _UNKNOWN
             self.status.close()
+            if self._held is not None:
+                os.close(self._held)
         return self.returncode
 
 
@@ -63,12 +71,22 @@ class Nursery:
             )
 
     def child(self, function: str, arguments: Sequence[str] = (), descriptors: Sequence[int] = ()) -> Child:
-        """``module:name``, called with the arguments and then with the descriptors, which are passed on."""
+        """``module:name``, called with the arguments and then with the descriptors, which are passed on.
+
+        Raises:
+            ChildProcessError: the nursery has ended.
+        """
         ours, theirs = socket.socketpair()
-        with theirs:
+        told = b""
+        with theirs, suppress(ConnectionError):
             request = json.dumps([function, list(arguments)]).encode()
             socket.send_fds(self.control, [request], [theirs.fileno(), *descriptors])
-        (pid,) = _NUMBER.unpack(ours.recv(_NUMBER.size))
+        with suppress(ConnectionError):
+            told = ours.recv(_NUMBER.size)
+        if not told:
+            ours.close()
+            raise ChildProcessError("The process that forks workers has ended.")
+        (pid,) = _NUMBER.unpack(told)
         return Child(pid, ours)
 
     def close(self) -> None:

@@ -27,24 +27,14 @@ _COMMAND = f"import sys; from {_SERVING} import serve; serve(int(sys.argv[1]))"
 
 class Process:
     """A process that computes on a device with so many threads, and the line to it, whose end is its own, whatever it
-    is at; ``reports``: whether it says how far its jobs are. It is a child of ``nursery``, where there is one."""
+    is at; ``reports``: whether it says how far its jobs are. It is a child of ``nursery``, where there is one that has
+    not ended."""
 
     def __init__(self, device: str, threads: int, reports: bool, nursery: Nursery | None = None) -> None:
         self.where = device
-        self.process: subprocess.Popen[bytes] | Child
         ours, theirs = socket.socketpair()
         with theirs:
-            if nursery is not None:
-                self.process = nursery.child(f"{_SERVING}:serve", descriptors=[theirs.fileno()])
-            else:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-c", _COMMAND, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=2,
-                    pass_fds=[theirs.fileno()],
-                    env=_environment(threads),
-                    start_new_session=True,  # Ctrl-C is for this process, which ends the others
-                )
+            self.process = _forked(nursery, theirs.fileno()) or _started(theirs.fileno(), threads)
         self.connection = Connection(ours.detach())
         self.say(pickle.dumps((device, threads, reports)))
 
@@ -78,6 +68,24 @@ class Process:
         self.process.kill()
         self.process.wait()
         self.connection.close()
+
+
+def _forked(nursery: Nursery | None, descriptor: int) -> Child | None:
+    if nursery is not None:
+        with suppress(ChildProcessError):
+            return nursery.child(f"{_SERVING}:serve", descriptors=[descriptor])
+    return None
+
+
+def _started(descriptor: int, threads: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _COMMAND, str(descriptor)],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        pass_fds=[descriptor],
+        env=_environment(threads),
+        start_new_session=True,  # Ctrl-C is for this process, which ends the others
+    )
 
 
 def begun_nursery(threads: int) -> Nursery | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed, wording
-from robustatlas.studies.description import Study, StudyEntry
+from robustatlas.common.wording import wording
+from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, number_of
 from robustatlas.studies.tables import Sheet
 
@@ -84,13 +83,13 @@ class Output(StudyEntry):
         """Raise where it names what the study has not; ``place``: of it in the file."""
         wanted = self.wants(study)
         for name in wanted.evaluations:
-            _known(name, study.evaluations, f"{place}: evaluation")
+            check_known(name, study.evaluations, f"{place}: evaluation")
         evaluated = [model for name in wanted.evaluations for model in study.evaluated(name)]
         for model in wanted.models:
-            _known(model, study.models, f"{place}: models")
-            _known(model, evaluated, f"{place}: models (of the evaluation)")
+            check_known(model, study.models, f"{place}: models")
+            check_known(model, evaluated, f"{place}: models (of the evaluation)")
         for model in wanted.trainings:
-            _known(model, study.models, f"{place}: models")
+            check_known(model, study.models, f"{place}: models")
 
     def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
         """A number of a model over its trainings."""
@@ -113,9 +112,3 @@ class Output(StudyEntry):
     def against(self, done: Finished) -> Reference | None:
         """The reference that its ratios are to."""
         return None if self.reference is None else done.reference(self.reference)
-
-
-def _known(name: str, among: Iterable[str], place: str) -> None:
-    names = list(among)
-    if name not in names:
-        raise UserError(f"{place} names {name!r}{instead(name, names, f'there are {listed(names)}')}")

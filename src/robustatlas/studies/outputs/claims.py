@@ -10,10 +10,9 @@ from pydantic import Field
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import mean_over
-from robustatlas.studies.description import Study, StudyEntry
+from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, label_of, number_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
-from robustatlas.studies.outputs.base import _known as known
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -68,8 +67,10 @@ class ClaimsOfPapers(Output):
         for claim in self.claims:
             at = f"{place}: {claim.claim!r}"
             for side in (claim.more, claim.less):
-                known(side.model, study.models, f"{at}: model")
-                known(side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation")
+                check_known(side.model, study.models, f"{at}: model")
+                check_known(
+                    side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation"
+                )
             seeds = [study.seeds_of(side.model) for side in (claim.more, claim.less)]
             if seeds[0] != seeds[1] or len(seeds[0]) < 2:
                 raise UserError(

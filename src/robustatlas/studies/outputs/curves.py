@@ -18,10 +18,9 @@ from robustatlas.metrics.interclass import LpNorm
 from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
-from robustatlas.studies.description import DataEntry, Strength, Study
+from robustatlas.studies.description import DataEntry, Strength, Study, check_known
 from robustatlas.studies.numbers import StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
-from robustatlas.studies.outputs.base import _known as known
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class Distances(Output):
     def check(self, study: Study, place: str) -> None:
         """Raise where a data set is not in the study."""
         for name in self.data:
-            known(name, study.data, f"{place}: data")
+            check_known(name, study.data, f"{place}: data")
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table, and the distribution of the distances in each norm."""
