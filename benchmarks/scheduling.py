@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import shutil
+import tempfile
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.evaluation.cores import FIRST, Cores
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.plan import Task, record_of, samples_of
@@ -33,7 +36,7 @@ from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes.claims import Claims
 
 RESULTS = Path(__file__).parent / "results"
-SPREAD = Path(__file__).parents[1] / "docs" / "board" / "runs" / "standard"
+BOARD = Path(__file__).parents[1] / "docs" / "board" / "runs.tar.xz"
 ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 MEASURED_THREADS = 2
 ALONE = 3.0
@@ -53,7 +56,9 @@ def prices(samples: int, seed: int = 0) -> Prices:
     """As measured: mean seconds of each attack times how far the passes of single samples are from their mean."""
     suite = json.loads((RESULTS / "suite.json").read_text())[0]
     begin = json.loads((RESULTS / "scale.json").read_text())["workers"]["start_s"]
-    board = ra.load_result(SPREAD)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.unpack_archive(BOARD, folder, filter="data")
+        board = ra.load_result(next(Path(folder).glob("**/standard-seed0/run.json")).parent)
     random, rows = np.random.default_rng(seed), []
     for name in ATTACKS:
         outcome = board.outcome(name if name in board.attacks else "linf")
@@ -63,9 +68,9 @@ def prices(samples: int, seed: int = 0) -> Prices:
     return Prices(np.array(rows), begin)
 
 
-def tasks() -> list[Task]:
-    """The nine attacks by descent."""
-    named = [attack_named(name) for name in ATTACKS]
+def tasks(count: int) -> list[Task]:
+    """The first of the nine attacks by descent."""
+    named = [attack_named(name) for name in ATTACKS[:count]]
     return [Task(attack, "descent", record_of(attack, "descent", 0, "float32")) for attack in named]
 
 
@@ -83,21 +88,53 @@ class _Nowhere:
 
 def simulate(priced: Prices, workers: int) -> dict[str, Any]:
     """All jobs done by so many workers; seconds are those of the simulated clock."""
+    dispatcher = dispatcher_of(priced, workers)
+    with dispatcher.claims:
+        return _clocked(dispatcher, priced, [priced.begin] * workers)
+
+
+def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
+    """As the command line does it: one process begins, and others follow when what it has learned says that the rest is
+    worth them; the first of them is ready ``begin`` seconds after the start."""
+    dispatcher = dispatcher_of(priced, 1, short=FIRST)
+    with dispatcher.claims:
+        clock, many = 0.0, 1
+        while many == 1 and (job := dispatcher.next()) is not None:
+            seconds = _seconds(priced, job)
+            dispatcher.finish(job, _found(job, seconds))
+            clock += seconds
+            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, batch=256)
+        dispatcher.workers = many
+        return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
+
+
+def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> Dispatcher:
+    """Of the samples that there are prices for."""
     samples = priced.seconds.shape[1]
     work = samples_of(
         (torch.zeros(1, 3, 32, 32).expand(samples, -1, -1, -1), torch.zeros(samples, dtype=torch.int64)), None
     )
-    todo = tasks()
+    todo = tasks(len(priced.seconds))
     costs = Costs([weight_of(task, 10) for task in todo], pair=1e-3)
-    mine = np.ones(samples, bool)
-    with Claims(None) as claims:
-        dispatcher = Dispatcher(_Nowhere(), todo, work, mine, Manner(0, 256), costs, claims, None, workers, Progress())  # type: ignore[arg-type]
-        return _clocked(dispatcher, priced, workers)
+    mine, manner = np.ones(samples, bool), Manner(0, 256)
+    return Dispatcher(
+        _Nowhere(),
+        todo,
+        work,
+        mine,
+        manner,
+        costs,
+        Claims(None),
+        None,
+        workers,
+        Progress(),
+        short,  # type: ignore[arg-type]
+    )
 
 
-def _clocked(dispatcher: Dispatcher, priced: Prices, workers: int) -> dict[str, Any]:
-    order = count()
-    events: list[tuple[float, int, tuple[Job, float] | None]] = [(priced.begin, next(order), None)] * workers
+def _clocked(dispatcher: Dispatcher, priced: Prices, begin: list[float]) -> dict[str, Any]:
+    order, workers = count(), len(begin)
+    events: list[tuple[float, int, tuple[Job, float] | None]] = [(second, next(order), None) for second in begin]
     jobs, last, idle = 0, 0.0, None
     while events:
         last, _, done = heapq.heappop(events)
@@ -107,8 +144,7 @@ def _clocked(dispatcher: Dispatcher, priced: Prices, workers: int) -> dict[str, 
         if job is None:
             idle = last if idle is None else idle
             continue
-        each = priced.seconds[job.task, job.index]
-        seconds = max(float(each.sum()), ALONE * float(each.max()))
+        seconds = _seconds(priced, job)
         jobs += 1
         heapq.heappush(events, (last + seconds, next(order), (job, seconds)))
     total = float(priced.seconds.sum())
@@ -122,6 +158,11 @@ def _clocked(dispatcher: Dispatcher, priced: Prices, workers: int) -> dict[str, 
         "tail_s": last - (last if idle is None else idle),
         "jobs": jobs,
     }
+
+
+def _seconds(priced: Prices, job: Job) -> float:
+    each = priced.seconds[job.task, job.index]
+    return max(float(each.sum()), ALONE * float(each.max()))
 
 
 def _found(job: Job, seconds: float) -> Found:

@@ -128,8 +128,18 @@ def test_several_hands_share_the_last_samples() -> None:
     dispatcher = dispatcher_of(1_000, expected=SECONDS / 500, workers=4)
     sizes = [len(job.index) for job in jobs_of(dispatcher, SECONDS / 500)]
     assert sum(sizes) == 1_000
-    assert sizes[0] <= 1_000 / (2 * 4) and sizes == sorted(sizes, reverse=True)
-    assert SMALLEST // 2 <= sizes[-1] <= SMALLEST
+    assert sizes[0] == 1_000 / 4 and sizes == sorted(sizes, reverse=True)
+    assert SMALLEST <= sizes[-1] < 2 * SMALLEST
+
+
+def test_no_part_is_more_than_half_of_what_parts_cost_whatever_their_length() -> None:
+    dispatcher = dispatcher_of(2_000, expected=SECONDS / 500, workers=4)
+    sizes = []
+    while (job := dispatcher.next()) is not None:
+        sizes.append(len(job.index))
+        dispatcher.finish(job, found_of(job, 0.01 * (len(job.index) + 128) / len(job.index)))
+    assert dispatcher.costs.fixed == 128 and dispatcher.costs.of(0) == pytest.approx(0.01)
+    assert sum(sizes) == 2_000 and min(sizes[2:]) >= 128
 
 
 def test_a_job_holds_its_inputs_as_they_are_kept() -> None:

@@ -25,7 +25,7 @@ _GAIN = 0.9
 """Several threads must take less than this share of the time of one: on a busy machine they wait for each other."""
 _AS_GOOD = 0.85
 """Threads that reach this share of as many times the speed are as good as processes, which take more memory."""
-FIRST = 20.0
+FIRST = 5.0
 """Seconds that the plan aims at for the part by which that is decided; it takes less (see `_TOO_HIGH`)."""
 _WORTH = 10.0
 """Seconds of work of one process from which on starting others pays: they take two or three."""

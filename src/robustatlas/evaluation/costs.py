@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robustatlas.attacks.passes import most_passes
 from robustatlas.evaluation.plan import Task
+
+Floats = NDArray[np.float64]
 
 _TYPICAL = 500
 """Forward and backward pairs of a sample that nothing is known of, on average over the tasks that may take so many."""
 
 
+_FIXED = (0, 8, 16, 32, 64, 128, 256)
+"""What a part may cost, in samples, beside its own: its last searches take steps that are as long as full ones."""
+
+
 class Costs:
-    """Seconds a sample of each task.
+    """Seconds a sample of each task, and what a part costs whatever its length.
+
+    A part of n samples takes b (n + f) seconds, with one b for each task and one f for all: they share a network and a
+    loop. f is the one that fits all parts best.
 
     Args:
         weights: passes that a sample of each task takes at most.
@@ -20,16 +32,18 @@ class Costs:
 
     Example:
         >>> costs = Costs([1.0, 2.0], pair=0.01)
-        >>> costs.learn(0, seconds=30.0, samples=10)
-        >>> costs.of(0), costs.of(1)
-        (3.0, 6.0)
+        >>> costs.learn(0, seconds=30.0, samples=14)
+        >>> costs.learn(0, seconds=50.0, samples=34)
+        >>> costs.of(0), costs.of(1), costs.fixed
+        (1.0, 2.0, 16)
     """
 
     def __init__(self, weights: Sequence[float], pair: float) -> None:
         share = min(1.0, _TYPICAL * len(weights) / max(sum(weights), 1.0))
         self._expected = [max(pair, 2e-12) * share * weight for weight in weights]
-        self._seconds = [0.0] * len(weights)
-        self._samples = [0] * len(weights)
+        self._parts: list[list[tuple[int, float]]] = [[] for _ in weights]
+        self._measured: dict[int, float] = {}
+        self.fixed = 0
 
     def expect(self, task: int, seconds: float) -> None:
         """A sample of a task took so long before, perhaps elsewhere; what is learned here replaces it."""
@@ -37,22 +51,36 @@ class Costs:
             self._expected[task] = seconds
 
     def learn(self, task: int, seconds: float, samples: int) -> None:
-        """Samples of a task took so long."""
-        self._seconds[task] += seconds
-        self._samples[task] += samples
+        """A part of so many samples took so long."""
+        if seconds > 0:
+            self._parts[task].append((samples, seconds))
+            begun = {number: np.array(parts).T for number, parts in enumerate(self._parts) if parts}
+            self.fixed = min(_FIXED, key=lambda fixed: sum(_misfit(*parts, fixed) for parts in begun.values()))
+            self._measured = {number: _per_sample(*parts, self.fixed) for number, parts in begun.items()}
 
     @property
     def measured(self) -> bool:
         """Whether anything was learned."""
-        return any(self._samples)
+        return bool(self._measured)
 
     def of(self, task: int) -> float:
         """Seconds a sample; of tasks that have not begun as expected, in proportion to those that have."""
-        begun = [number for number, seconds in enumerate(self._seconds) if seconds > 0]
-        if task in begun:
-            return self._seconds[task] / self._samples[task]
-        measured = sum(self._seconds[number] / self._samples[number] for number in begun)
-        return self._expected[task] * (measured / sum(self._expected[number] for number in begun) if begun else 1.0)
+        known = self._measured
+        if task in known:
+            return known[task]
+        return self._expected[task] * (
+            sum(known.values()) / sum(self._expected[number] for number in known) if known else 1.0
+        )
+
+
+def _per_sample(samples: Floats, seconds: Floats, fixed: int) -> float:
+    return float(seconds.sum() / (samples + fixed).sum())
+
+
+def _misfit(samples: Floats, seconds: Floats, fixed: int) -> float:
+    """Sum of the squares of how far the parts of a task are from what they should take, as shares."""
+    expected = _per_sample(samples, seconds, fixed) * (samples + fixed)
+    return float(np.square(1 - expected / seconds).sum())
 
 
 def weight_of(task: Task, classes: int) -> float:

@@ -208,16 +208,19 @@ class Dispatcher:
 
     def _count(self, number: int) -> int:
         """Samples of the next part of a task: equal parts of about the time aimed at, shorter ones towards the end of
-        work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987)."""
+        work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987), but none of which more than
+        half is what a part costs whatever its length."""
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
         if self.short is not None and self.part is None and not self.costs.measured:
             size = min(size, max(SMALLEST, self.short / cost))
+        parts = math.ceil(left / size)
         if self.workers > 1 and self.part is None:
-            least = min(self._least, max(1.0, _SHORTEST / cost))
-            size = min(size, max(least, self.remaining() / (2 * self.workers * cost)))
-        return math.ceil(left / math.ceil(left / size))
+            least = max(min(self._least, max(1.0, _SHORTEST / cost)), self.costs.fixed)
+            guided = max(least, self.remaining() / (self.workers * cost))
+            parts = max(parts, min(math.ceil(left / guided), math.floor(left / least)))
+        return math.ceil(left / parts)
 
     def _claimed(self, number: int, count: int) -> Integers | None:
         """Rows of a task that are ours now: none where others have just done them, None where they have all."""

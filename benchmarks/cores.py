@@ -1,0 +1,202 @@
+"""What the cores of a machine are worth: one job on one core and on all of them, beside a neighbour, and simulated.
+
+    python benchmarks/cores.py [--jobs digits,mnist,cifar10] [--output FILE.json]
+
+Takes the weights in ROBUSTATLAS_MODELS, and MNIST and CIFAR-10 in ROBUSTATLAS_DATA; digits need neither. Each job is a
+process of its own, once with one thread and one worker, and once as the command line evaluates by itself. What
+both find is compared. The rest is described at its function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import robustatlas as ra
+from drop_in import network
+from robustatlas.evaluation.cores import Cores
+from robustatlas.evaluation.workers import begun_nursery
+from scheduling import Prices, shared_out
+
+NORMS = ("linf", "l2", "l1")
+ROUNDING = 1e-5
+"""Share by which sizes differ in float32 where batches have other lengths."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """``samples`` images of ``data`` from ``first`` on, with a network, attacked in three norms."""
+
+    net: str
+    data: str
+    first: int
+    samples: int
+    effort: str
+
+
+JOBS = {
+    "digits": Job("builtin:digits-linf", "digits", 0, 600, "high"),
+    "mnist": Job("mnist_mmr_universal", "mnist", 2000, 1500, "default"),
+    "cifar10": Job("cifar10_resnet32_delta", "cifar10", 2000, 64, "default"),
+}
+
+
+def evaluated(job: Job, **manner: Any) -> ra.Result:
+    """What there is to find."""
+    data = ra.load_dataset(job.data)
+    rows = slice(job.first, job.first + job.samples)
+    model = ra.Classifier(network(job.net))
+    given = {"effort": job.effort, "diagnose": False, "audit": 0, "progress": False}
+    return ra.evaluate(model, (data.images[rows], data.labels[rows]), NORMS, **given, **manner)
+
+
+def timed(work: Callable[[], ra.Result]) -> dict[str, Any]:
+    """Seconds of the clock and of the processor, by a process of its own, and the sizes that it found."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_clocked, work).result()
+
+
+def _clocked(work: Callable[[], ra.Result]) -> dict[str, Any]:
+    begun = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - begun
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {
+        "seconds": seconds,
+        "processor": sum(each.ru_utime + each.ru_stime for each in used),
+        "sizes": [result.outcome(name).minimal_size for name in result.attacks],
+        "each": [_spread(result.outcome(name)) for name in result.attacks],
+    }
+
+
+def _spread(outcome: ra.Outcome) -> NDArray[np.float64]:
+    """Seconds of each sample, by its passes."""
+    passes = outcome.forward + outcome.backward
+    return outcome.seconds * passes / passes.sum()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """That a process can be sent."""
+
+    job: Job
+    threads: int
+    manner: dict[str, Any]
+
+    def __call__(self) -> ra.Result:
+        torch.set_num_threads(self.threads)
+        return evaluated(self.job, **self.manner)
+
+
+def one_and_all(name: str) -> tuple[dict[str, Any], Prices]:
+    """A job on one core and on all; and what each sample of it costs."""
+    job, count = JOBS[name], os.cpu_count() or 1
+    alone = timed(_Work(job, 1, {"workers": 1}))
+    shared = timed(_Work(job, count, {}))
+    apart = [_apart(a, b) for a, b in zip(alone["sizes"], shared["sizes"], strict=True)]
+    told = {
+        **asdict(job),
+        "cores": count,
+        "one_core_s": round(alone["seconds"], 1),
+        "all_cores_s": round(shared["seconds"], 1),
+        "ratio": round(shared["seconds"] / alone["seconds"], 3),
+        "one_core_processor_s": round(alone["processor"], 1),
+        "all_cores_processor_s": round(shared["processor"], 1),
+        "apart_by_more_than_rounding": int(sum((each > ROUNDING).sum() for each in apart)),
+    }
+    return told, Prices(np.array(alone["each"]), begin=0.0)
+
+
+def _apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``[N]``: how far sizes are from each other, as a share; 0 where both are infinite or missing."""
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore"):
+        return np.where(same, 0.0, np.nan_to_num(np.abs(one - other) / np.maximum(one, other), nan=1.0))
+
+
+def beside_a_neighbour(name: str = "digits") -> dict[str, Any]:
+    """From Python, with torch's own number of threads, while another process computes with as many: beside one thread
+    under the same neighbour."""
+    job, count = JOBS[name], os.cpu_count() or 1
+    job = Job(**asdict(job) | {"samples": 300, "effort": "default"})
+    neighbour = multiprocessing.get_context("spawn").Process(target=_compute, args=(count,), daemon=True)
+    neighbour.start()
+    time.sleep(8.0)
+    try:
+        alone, own = timed(_Work(job, 1, {"workers": 1})), timed(_Work(job, count, {}))
+    finally:
+        neighbour.kill()
+    return {
+        **asdict(job),
+        "one_thread_s": round(alone["seconds"], 1),
+        "by_itself_s": round(own["seconds"], 1),
+        "ratio": round(own["seconds"] / alone["seconds"], 3),
+    }
+
+
+def _compute(threads: int) -> None:
+    torch.set_num_threads(threads)
+    x = torch.rand(1000, 1000)
+    while True:
+        x = torch.softmax(x @ x, 1)
+
+
+def start() -> dict[str, float]:
+    """Seconds until the first process can be started, while the first part of the work is done, and those that every
+    process takes from then on."""
+    begun = time.perf_counter()
+    nursery = begun_nursery(threads=1)
+    nursery.child("os:getpid").wait()
+    ready = time.perf_counter() - begun
+    begun = time.perf_counter()
+    nursery.child("os:getpid").wait()
+    each = time.perf_counter() - begun
+    nursery.close()
+    return {"nursery_s": round(ready, 2), "process_s": round(each, 4)}
+
+
+def simulated(name: str, priced: Prices, ready: float, cores: int = 8) -> dict[str, Any]:
+    """A job by so many cores of which each takes as long for a sample as one did here."""
+    shared = shared_out(replace(priced, begin=ready), Cores(cores, threads=1, speedup=1.0))
+    alone = float(priced.seconds.sum())
+    told = {key: round(shared[key], 1) for key in ("first_part_s", "makespan_s", "jobs")}
+    return (
+        {"job": name, "cores": cores, "one_core_s": round(alone, 1)}
+        | told
+        | {"ratio": round(shared["makespan_s"] / alone, 3)}
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", default="digits,mnist,cifar10")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "cores.json")
+    asked = parser.parse_args()
+    found: dict[str, Any] = {"torch": torch.__version__, "cores": os.cpu_count(), "start": start(), "jobs": []}
+    print(json.dumps(found["start"]), flush=True)
+    found["neighbour"] = beside_a_neighbour()
+    print(json.dumps(found["neighbour"]), flush=True)
+    found["simulated"] = []
+    for name in asked.jobs.split(","):
+        told, priced = one_and_all(name)
+        found["jobs"].append(told)
+        found["simulated"].append(simulated(name, priced, found["start"]["nursery_s"]))
+        print(json.dumps(told), json.dumps(found["simulated"][-1]), sep="\n", flush=True)
+    asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
