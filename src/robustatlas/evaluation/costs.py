@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from robustatlas.attacks.passes import most_passes
 from robustatlas.evaluation.plan import Task
 
-Floats = NDArray[np.float64]
-
 _TYPICAL = 500
 """Forward and backward pairs of a sample that nothing is known of, on average over the tasks that may take so many."""
 
@@ -54,9 +52,9 @@ class Costs:
         """A part of so many samples took so long."""
         if seconds > 0:
             self._parts[task].append((samples, seconds))
-            begun = {number: np.array(parts).T for number, parts in enumerate(self._parts) if parts}
-            self.fixed = min(_FIXED, key=lambda fixed: sum(_misfit(*parts, fixed) for parts in begun.values()))
-            self._measured = {number: _per_sample(*parts, self.fixed) for number, parts in begun.items()}
+            begun = {number: np.array(parts, float) for number, parts in enumerate(self._parts) if parts}
+            self.fixed = min(_FIXED, key=lambda fixed: sum(_misfit(parts, fixed) for parts in begun.values()))
+            self._measured = {number: _per_sample(parts, self.fixed) for number, parts in begun.items()}
 
     @property
     def measured(self) -> bool:
@@ -73,14 +71,16 @@ class Costs:
         )
 
 
-def _per_sample(samples: Floats, seconds: Floats, fixed: int) -> float:
-    return float(seconds.sum() / (samples + fixed).sum())
+def _per_sample(parts: NDArray[np.float64], fixed: int) -> float:
+    """Of a task's ``parts`` [P, 2], samples and seconds."""
+    samples, seconds = parts.sum(0)
+    return float(seconds / (samples + fixed * len(parts)))
 
 
-def _misfit(samples: Floats, seconds: Floats, fixed: int) -> float:
-    """Sum of the squares of how far the parts of a task are from what they should take, as shares."""
-    expected = _per_sample(samples, seconds, fixed) * (samples + fixed)
-    return float(np.square(1 - expected / seconds).sum())
+def _misfit(parts: NDArray[np.float64], fixed: int) -> float:
+    """Sum of the squares of how far they are from what they should take, as shares."""
+    samples, seconds = parts.T
+    return float(np.square(1 - _per_sample(parts, fixed) * (samples + fixed) / seconds).sum())
 
 
 def weight_of(task: Task, classes: int) -> float:
