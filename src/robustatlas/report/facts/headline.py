@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed, some, strength, wording
@@ -13,6 +13,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.strengths import in_levels
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
+from robustatlas.report.facts.standard import usual_strength
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
@@ -22,10 +23,6 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
     ("mnist", {"linf": 0.3}, "Madry et al. 2018"),
 )
 """Data set, the strengths at which its robust accuracies are usually given, the first one leading, and by whom."""
-
-
-_LISTED = 4
-"""The strengths of more attacks are not listed in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,11 @@ class Headline:
             return f"{wording(attack).label} at {strength(most, of=attack)}"
         return f"{'both' if len(self.at) == 2 else f'all {len(self.at)}'} attacks at once"
 
+    def explained(self, most: int = 4) -> str:
+        """What it is called, why it is this one, and over what where that is several attacks, of ``most`` at most."""
+        over = listed([f"{wording(name).label} {strength(at, 3, of=name)}" for name, at in self.at.items()])
+        return f"{self.words} ({self.why}{f': {over}' if 1 < len(self.at) <= most else ''})"
+
 
 def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) -> Headline | None:
     """The headline of a run; None where no attack is known at every strength.
@@ -57,7 +59,7 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     Args:
         judged: its attacks that are known at every strength.
         asked: attack -> strength; None: the usual strength for the data under the first attack that has one, else the
-            worst case over all attacks, each at the middle of its strengths.
+            worst case over all attacks at their usual strengths.
 
     Raises:
         UserError: an attack that is not there, or a strength beyond those that were looked at.
@@ -67,6 +69,10 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     at, why = (dict(asked), "as asked") if asked else _chosen(judged)
     for attack, most in at.items():
         _check(judged, attack, most)
+    return _measured(judged, at, why)
+
+
+def _measured(judged: OutcomeTable, at: Mapping[str, float], why: str) -> Headline:
     found = numbers.with_doubt(
         judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors(at))})
     )
@@ -80,26 +86,30 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
             for attack, usual in strengths.items():
                 if attack in table.attacks and usual <= table.strengths(attack)[-1] * (1 + 1e-6):
                     return {attack: usual}, f"the usual strength for {table.data}: {source}"
-    return _at_middles(table)
+    return _at_usual(table)
 
 
 def worst_case_of(judged: OutcomeTable) -> Headline | None:
-    """The worst case over several attacks, each at the middle of its strengths; None of fewer than two."""
+    """The worst case over several attacks, each at its usual strength; None of fewer than two."""
     if len(judged.attacks) < 2:
         return None
-    at, why = _at_middles(judged)
-    found = headline_of(judged, at)
-    return None if found is None else replace(found, why=why)
+    at, why = _at_usual(judged)
+    return _measured(judged, at, why)
 
 
-def _at_middles(table: OutcomeTable) -> tuple[dict[str, float], str]:
+def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
+    """Each attack at its usual strength, or at the middle of those of the run where this has none."""
+    usual = {attack: usual_strength(table.outcome(attack)) for attack in table.attacks}
     middle = numbers.union_strengths(table)
-    if len(middle) == 1:
-        return middle, "the middle of its strengths"
-    if len(middle) > _LISTED:
-        return middle, "each at the middle of its strengths"
-    points = listed([f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in middle.items()])
-    return middle, f"each at the middle of its strengths: {points}"
+    at = {attack: middle[attack] if most is None else most for attack, most in usual.items()}
+    others = [wording(attack).label for attack, most in usual.items() if most is None]
+    if len(at) == 1:
+        return at, "the middle of its strengths" if others else "its usual strength"
+    why = "each at the middle of its strengths"
+    if len(others) < len(at):
+        why = "each at its usual strength"
+        why += f"; {some(others)} at the middle of {'its' if len(others) == 1 else 'their'} strengths" if others else ""
+    return at, why
 
 
 def _check(table: OutcomeTable, attack: str, most: float) -> None:
