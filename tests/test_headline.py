@@ -80,7 +80,7 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path, capsys: pytest.Ca
     [
         ({"fog": 1.0}, "--headline names 'fog', which is not evaluated; give one of linf, l2"),
         ({"linf": 8.0}, "for 8 of 255 give 8/255"),
-        ({"linf": 0.5}, "beyond every strength that was evaluated; the largest is 0.04"),
+        ({"linf": 0.5}, "beyond every strength of linf; the largest is 0.04"),
     ],
 )
 def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> None:

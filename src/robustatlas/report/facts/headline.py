@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed, some, strength, wording
+from robustatlas.common.wording import instead, listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import in_levels
+from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.standard import usual_strength
@@ -67,8 +67,8 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     if not judged.attacks:
         return None
     at, why = (dict(asked), "as asked") if asked else _chosen(judged)
-    for attack, most in at.items():
-        _check(judged, attack, most)
+    grids = {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
+    check_points(at, grids, [attack for attack in judged.attacks if judged.outcome(attack).monotone])
     return _measured(judged, at, why)
 
 
@@ -112,12 +112,22 @@ def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     return at, why
 
 
-def _check(table: OutcomeTable, attack: str, most: float) -> None:
-    if attack not in table.attacks:
-        raise UserError(f"--headline names {attack!r}, which is not evaluated; give one of {some(table.attacks)}.")
-    last = float(table.strengths(attack)[-1])
-    if most > last * (1 + 1e-6):
-        meant = in_levels(most, last) or f"the largest is {strength(last, of=attack)}"
-        given = f"{attack}@{strength(most, of=attack)}"
-        raise UserError(f"--headline {given} is beyond every strength that was evaluated; {meant}.")
-    table.outcome(attack).check_judged_at(most)
+def check_points(asked: Mapping[str, float], grids: Mapping[str, Sequence[float]], nested: Collection[str]) -> None:
+    """Raise :class:`UserError` where a headline asks for what a run has not.
+
+    Args:
+        asked: attack -> strength.
+        grids: attack -> its strengths, increasing.
+        nested: the attacks whose accuracy is known between their strengths too.
+    """
+    for attack, most in asked.items():
+        if attack not in grids:
+            there = instead(attack, grids, f"give one of {some(grids)}")
+            raise UserError(f"--headline names {attack!r}, which is not evaluated{there}")
+        grid, given = grids[attack], f"{attack}@{strength(most, of=attack)}"
+        if most > grid[-1] * (1 + 1e-6):
+            meant = in_levels(most, grid[-1]) or f"the largest is {strength(grid[-1], of=attack)}"
+            raise UserError(f"--headline {given} is beyond every strength of {attack}; {meant}.")
+        if attack not in nested and position_of(most, grid) is None:
+            known = listed_strengths(grid, attack)
+            raise UserError(f"--headline {given}: {attack} is judged at each strength by itself; give one of {known}.")
