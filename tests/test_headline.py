@@ -14,13 +14,15 @@ from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.report.card import card
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.headline import headline_of
+from robustatlas.report.in_latex import run_in_latex
 from robustatlas.report.page import build_report
 from robustatlas.report.words import percent
 from robustatlas.results.result import Result
 from run_files import write
 
-SIZES = {"linf": np.linspace(0.0, 0.08, 100), "l2": np.linspace(1.0, 0.0, 100)}
-GRID = {"linf": [0.02, 0.04], "l2": [0.25, 0.75]}
+SIZES = {"linf": np.linspace(0.0, 0.08, 100), "l2": np.linspace(1.0, 0.0, 100), "stadv": np.linspace(0.0, 0.1, 100)}
+SIZES |= {"fog": np.linspace(0.0, 5.0, 100), "mine": np.linspace(0.0, 1.0, 100)}
+GRID = {"linf": [0.02, 0.04], "l2": [0.25, 0.75], "stadv": [0.02, 0.08], "fog": [1, 2, 4], "mine": [0.2]}
 
 
 def result(data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2")) -> Result:
@@ -37,9 +39,12 @@ def result(data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2")) -> 
         ("cifar10", ("linf", "l2"), "L∞ at 8/255", "the usual strength for cifar10: RobustBench"),
         ("CIFAR-10 test", ("l2",), "L2 at 0.5", "the usual strength for CIFAR-10 test: RobustBench"),
         ("imagenet", ("linf", "l2"), "L∞ at 4/255", "the usual strength for imagenet: RobustBench"),
-        ("cifar100", ("l2",), "L2 at 0.25", "the middle of its strengths"),
-        ("mnist", ("linf", "l2"), "both attacks at once", "each at the middle"),  # 0.3 was not looked at
-        ("fashion-mnist", ("linf",), "L∞ at 0.02", "the middle of its strengths"),
+        ("cifar100", ("l2",), "L2 at 0.5", "its usual strength"),
+        ("mnist", ("linf", "l2"), "both attacks at once", "each at its usual strength"),
+        ("fashion-mnist", ("linf",), "L∞ at 8/255", "its usual strength"),
+        ("photos", ("stadv",), "StAdv at 0.05", "its usual strength"),  # the middle one of the catalogue
+        ("photos", ("fog",), "Fog at 2", "the middle of its strengths"),  # the usual 25 was not looked at
+        ("photos", ("mine", "l2"), "both attacks at once", "each at its usual strength; mine at the middle of its"),
     ],
 )
 def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: str, why: str) -> None:
@@ -75,9 +80,21 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path, capsys: pytest.Ca
     [
         ({"fog": 1.0}, "--headline names 'fog', which is not evaluated; give one of linf, l2"),
         ({"linf": 8.0}, "for 8 of 255 give 8/255"),
-        ({"linf": 0.5}, "beyond every strength that was evaluated; the largest is 0.04"),
+        ({"linf": 0.5}, "beyond every strength of linf; the largest is 0.04"),
     ],
 )
 def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         headline_of(result(), asked)
+
+
+def test_latex_has_the_headline_and_a_suite_in_one_table() -> None:
+    assert "$L_\\infty$ & 8/255 & 60.0 [49.7, 69.7] \\\\" in run_in_latex(facts_of(result()))
+    names = [f"corruption-{name}" for name in ("fog", "snow", "frost", "contrast", "pixelate", "spatter", "glass-blur")]
+    sizes = {name: np.where(np.arange(10) <= place, 2.0, np.inf) for place, name in enumerate(names)}
+    run = Result.from_arrays(np.zeros(10), np.zeros(10), sizes, {name: [1, 2, 3, 4, 5] for name in names})
+    table = run_in_latex(facts_of(run)).splitlines()
+    assert table[2] == r"\begin{tabular}{lrrrrrr}" and table[6] == r"Strength & 1 & 2 & 3 & 4 & 5 & mean \\"
+    assert table[8].startswith("Fog corruption & 100.0 & 90.0 & 90.0 & 90.0 & 90.0 & 92.0 [")
+    assert table[15] == r"mean & 100.0 & 60.0 & 60.0 & 60.0 & 60.0 & 68.0 \\"
+    assert table[18].startswith("worst case &  &  &  &  &  & 30.0 [")

@@ -190,14 +190,14 @@ def test_every_optimizer_of_the_catalogue_is_here():
 @pytest.mark.parametrize(
     ("optimizer", "threat", "said"),
     [
-        (FAB(), StAdv(), r"FAB needs a set that can project on a hyperplane .* threat model StAdv; use FMN"),
+        (FAB(), StAdv(), r"FAB needs a threat model that can project on a hyperplane .* threat model StAdv; use FMN"),
         (BrendelBethge(), L2(), "BrendelBethge needs the l1 ball, and got the threat model L2; use FMN"),
         (Square(), L0(), "Square needs one of the balls Linf, L2 and L1"),
-        (Scan(), Linf(), "Scan needs a set of one number per sample"),
+        (Scan(), Linf(), "Scan needs a threat model of one number"),
         (Sweep(), Linf(), "Sweep needs the everyday change that it was made for"),
-        (SigmaZero(), Gabor(), "SigmaZero needs a set of changes of the image itself"),
+        (SigmaZero(), Gabor(), "SigmaZero needs a threat model of changes of the image itself"),
         (FMN(dense=True), Snow(), "FMN needs an lp ball where it is dense"),
-        (FrankWolfe(), L2(), "FrankWolfe needs a set with a linear oracle"),
+        (FrankWolfe(), L2(), "FrankWolfe needs a threat model with a linear oracle"),
         (VertexAscent(), L2(), "VertexAscent needs an lp ball with a linear oracle"),
         (PPGD(), Linf(), "PPGD needs a perceptual distance"),
         (APGDL1(), Linf(), r"APGDL1 needs an l1 ball \(L1, JpegL1\), and got the threat model Linf; use APGD"),

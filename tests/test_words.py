@@ -30,6 +30,16 @@ NOT = {
 """Each row of the table, as what must not be found; a meaning that letters do not tell is left to readers."""
 
 
+ARE_SETS = r"""(?x)
+    [Dd]ata [\s"]+ sets | nested \s+ sets | independent \s sets | larger \s sets | named \s sets | several \s sets
+    | sets \s (?: around | are \s nested | must \s contain )
+    | (?: which | What | seed | torchrun | project` | and ) ,? \s+ sets
+"""
+"""Sets of other things, the mathematics of threat models, and the verb."""
+OF_SETS = ("outcomes/joined.py", "certificates/regions.py", "threats/imagenet_ua/geometry.py")
+"""Files about sets."""
+
+
 def strings(tree: ast.AST) -> Iterator[str]:
     """Texts in code that are not documentation of it, and longer than a name."""
     about = {
@@ -99,4 +109,17 @@ def test_nobody_reads_it(word: str) -> None:
         for place, text in SEEN
         for m in pattern.finditer(text)
     ]
+    assert found == []
+
+
+def test_a_threat_model_is_not_called_sets_in_the_code() -> None:
+    """In comments and docstrings too: what is left are sets, or the verb."""
+    found = []
+    for path in (*sorted(SOURCE.rglob("*.py")), *sorted(SOURCE.glob("report/static/*.js"))):
+        if "plotly" in path.name or str(path.relative_to(SOURCE)) in OF_SETS:
+            continue
+        text = re.sub(ARE_SETS, " ", path.read_text(encoding="utf-8"))
+        found += [
+            f"{path.name}: {text[max(0, m.start() - 40) : m.end() + 40]!r}" for m in re.finditer(r"\bsets\b", text)
+        ]
     assert found == []

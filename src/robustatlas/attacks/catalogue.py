@@ -80,14 +80,14 @@ def _made(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
 
 
 def _as_published(attack: Attack) -> Attack:
-    """MultiRobustBench searches by bisection, whatever its sets allow."""
+    """MultiRobustBench searches by bisection, whatever its threat model allows."""
     order = sorted(attack.plans, key=lambda search: search != "bisection")
     return replace(attack, plans={search: attack.plans[search] for search in order})
 
 
 def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[str] = ()) -> Attack:
     """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`), ``"adam-stadv"`` the
-    sets and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
+    threat model and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
 
     ``"linf.wrong"`` and ``"linf.refused"``: of models that reject, where an error is what is wrong, rejected or not, or
     what is wrong or rejected; by themselves errors are what is accepted and wrong.
@@ -111,7 +111,7 @@ def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[s
 
 
 def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
-    """``"OPTIMIZER-ATTACK"``: the sets and strengths of an attack, searched by one optimizer alone."""
+    """``"OPTIMIZER-ATTACK"``: the threat model and strengths of an attack, searched by one optimizer alone."""
     for optimizer in OPTIMIZERS:
         attack = attacks.get(name.removeprefix(f"{optimizer}-"))
         if attack is not None and attack.name != name:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "ProtocolName", "Search", "Stage", "grid"]
 
 ProtocolName = Literal["default", "paper"]
-"""``"default"``: sound sets and strong search; ``"paper"``: each attack as its source ran it."""
+"""``"default"``: sound threat models and strong search; ``"paper"``: each attack as its source ran it."""
 
 _STAGES = ("stages", "bound", "descent", "closing", "polish", "minimum", "frontier")
 _FORMER = (*_STAGES, "searches", "unit", "source", "note")
@@ -57,14 +57,14 @@ class Attack:
 
     Attributes:
         name: by which it is asked for.
-        threat: its sets.
+        threat: its threat model.
         plans: what each search does to a sample, the default search first; there are no others. Helpers that make the
             usual ones stand in :mod:`robustatlas.attacks.plans`.
         strengths: at which it is reported, increasing.
         about: unit, source and note.
-        nested: sets grow with epsilon; those that do not are judged at each strength by itself, unless a historical
-            protocol bisects them.
-        contains_clean: the set of size 0 is the input itself.
+        nested: the threat model grows with epsilon; those that do not are judged at each strength by itself, unless a
+            historical protocol bisects them.
+        contains_clean: at size 0 there is only the input itself.
         repairs: samples that are misclassified clean are attacked and judged as well (historical protocols).
         unbounded: sizes above the largest strength mean something (lp).
         errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
@@ -74,8 +74,8 @@ class Attack:
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
-        UserError: a search that the sets do not allow, a plan that its search cannot carry out, or an optimizer that
-            cannot search the sets.
+        UserError: a search that the threat model does not allow, a plan that its search cannot carry out, or an
+            optimizer that cannot search the threat model.
 
     Example:
         >>> from robustatlas.attacks.plans import plans_of
@@ -138,8 +138,8 @@ class Attack:
         return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
 
     def bound_to(self, model: Classifier) -> Attack:
-        """The attack on ``model``: its set and optimizers are told the model where they depend on it, and its plans how
-        often they may ask."""
+        """The attack on ``model``: its threat model and optimizers are told the model where they depend on it, and its
+        plans how often they may ask."""
 
         def bound(leg: Leg) -> Leg:
             return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))

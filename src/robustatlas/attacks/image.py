@@ -1,8 +1,8 @@
 """The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
 
-The default protocol searches the sound sets; ``"paper"`` runs each attack as its public code did: historical map,
-steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well. MultiRobustBench
-bisects the strengths of every attack (C.2), also of fog, snow and gabor, whose sets are not nested.
+The default protocol searches the sound threat models; ``"paper"`` runs each attack as its public code did: historical
+map, steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well.
+MultiRobustBench bisects the strengths of every attack (C.2), also of fog, snow and gabor, which are not nested.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ LONG_STEPS = two_kinds(_LONG, _LONG)
 FINE = two_kinds(_FINEST, _FINE, classes=SEVERAL, starts=4)
 _FINE_AWAY = Leg(Stage(_FINEST, "margin", start="best"), runs=SEVERAL)
 FINE_BOTH_WAYS = (replace(FINE[0], runs=5), _FINE_AWAY, *FINE[1:])
-"""For sets of which a few numbers move all pixels at once: a longer step throws away the example that it starts at, and
-the others need many starts. On the margin towards the nearest classes alone, or also away from the true one."""
+"""Where a few numbers move all pixels at once: a longer step throws away the example that it starts at, and the others
+need many starts. On the margin towards the nearest classes alone, or also away from the true one."""
 _AWAY = (Stage(_BRIEF, "cross-entropy", start="best"), Stage(_BRIEF, "margin", start="best"))
 MANY_STARTS = legs("ascend", *_AWAY, runs=28)
-"""For sets in which an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never
-optimised: short ones away from the true class, from many starts."""
+"""Where an ascent ends in the nearest of many valleys, as there are few numbers or draws that are never optimised:
+short ones away from the true class, from many starts."""
 
 _SCAN = Stage(Scan(), "margin")
 SCANNED = plans(legs("ascend", _SCAN), legs("bound", _SCAN), (), frontier=ruled(legs("bound", _SCAN), (PATIENT,)))
-"""For sets of a single number."""
+"""For threat models of a single number."""
 
 
 def ascending(
@@ -114,7 +114,7 @@ def ascending(
     patience: StopFruitless = PATIENCE,
     at_strength: tuple[Leg, ...] | None = None,
 ) -> dict[Search, Plan]:
-    """The plans of an attack on sets beyond lp: bounds, restarts, and what is done ``below``: ascents, those of two
+    """The plans of an attack beyond lp: bounds, restarts, and what is done ``below``: ascents, those of two
     kinds at every strength (there those of ``at_strength``, where it is given)."""
     each = ascents_of(below if at_strength is None else at_strength)
     return plans(each, bounds, below, patience=patience, most=MostPasses(), frontier=swept())
@@ -124,19 +124,19 @@ _MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
 
 
 def by_bounds(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
-    """:func:`ascending`, for sets that choose among draws and never optimise these: bounds, each of which chooses anew,
-    towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
+    """:func:`ascending`, for threat models that choose among draws and never optimise these: bounds, each of which
+    chooses anew, towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
     return ascending(below, _MANY_BOUNDS)
 
 
 BY_ASCENTS, BY_FINE_STEPS = (ascending(below, FROM_CLEAN) for below in (MANY_STARTS, FINE_BOTH_WAYS))
-"""Without restarts, which find nothing in these sets that the ascents would not."""
+"""Without restarts, which find nothing here that the ascents would not."""
 
 _AS_IN_LP = StopFruitless()
 AS_LINF = ascending(LP_BELOW["linf"], LP_BOUNDS["linf"], _AS_IN_LP)
-"""For sets that are boxes of as many numbers as the image has, or nearly: what the linf norm runs."""
+"""For threat models that are boxes of as many numbers as the image has, or nearly: what the linf norm runs."""
 COEFFICIENTS = ascending(patience=_AS_IN_LP)
-"""For sets that are an lp norm of coefficients."""
+"""For threat models that are an lp norm of coefficients."""
 _FROM_OUTSIDE = APGDL1(steps=60)
 _INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=INSIDE)
 _BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE, SEVERAL), *unbroken(_INSIDE_L1))

@@ -9,7 +9,7 @@ from robustatlas.attacks.search.rules import MostPasses
 
 def most_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
     """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing, at all the strengths
-    that its search visits then, and no rule ends them; ``chooses``: in a set that chooses among draws.
+    that its search visits then, and no rule ends them; ``chooses``: for a threat model that chooses among draws.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named

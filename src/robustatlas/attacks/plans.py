@@ -100,7 +100,7 @@ def plans(
     most: MostPasses | None = None,
     frontier: Plan | None = None,
 ) -> dict[Search, Plan]:
-    """The plans of an attack on nested sets, its descent first.
+    """The plans of an attack with a nested threat model, its descent first.
 
     Args:
         at_strength: what bisection and every try at a strength.

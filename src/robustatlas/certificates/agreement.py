@@ -19,7 +19,7 @@ from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier
 
 COMPARED = 32
-"""Samples that logits are compared on, and as many images of noise and points of each attack's sets."""
+"""Samples that logits are compared on, and as many images of noise and inputs that each attack may make."""
 
 _BATCHES = (1, 2, 3)
 _CALLS = 8
@@ -29,13 +29,13 @@ _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-7, t
 
 
 def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack], x: Tensor, batch: int) -> None:
-    """Compare what was read of a model with its logits, on samples, on noise and on points of the attacks' sets, in
-    batches of 1, 2, 3 and ``batch``, each with gradients and without.
+    """Compare what was read of a model with its logits, on samples, on noise and on inputs that the attacks may make,
+    in batches of 1, 2, 3 and ``batch``, each with gradients and without.
 
     Args:
         network: as it was read.
         model: as it computes.
-        attacks: whose sets.
+        attacks: whose threat models.
         x: ``[N, ...]`` in [0, 1], samples in the dtype of the model.
         batch: size of the largest batch.
 
@@ -69,7 +69,7 @@ def check_known(subject: Subject, attacks: Sequence[Attack], work: Work, batch: 
 
 
 def _points(attacks: Sequence[Attack], x: Tensor) -> Tensor:
-    """``[P, ...]``: samples, noise and points of sets, one after the other."""
+    """``[P, ...]``: samples, noise and inputs that attacks may make, one after the other."""
     index = torch.arange(len(x), device=x.device)
     kinds = [x, Noise.of(0, index, "reading").uniform(*x.shape[1:], dtype=x.dtype)]
     for attack in attacks:

@@ -80,13 +80,13 @@ class Certificate(ABC):
 
     @abstractmethod
     def fits(self, attack: Attack) -> bool:
-        """Whether the sets of an attack are those of the method."""
+        """Whether the method certifies an attack's threat model."""
 
     def check(self, subject: Subject, attack: Attack) -> None:
         """Raise :class:`UserError` where the method cannot say anything of the model under the attack.
 
         Raises:
-            UserError: the sets or the network do not fit the method.
+            UserError: the threat model or the network does not fit the method.
         """
         if not self.fits(attack):
             raise UserError(f"The certificate {self.name!r} does not cover {attack.name!r}; {self.covers}.")
@@ -104,7 +104,7 @@ class Certificate(ABC):
 
         Args:
             subject: the model.
-            attack: whose sets.
+            attack: whose threat model.
             samples: B of them; where another model is certified, also such as this one misclassifies.
 
         Returns:
@@ -145,5 +145,5 @@ def norm_of(attack: Attack) -> float | None:
 
 
 def in_ball(attack: Attack) -> bool:
-    """Whether an attack's sets are balls of linf, l2 or l1."""
+    """Whether an attack's threat model is the balls of linf, l2 or l1."""
     return norm_of(attack) in (1.0, 2.0, torch.inf)

@@ -49,9 +49,9 @@ def certify(
             activations (see :data:`robustatlas.certificates.CERTIFICATES` for methods that take others).
         data: as of :func:`robustatlas.evaluate`.
         attacks: names of the catalogue, or :class:`Attack` objects: linf, l2, l1, brightness, contrast, saturation,
-            hue, and other attacks on these very sets.
+            hue, and other attacks with these threat models.
         method: name of a certificate, a :class:`robustatlas.certificates.Certificate` with settings of its own, or
-            attack -> such; default: ``"linear"`` for networks without activations, ``"line"`` for sets of one
+            attack -> such; default: ``"linear"`` for networks without activations, ``"line"`` for threat models of one
             parameter, and of the others what ``effort`` says.
         strengths: as of :func:`robustatlas.evaluate`; of no effect on what is certified.
         samples: as of :func:`robustatlas.evaluate`.

@@ -27,12 +27,12 @@ _INSIDE = 1 - 1e-6
 
 
 def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor, seed: int) -> Tensor:
-    """Where a model errs within the sizes that are certified of it, as far as a few steps of the sets' own steepest
-    ascent and random points of their boundaries show.
+    """Where a model errs within the sizes that are certified of it, as far as a few steps of the threat model's
+    steepest ascent and random points of their boundaries show.
 
     Args:
         model: that is certified.
-        attack: whose sets.
+        attack: whose threat model.
         samples: B of them.
         sizes: ``[B]``, certified.
         seed: of the random points.
@@ -73,7 +73,7 @@ def _smallest(model: Classifier, attack: Attack, samples: Samples, certified: Te
 
 
 def _tried(model: Classifier, threat: ThreatModel, samples: Samples, radius: Tensor, noise: Noise) -> Iterator[Tensor]:
-    """Thetas of the sets of a ``radius`` [B]."""
+    """Thetas of size ``radius`` [B]."""
     x, theta = samples.x, threat.neutral(samples.x)
     for step in _STEPS if model.knowledge == "gradients" else ():
         margin, slope = _slope(model, threat, samples, theta)

@@ -131,7 +131,7 @@ def _samples(work: Work, rows: Tensor, model: Classifier) -> Samples:
 
 
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:
-    """The attack whose sets were certified, as the catalogue has it now."""
+    """The attack whose threat model was certified, as the catalogue has it now."""
     attack = attack_named(record.name)
     threat = attack.threat.for_data(first).bound_to(model)
     told = CertificateRecord(name=record.name, method=record.method, threat=plain(threat))

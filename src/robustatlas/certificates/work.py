@@ -33,7 +33,7 @@ LARGEST_BATCH = 64
 
 @dataclass(frozen=True)
 class Certification:
-    """One certificate of one attack's sets, as a run records it."""
+    """One certificate of one attack's threat model, as a run records it."""
 
     attack: Attack
     certificate: Certificate

@@ -96,7 +96,7 @@ def print_accuracies(
 
 def _withstand(result: Result, said: Headline) -> str:
     number = beside_masked(f"[bold]{shown(said.accuracy)} %[/bold]", masked(result, said.at))
-    return f"{number} withstand {safe(said.words)} ({safe(said.why)})."
+    return f"{number} withstand {safe(said.explained())}."
 
 
 def print_table(result: Result, console: Console, *, every: bool = False, explain: bool = False) -> None:

@@ -52,9 +52,10 @@ def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None
         name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
         strength = fraction(value)
         if not name or name in found or not 0 < strength < math.inf:
+            sign = "@" if option == "--headline" else "="
             raise UserError(
                 f"{option} {given!r} is not understood at {item.strip()!r}; expected each attack once with a strength, "
-                "such as linf=8/255,l2=0.5."
+                f"such as linf{sign}8/255,l2{sign}0.5."
             )
         found[name] = typed(name, strength)
     return found

@@ -82,7 +82,8 @@ Headline = Annotated[
     typer.Option(
         metavar="NAME@STRENGTH",
         help="The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
-        "By default at the usual strength for the data, where there is one, or else the worst case over all attacks.",
+        "By default at the usual strength for the data, where there is one, or else the worst case over all attacks at "
+        "their usual strengths.",
         rich_help_panel=ATTACKS,
     ),
 ]

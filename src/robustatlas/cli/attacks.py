@@ -31,8 +31,8 @@ def attacks(
 ) -> None:
     """List the attacks and suites, or explain one of them.
 
-    What is explained of an attack: its set, strengths, unit and source, what it runs, and how the default differs from
-    the published attack.
+    What is explained of an attack: its threat model, strengths, unit and source, what it runs, and how the default
+    differs from the published attack.
 
         robustatlas attacks fog --plans
     """
@@ -84,9 +84,9 @@ def _list(console: Console) -> None:
 
 
 def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
-    """Attacks by the family of their set, in the order of reports.
+    """Attacks by the family of their threat model, in the order of reports.
 
-    A published attack by itself, such as ``fab-l2``, stands apart from the attack that its set is named after.
+    A published attack by itself, such as ``fab-l2``, stands apart from the attack that its threat model is named after.
     """
     known = {name: wording(name).group for name in attacks}
     of_set = {type(attack.threat): known[name] for name, attack in attacks.items() if known[name] != OTHER}
@@ -126,7 +126,7 @@ def _explain(console: Console, name: str, plans: bool) -> None:
     table.add_row("source", attack.about.source)
     nested = "nested" if attack.nested else "not nested"
     clean = "contains the clean input" if attack.contains_clean else "does not contain the clean input"
-    table.add_row("set", f"{nested}, {clean}")
+    table.add_row("threat model", f"{nested}, {clean}")
     for search in attack.searches if plans else attack.searches[:1]:
         default = " (default)" if search == attack.searches[0] else ""
         table.add_row(f"{search}{default}", ", then ".join(kind.__name__ for kind in kinds(attack, search)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -22,6 +23,7 @@ from robustatlas.cli._terminal import print_run, print_ways_out
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted, in_path
+from robustatlas.report.facts.headline import check_points
 from robustatlas.report.facts.rows import read_card
 
 if TYPE_CHECKING:
@@ -192,7 +194,8 @@ def evaluate(
     """
     from robustatlas.evaluation.request import Request
 
-    _draws.check_alone(any_of, {"--until": until, "--escalate": escalate, "--part": part, "--dry-run": dry_run})
+    alone = {"--until": until, "--escalate": escalate, "--part": part, "--headline": headline, "--dry-run": dry_run}
+    _draws.check_alone(any_of, alone)
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
@@ -224,6 +227,8 @@ def evaluate(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         cores=cores,
     )
+    if first:
+        _check_headline(first, classifier, dataset, request)
     if dry_run:
         print_forecast(classifier, dataset, request)
     else:
@@ -249,6 +254,24 @@ def _evaluated(
             return
         result = _until.result_of(model, data, request, until, against)
     _conclude(_escalated(result, model, data) if escalate else result, card, folder, request, first)
+
+
+def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset, request: Request) -> None:
+    """Refuse a headline that the run will not have, before any work."""
+    from robustatlas.evaluation.plan import chosen_attacks, samples_of
+    from robustatlas.outcomes import Run
+
+    known: list[tuple[str, Sequence[float], bool]] = []
+    with suppress(UserError):  # there is no run yet
+        records = Run.open(cast(Path, request.run)).records().values()
+        known += [(record.name, record.strengths, record.monotone) for record in records]
+    asked, images = request.attacks_on(model), samples_of(data).first.images
+    attacks = chosen_attacks(asked, request.protocol, request.strengths, request.exclude, model, images, request.effort)
+    known += [(attack.name, attack.strengths, attack.nested) for attack in attacks]
+    grids = {
+        name: sorted({*chain.from_iterable(grid for one, grid, _ in known if one == name)}) for name, _, _ in known
+    }
+    check_points(first, grids, [name for name, _, nested in known if nested])
 
 
 def samples_and_folder(

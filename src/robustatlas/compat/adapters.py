@@ -31,7 +31,7 @@ def external(
             Toolbox: the class, such as ``torchattacks.PGD``; of adv-lib: the function; or any function of ``(model, x,
             labels)`` (and ``eps``, where it works at a given strength) that returns perturbed inputs. ``model`` is a
             module from inputs in [0, 1] to logits.
-        norm: whose set it searches: ``"linf"``, ``"l2"``, ``"l1"`` or ``"l0"``. What it returns outside of the set
+        norm: whose ball it searches: ``"linf"``, ``"l2"``, ``"l1"`` or ``"l0"``. What it returns outside of the ball
             counts at the strength that it really has.
         name: of the attack; default: of the library's.
         strengths: default: the catalogue's.

@@ -44,7 +44,7 @@ class Smallest:
         """
         found = attack_named(attack) if isinstance(attack, str) else attack
         if found.judges_last or not found.nested:
-            raise UserError(f"{found.name!r} has no smallest example to return; use an attack on nested sets.")
+            raise UserError(f"{found.name!r} has no smallest example to return; use a nested attack.")
         return cls(found, seed_of(seed), count_of("batch_size", batch_size))
 
     def __call__(

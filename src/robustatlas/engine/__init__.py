@@ -1,4 +1,4 @@
-"""The batched loop of every attack, whatever its sets and its search."""
+"""The batched loop of every attack, whatever its threat model and its search."""
 
 from robustatlas.engine.lanes import evaluate
 from robustatlas.engine.loop import run

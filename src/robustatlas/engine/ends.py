@@ -48,7 +48,7 @@ def ends_of(
 
     Args:
         model: under attack.
-        attack: whose sets and strengths are meant.
+        attack: whose threat model and strengths are meant.
         stage: how the run goes; see :func:`ending_stage`.
         x: [B, ...] in [0, 1], on the device and in the dtype of the model.
         labels: [B].

@@ -41,7 +41,7 @@ TARGET = -2
 """For its random target."""
 
 DRAWS = -3
-"""For what a set chooses among draws."""
+"""For what a threat model chooses among draws."""
 
 CLEAN = -4
 """From which a randomised model draws for clean inputs."""

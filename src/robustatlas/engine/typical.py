@@ -1,4 +1,4 @@
-"""What is typical of an attack: how often draws of its sets fool a model, beside the worst case that is searched."""
+"""What is typical of an attack: how often draws of it fool a model, beside the worst case that is searched."""
 
 from __future__ import annotations
 

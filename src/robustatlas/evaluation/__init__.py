@@ -71,7 +71,7 @@ def evaluate(
             ``"every"`` (each strength by itself), ``"frontier"`` (lowest margins, for the hypervolume) or
             ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
             for.
-        protocol: ``"default"`` (sound sets, strong search) or ``"paper"`` (each attack exactly as its source ran it).
+        protocol: ``"default"`` (sound threat models, strong search) or ``"paper"`` (each attack as its source ran it).
         strengths: increasing strengths per attack (falling ones of ``jpeg-quality`` and ``resolution``, as people type
             them); default: the catalogue's grid.
         samples: how many, their positions, or a mask; default: all. So many are the first ones; of data that are sorted

@@ -33,7 +33,7 @@ SAMPLES = 50
 _SHARE = 0.1
 """Of the passes of an evaluation, up to which an audit is made by default."""
 _ALONE = ("pgd", "apgd", "adam")
-"""Optimizers by which sets are searched that have no other attacks in the catalogue."""
+"""Optimizers that also search threat models that have no other attacks in the catalogue."""
 _DRAW = 0x5EED
 _LOOKED_AT = 32
 
@@ -115,7 +115,7 @@ def _kinds(
 
 
 def _others(attack: Attack) -> list[Attack]:
-    """Other kinds of attack on the same sets."""
+    """Other kinds of attack with the same threat model."""
     same = [other for other in catalogue().values() if other.threat == attack.threat and other.name != attack.name]
     if same or not attack.threat.optimised:
         return same
@@ -123,7 +123,7 @@ def _others(attack: Attack) -> list[Attack]:
 
 
 def _recorded(name: str, result: Result) -> Attack:
-    """The attack of that name in the sets and at the strengths of a result."""
+    """The attack of that name with the threat model and the strengths of a result."""
     recorded = attack_as_recorded(name, result.records.values())
     return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
 

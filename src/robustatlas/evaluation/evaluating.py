@@ -86,7 +86,7 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
 
 
 def _informed(task: Task, store: Run, ready: Prepared) -> Task:
-    """The task with what the run certifies of its sets, at which no run has to be made."""
+    """The task with what the run certifies of its threat model, at which no run has to be made."""
     records = [record for record in store.certified_by() if record.name == task.attack.name and not record.of]
     if not records or ready.model.draws is not None:
         return task

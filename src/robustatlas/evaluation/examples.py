@@ -35,8 +35,8 @@ class Examples:
         index: ``[M]``, positions of the clean images in the data set; None: all of the data set, or all of the run, in
             order.
         labels: ``[M]``, the true classes, as the finder knows them; None: not said.
-        theta: parameters of the examples in an attack's set, each ``[M, ...]``: the tensors of that set's theta in
-            their order; empty: not said.
+        theta: parameters of the examples in an attack's threat model, each ``[M, ...]``: in the order of its
+            tensors; empty: not said.
         attack: name of that attack.
     """
 
@@ -90,7 +90,7 @@ def examples_of(arrays: Arrays, place: str) -> Examples:
     if "images" not in arrays and not theta:
         raise UserError(f"{place} holds no examples; expected an array 'images' [M, ...], or 'theta' and 'attack'.")
     if theta and "attack" not in arrays:
-        raise UserError(f"{place} holds 'theta' without 'attack', the name of the attack in whose set it is.")
+        raise UserError(f"{place} holds 'theta' without 'attack', the name of the attack that it belongs to.")
     images = _pixels(arrays["images"], place) if "images" in arrays else None
     examples = Examples(
         images=images,

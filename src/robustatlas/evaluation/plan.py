@@ -45,7 +45,7 @@ Pixels = Literal["any", "8bit"]
 """Which inputs count as found: any, or those alone that an 8-bit file can hold."""
 EIGHT_BIT: Pixels = "8bit"
 PIXELS = "pixels"
-"""In the recorded set of an attack: which inputs it holds, where these are not any."""
+"""In the recorded threat model of an attack: which inputs it holds, where these are not any."""
 Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
 Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
 Attacks = str | Attack | Sequence[str | Attack]
@@ -248,7 +248,7 @@ def chosen_attacks(
 
 
 def attack_as_recorded(name: str, records: Iterable[AttackRecord]) -> Attack:
-    """The attack of the catalogue in the sets that a run searched: of its pixels, with its border."""
+    """The attack of the catalogue with the threat model that a run searched: of its pixels, with its border."""
     attack = attack_named(name)
     recorded = next((record.threat for record in records if record.name == name), {})
     if (border := recorded.get("border")) is not None:

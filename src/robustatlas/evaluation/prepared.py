@@ -187,7 +187,7 @@ def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:
 
 
 def _probe(attacks: Sequence[Attack], x: Tensor) -> None:
-    """Refuse sets that would make a model look robust by rejecting what an attack finds."""
+    """Refuse threat models that would make a model look robust by rejecting what an attack finds."""
     for attack in attacks:
         sized = attack.nested and not attack.judges_last
         found = probe(attack.threat, x, attack.strengths, nested=sized, contains_clean=attack.contains_clean)

@@ -45,7 +45,7 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
 
 
 def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, float]) -> float:
-    """Share of samples that no attack on nested sets breaks, each attack up to its own strength, in percent.
+    """Share of samples that no nested attack breaks, each attack up to its own strength, in percent.
 
     Args:
         minimal_strengths: attack -> [N] smallest strength (or size) at which each sample was broken; 0 where it is

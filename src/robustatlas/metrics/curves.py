@@ -93,7 +93,7 @@ class RobustnessCurve(Tabular):
 
     R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. From an
     attack, which may miss adversarial examples, it is a lower bound of the true error. Where an attack judges each
-    strength by itself (sets that are not nested), R is the error at the last strength that is not larger, and may fall.
+    strength by itself (not nested), R is the error at the last strength that is not larger, and may fall.
 
     Attributes:
         minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
@@ -331,7 +331,7 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
         the curve of the smallest size of each sample.
 
     Raises:
-        UserError: no curve, curves of other numbers of samples, or of sets that are not nested.
+        UserError: no curve, curves of other numbers of samples, or of threat models that are not nested.
 
     Example:
         >>> a, b = RobustnessCurve([0.1, 0.4]), RobustnessCurve([0.2, 0.3])

@@ -60,8 +60,8 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is not a positive size, the curve does not rise before it, or it is of sets that are not
-            nested.
+        UserError: ``up_to`` is not a positive size, the curve does not rise before it, or it is of a threat model that
+            is not nested.
 
     Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.
 
@@ -72,7 +72,7 @@ def change_of_slope(
         (0.5, True, True)
     """
     if curve.judged is not None:
-        raise UserError("The curve is judged at each strength by itself, so it has no slope; give one of nested sets.")
+        raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
     if not 0 < real(up_to) < np.inf:
         raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")

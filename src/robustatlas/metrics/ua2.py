@@ -56,7 +56,7 @@ def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[st
 
     Args:
         grids: attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the
-            unit of the published set or of the sound one.
+            unit of the published threat model or of the sound one.
     """
     known = {attack: list(strengths) for attack, strengths in grids.items()}
     for published in (IMAGENET, CIFAR10):

@@ -1,4 +1,4 @@
-"""Optimizers: how the sets of a threat model are searched; one method a file."""
+"""Optimizers: how a threat model is searched; one method a file."""
 
 from __future__ import annotations
 

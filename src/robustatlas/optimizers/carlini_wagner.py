@@ -63,7 +63,7 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
-            raise unsearchable(self, threat, "a set of changes of the image itself (such as L2)", "FMN")
+            raise unsearchable(self, threat, "a threat model of changes of the image itself (such as L2)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> CarliniWagnerState:
         zero, nothing = torch.zeros_like(theta), torch.zeros_like(problem.epsilon)

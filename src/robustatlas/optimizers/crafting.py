@@ -46,7 +46,7 @@ class Opponent:
 
     Attributes:
         name: of the attack in the catalogue; what logs and cards call it.
-        threat: the sets.
+        threat: its threat model.
         epsilon: their size, in the unit of the threat model.
         optimizer: run for its ``steps``.
         start: where it begins, unless a recipe says otherwise.
@@ -211,12 +211,12 @@ def craft_steepest(
     noise: Noise,
     value: Value,
 ) -> Tensor:
-    """Multi steepest descent (Maini et al. 2020, algorithm 1): each step goes where one of the sets raises ``value``
-    most.
+    """Multi steepest descent (Maini et al. 2020, algorithm 1): each step goes where one of the threat models raises
+    ``value`` most.
 
-    All ``opponents`` share one perturbation, so their sets are lp balls; at equal values the later one is taken. The
-    best point of all steps is returned, ``[B, ...]``, detached. Cost of a step: one forward and backward pass, and a
-    forward pass for each opponent.
+    All ``opponents`` share one perturbation, so their threat models are lp balls; at equal values the later one is
+    taken. The best point of all steps is returned, ``[B, ...]``, detached. Cost of a step: one forward and backward
+    pass, and a forward pass for each opponent.
     """
     problems = [_problem(o, x, labels, e, noise, None) for o, e in zip(opponents, epsilons, strict=True)]
     theta = torch.zeros_like(x)

@@ -57,7 +57,7 @@ class EAD(Optimizer[EADState]):
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
-            raise unsearchable(self, threat, "a set of changes of the image itself (such as L1)", "FMN")
+            raise unsearchable(self, threat, "a threat model of changes of the image itself (such as L1)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> EADState:
         nothing = torch.zeros_like(problem.epsilon)

@@ -69,7 +69,7 @@ class External(Optimizer[State]):
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
-            raise unsearchable(self, threat, "perturbations that are added to the input", "an lp set")
+            raise unsearchable(self, threat, "perturbations that are added to the input", "an lp norm")
 
     def init(self, problem: Problem, theta: Tree) -> State:
         if self.model is None:

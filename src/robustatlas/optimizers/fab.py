@@ -35,7 +35,7 @@ class FABState(State):
 
 @dataclass(frozen=True)
 class FAB(Optimizer[FABState]):
-    """Minimum-size attack on sets that can project on a hyperplane.
+    """Minimum-size attack for threat models that can project on a hyperplane.
 
     From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
     towards the clean one, overshoot ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact``
@@ -58,7 +58,7 @@ class FAB(Optimizer[FABState]):
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, HasHyperplane):
-            raise unsearchable(self, threat, "a set that can project on a hyperplane (the lp balls)", "FMN")
+            raise unsearchable(self, threat, "a threat model that can project on a hyperplane (the lp balls)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> FABState:
         return FABState(theta, counter(theta), torch.ones(len(theta), dtype=torch.bool, device=theta.device))

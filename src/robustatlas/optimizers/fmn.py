@@ -36,8 +36,8 @@ class FMN(Optimizer[FMNState]):
         gamma: the share by which the size first shrinks or grows (gamma_0 of the paper).
         gamma_final: that of the last step (gamma_K of the paper).
         alpha_final: length of the last step, as a share of the allowed size (alpha_K of the paper).
-        dense: steps straight along the gradient instead of the set's steepest direction, which for l1 moves few
-            coordinates until the box stops them, and for JPEG in l1 towards a vertex.
+        dense: steps straight along the gradient instead of the threat model's steepest direction, which for l1 moves
+            few coordinates until the box stops them, and for JPEG in l1 towards a vertex.
     """
 
     needs_margin: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class FMN(Optimizer[FMNState]):
 
 
 def _along(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor:
-    """``gradient`` as a change of size 1; scaled before it is measured, as sets may bound single numbers."""
+    """``gradient`` as a change of size 1; scaled before it is measured, as threat models may bound single numbers."""
     unit = gradient / per_sample(largest(gradient).clamp_min(1e-12), gradient)
     return unit / per_sample(threat.size(x, unit).clamp_min(1e-12), unit)
 

@@ -28,7 +28,7 @@ class FrankWolfe(Optimizer[State]):
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, HasLinearOracle):
-            raise unsearchable(self, threat, "a set with a linear oracle (L1, JpegL1)", "PGD or APGD")
+            raise unsearchable(self, threat, "a threat model with a linear oracle (L1, JpegL1)", "PGD or APGD")
 
     def init(self, problem: Problem, theta: Tree) -> State:
         return State(theta, counter(problem.epsilon))

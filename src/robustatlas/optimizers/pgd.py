@@ -25,9 +25,9 @@ class PGD(Optimizer[PGDState]):
     The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source
     of each attack, e.g. 1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the
     last move.
-    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor). ``scaled`` is for sets whose
-    sizes are not lengths of theta (perceptual): epsilon is converted by the ratio of theta's length to its size, so
-    that on the border of the set the step is ``rate`` x the length of theta.
+    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor). ``scaled`` is for threat
+    models whose sizes are not lengths of theta (perceptual): epsilon is converted by the ratio of theta's length to its
+    size, so that on the border of the set the step is ``rate`` x the length of theta.
     """
 
     steps: int = 20

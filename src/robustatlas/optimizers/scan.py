@@ -33,7 +33,7 @@ class Scan(Optimizer[ScanState]):
 
     Attributes:
         steps: sizes of both signs, even.
-        precision: relative, of the size at which the first mistake begins; that of certificates of such sets.
+        precision: relative, of the size at which the first mistake begins; that of certificates of such threat models.
     """
 
     version: ClassVar[int] = 2
@@ -51,7 +51,7 @@ class Scan(Optimizer[ScanState]):
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, OneNumber):
-            raise unsearchable(self, threat, "a set of one number per sample (OneNumber: Hue, Contrast, ...)", "PGD")
+            raise unsearchable(self, threat, "a threat model of one number (OneNumber: Hue, Contrast, ...)", "PGD")
 
     def init(self, problem: Problem, theta: Tensor) -> ScanState:
         none = torch.full_like(problem.epsilon, torch.inf)

@@ -48,7 +48,7 @@ class SigmaZero(Optimizer[SigmaZeroState]):
 
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
-            raise unsearchable(self, threat, "a set of changes of the image itself (such as L0)", "FMN")
+            raise unsearchable(self, threat, "a threat model of changes of the image itself (such as L0)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> SigmaZeroState:
         zero, threshold = torch.zeros_like(theta), torch.full_like(problem.epsilon, self.threshold)

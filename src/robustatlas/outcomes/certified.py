@@ -34,7 +34,7 @@ CERTIFIED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 
 
 class CertificateRecord(Record):
-    """One method as it certified one attack's sets. ``unit``, ``source`` and ``strengths`` are not among what
+    """One method as it certified one attack's threat model. ``unit``, ``source`` and ``strengths`` are not among what
     determines its numbers.
 
     Attributes:
@@ -42,8 +42,8 @@ class CertificateRecord(Record):
         method: of the certificate.
         version: of the method.
         settings: of the method, and the seed where it draws.
-        threat: the sets, with all their settings.
-        box: whether inputs outside of [0, 1] are left out of the sets.
+        threat: the threat model, with all its settings.
+        box: whether inputs outside of [0, 1] are left out of the threat model.
         of: what is certified where that is not the model itself, such as a smoothed one; empty: the model.
         strengths: of the attack.
         unit: of sizes.
@@ -79,7 +79,7 @@ class CertificateRecord(Record):
         return f"{self.name}-{self.method}-{self.fingerprint}"
 
     def shown(self) -> dict[str, Any]:
-        """What a reader has to know of it: attack, method, version, settings, sets, box and source."""
+        """What a reader has to know of it: attack, method, version, settings, threat model, box and source."""
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def stands(self, columns: Arrays, place: int) -> Booleans:
@@ -106,7 +106,7 @@ class CertifiedSizes:
         unit: of the sizes.
         strengths: of the attack, at which tables show it.
         method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
-        records: the methods as they were run, with version, settings, sets and box.
+        records: the methods as they were run, with version, settings, threat model and box.
         abstained: ``[N]``, where a method that draws random numbers could not tell; None: that is not known.
 
     Example:

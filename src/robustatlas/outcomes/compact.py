@@ -172,5 +172,5 @@ def _at_each(strengths: Sequence[float]) -> str:
 
 
 def _within(strength: str) -> str:
-    """The one rule of monotone sets, as :meth:`robustatlas.outcomes.Outcome.broken` has it."""
+    """The one rule of nested threat models, as :meth:`robustatlas.outcomes.Outcome.broken` has it."""
     return f"(isfinite(minimal_size) AND minimal_size <= {strength})"

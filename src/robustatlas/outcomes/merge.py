@@ -26,7 +26,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         the joined run.
 
     Raises:
-        UserError: runs of different models or data, or of one attack on different sets.
+        UserError: runs of different models or data, or of one attack with different threat models.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra

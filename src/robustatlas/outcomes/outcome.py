@@ -31,7 +31,7 @@ def percent(count: ArrayLike, total: int) -> Floats:
 
 def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
     """``[N, K]``: whether samples of ``minimal_size`` [N], as :func:`~robustatlas.outcomes.strengths.snapped` records
-    them, are broken at each of K ``sizes``, of nested sets.
+    them, are broken at each of K ``sizes``, of a nested threat model.
 
     Example:
         >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
@@ -84,7 +84,7 @@ class Outcome:
         backward: ``[N]``, backward passes spent on the sample.
         seconds: wall-clock time of the attack.
         rejected: number of supposed examples that verification refused.
-        monotone: whether a sample broken at one strength is broken at all larger ones (nested sets).
+        monotone: whether a sample broken at one strength is broken at all larger ones (nested threat models).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
         possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
@@ -183,8 +183,8 @@ class Outcome:
         """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
 
         This is the one rule; accuracies, curves, unions, resamples, SQL and pages are views of it. A sample is broken
-        at a strength that is not smaller than its minimal size. Where each strength is judged by itself (sets that are
-        not nested), it is broken where it was fooled at that very strength, at 0 where the clean input is
+        at a strength that is not smaller than its minimal size. Where each strength is judged by itself (a threat model
+        that is not nested), it is broken where it was fooled at that very strength, at 0 where the clean input is
         misclassified; other strengths say nothing of it.
 
         Raises:

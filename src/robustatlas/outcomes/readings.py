@@ -70,7 +70,7 @@ class DiagnosisRecord(Record):
     Attributes:
         asked: names the model's attacks, the samples to choose from and the seed; the same for the same question.
         created: when, in UTC.
-        told: whether anything can be told: attacks by gradients were asked for, or sets with nothing to optimise.
+        told: whether anything can be told: attacks by gradients were asked for, or such with nothing to optimise.
         index: [n] positions of the samples in the data set; all are classified correctly.
         readings: of the indicators.
         forward, backward: passes a sample.

@@ -134,7 +134,7 @@ class AttackRecord(Record):
     @property
     def cumulates(self) -> bool:
         """Whether an earlier version, which let what fooled a sample at one strength count at all larger ones, made it
-        of sets that are not nested."""
+        with a threat model that is not nested."""
         if self.monotone or self.protocol.get("search") != "every" or BY_ITSELF in self.protocol:
             return False
         return not any(judge == "last" for judge in _of_stages(self.protocol.get("plan"), "judge"))
@@ -149,7 +149,7 @@ class AttackRecord(Record):
         return search == "frontier" or published
 
     def same_set(self, other: AttackRecord) -> bool:
-        """Whether the examples of both lie in the same sets and are judged alike, so that the smaller one counts."""
+        """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
         alike = self.monotone == other.monotone and self.cumulates == other.cumulates
         return self.name == other.name and alike and self.threat == other.threat
 
@@ -161,7 +161,7 @@ class AttackRecord(Record):
         return ~broken_within(sizes, [self.strengths[place]])[:, 0]
 
     def same_search(self, other: AttackRecord) -> bool:
-        """Whether both search the same sets in the same way by the same gradient, at whatever strengths."""
+        """Whether both search the same threat model in the same way by the same gradient, at whatever strengths."""
         if self.gradient is None or other.gradient is None:
             by_gradient = self.gradient is other.gradient
         else:
@@ -267,8 +267,8 @@ def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str) -> None:
-    """Raise :class:`UserError` where a run holds an attack of this name on other sets, or judged in another way;
-    ``where``: what the sentence calls the run."""
+    """Raise :class:`UserError` where a run holds an attack of this name with another threat model, or judged in another
+    way; ``where``: what the sentence calls the run."""
     for other in known:
         if other.name == record.name and not other.same_set(record):
             old, new = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))

@@ -13,7 +13,7 @@ A run on disk is a directory::
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
-    certificates/NAME-METHOD-FINGERPRINT.json     one method as it certified one attack's sets (CertificateRecord)
+    certificates/NAME-METHOD-FINGERPRINT.json     one method as it certified one attack (CertificateRecord)
     certified/NAME-METHOD-FINGERPRINT/...         one part: see CERTIFIED_COLUMNS
     claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
 
@@ -155,7 +155,7 @@ class Run:
         """Announce attacks and what is asked of them.
 
         Raises:
-            UserError: the run has an attack of that name on other sets.
+            UserError: the run has an attack of that name with another threat model.
         """
         known = self.records().values()
         old = self.identity.format_version < RENAMED_SINCE

@@ -8,17 +8,20 @@ from robustatlas.common.latex import in_latex
 from robustatlas.common.wording import strength, wording
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.facts.standard import STANDARD
 
 _MOST = 5
 """Of attacks at more strengths those that papers give, the middle one and the largest are written."""
+_SUITE = 7
+"""Runs of so many attacks have a row for each, and a column for each strength."""
 
 
 def run_in_latex(facts: RunFacts) -> str:
     """A table for a paper (package booktabs): robust accuracies in percent with 95 % intervals, a row for each attack
-    and strength, the mean over the strengths of each attack, and the worst case over several.
+    and strength (of a suite a column for each strength), the mean over the strengths, and the worst case over several.
 
     Example:
         >>> from robustatlas.report.facts import facts_of
@@ -27,28 +30,66 @@ def run_in_latex(facts: RunFacts) -> str:
         >>> print(run_in_latex(facts_of(run)).splitlines()[7])
         $L_\\infty$ & 0.2 & 50.0 [1.3, 98.7] \\\\
     """
+    columns, body = _suite(facts) if len(facts.attacks) >= _SUITE else _long(facts)
     lines = [
         f"% {in_latex(facts.name)}: {facts.samples} images of {in_latex(facts.data)}; 95 \\% intervals over images in",
         "% brackets. Strength: the largest change that an attack may make, in the unit of that attack.",
-        r"\begin{tabular}{lrr}",
+        rf"\begin{{tabular}}{{l{'r' * (columns + 1)}}}",
         r"\toprule",
-        r"Attack & Strength & Accuracy, \% \\",
-        r"\midrule",
-        _row("none", "", facts.clean),
+        *body,
     ]
-    for attack in facts.attacks:
-        note = " (upper bound)" if masked(facts, [attack.attack]) else ""
-        lines += [_row(_named(attack), at, number, note) for at, number in _numbers(attack)]
-    if facts.union is not None:
-        at = ", ".join(f"{attack} {strength(most, 3, of=attack)}" for attack, most in facts.union_at.items())
-        lines += [r"\midrule", f"% worst case at {at}"]
-        lines.append(_row("worst case", "", facts.union, " (upper bound)" if masked(facts, facts.union_at) else ""))
+    if (worst := facts.worst) is not None:
+        lines += [r"\midrule", f"% {in_latex(worst.explained(len(worst.at)))}"]
+        note = " (upper bound)" if masked(facts, worst.at) else ""
+        lines.append(_row("worst case", [""] * columns, worst.accuracy, note))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _numbers(attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
-    """What is written of an attack: its strength, or what the number is over, and the number."""
-    grid = attack.strengths.tolist()
+def _long(facts: RunFacts) -> tuple[int, list[str]]:
+    """The columns before the last, and a row for each attack and strength."""
+    lines = [r"Attack & Strength & Accuracy, \% \\", r"\midrule", _row("no attack", [""], facts.clean)]
+    for attack in facts.attacks:
+        lines += [
+            _row(_named(attack), [in_latex(at)], number, _note(facts, attack)) for at, number in _numbers(facts, attack)
+        ]
+    return 1, lines
+
+
+def _suite(facts: RunFacts) -> tuple[int, list[str]]:
+    """As :func:`_long`, with a row for each attack; those at the same strengths of one unit stand together."""
+    blocks: dict[tuple[str, ...], list[AttackFacts]] = {}
+    for attack in facts.attacks:
+        if attack.accuracy and attack.average:
+            grid = attack.strengths.tolist()
+            at = [strength(grid[place], of=attack.attack) for place in _chosen(attack.attack, grid)]
+            blocks.setdefault((attack.unit, *at), []).append(attack)
+    columns = max((len(key) - 1 for key in blocks), default=1)
+    lines = [_row("no attack", [""] * columns, facts.clean)]
+    for (_, *at), attacks in blocks.items():
+        empty = [""] * (columns - len(at))
+        lines += [r"\midrule", " & ".join(["Strength", *map(in_latex, at), *empty, r"mean \\"]), r"\midrule"]
+        places = _chosen(attacks[0].attack, attacks[0].strengths.tolist())
+        shown = [[attack.accuracy[place].value for place in places] for attack in attacks if attack.accuracy]
+        for attack, values in zip(attacks, shown, strict=True):
+            assert attack.average is not None
+            entries = [*(f"{value:.1f}" for value in values), *empty]
+            lines.append(_row(_named(attack), entries, attack.average, _note(facts, attack)))
+        if len(attacks) > 1:
+            means = [f"{sum(each) / len(each):.1f}" for each in zip(*shown, strict=True)]
+            over = sum(attack.average.value for attack in attacks if attack.average) / len(attacks)
+            lines.append(" & ".join(["mean", *means, *empty, rf"{over:.1f} \\"]))
+    return columns, lines
+
+
+def _note(facts: RunFacts, attack: AttackFacts) -> str:
+    return " (upper bound)" if masked(facts, [attack.attack]) else ""
+
+
+def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
+    """What is written of an attack: its strength, or what the number is over, and the number; the headline first."""
+    grid, first = attack.strengths.tolist(), facts.headline
+    if first is not None and [*first.at] == [attack.attack] and position_of(first.at[attack.attack], grid) is None:
+        yield strength(first.at[attack.attack], of=attack.attack), first.accuracy
     for place in _chosen(attack.attack, grid) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield strength(grid[place], of=attack.attack), attack.accuracy[place]
@@ -69,5 +110,6 @@ def _named(attack: AttackFacts) -> str:
     return norm.get(attack.attack) or in_latex(wording(attack.attack).label)
 
 
-def _row(name: str, at: str, number: Interval, note: str = "") -> str:
-    return f"{name} & {in_latex(at)} & {number.value:.1f} [{number.low:.1f}, {number.high:.1f}]{note} \\\\"
+def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:
+    interval = f"{number.value:.1f} [{number.low:.1f}, {number.high:.1f}]{note}"
+    return " & ".join([name, *entries, rf"{interval} \\"])

@@ -52,7 +52,7 @@ def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float]
     """
     images = f"{counted(samples, 'image')} of {data}"
     verb = "withstands" if samples == 1 else "withstand"
-    return f"{percent(first.accuracy, why)} of {images} {verb} {first.words} ({first.why})"
+    return f"{percent(first.accuracy, why)} of {images} {verb} {first.explained()}"
 
 
 def headline(facts: RunFacts) -> str:
@@ -113,14 +113,10 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     found = [_breaking_point(facts, distances or {})]
     if facts.reference:
         found.append(_place(facts.reference))
-    first = facts.headline.at if facts.headline else {}
-    if facts.union is not None and dict(facts.union_at) != dict(first):
-        limits = [f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in facts.union_at.items()]
-        several = (
-            limits[0] if len(limits) == 1 else "both attacks" if len(limits) == 2 else f"all {len(limits)} attacks"
-        )
-        text = f"withstand {several} at once, each at the middle of its strengths ({', '.join(limits)})."
-        found.append(("Worst case over attacks", percent(facts.union, masked(facts, facts.union_at)), text))
+    first, worst = facts.headline, facts.worst
+    if worst is not None and (first is None or worst.at != first.at):
+        number = percent(worst.accuracy, masked(facts, worst.at))
+        found.append(("Worst case over attacks", number, f"withstand {worst.explained(len(worst.at))}."))
     else:
         found.append((WITHOUT, percent(facts.clean), "are classified correctly."))
     return found

@@ -24,11 +24,11 @@ class UnsupportedInputError(UserError):
 
 
 def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: str = "") -> str:
-    """What is wrong with a ``size`` of the sets of ``threat`` that images shaped like ``x`` [B, ...] cannot differ by.
+    """What is wrong with a ``size`` of ``threat`` that images shaped like ``x`` [B, ...] cannot differ by.
 
     Args:
         name: of the attack.
-        size: of its sets.
+        size: of its changes.
         threat: its threat model.
         x: images.
         unit: of the size, in words.
@@ -70,7 +70,7 @@ class ThreatModel(ABC):
     additive: ClassVar[bool] = False
     """theta is the change of the input itself, a tensor shaped like it: ``apply`` is x + theta in [0, 1]."""
     levels: ClassVar[tuple[float, ...]] = ()
-    """The only strengths that the sets have; empty: every positive number is one."""
+    """The only strengths that there are; empty: every positive number is one."""
     optimised: ClassVar[bool] = True
     """Something of theta is not :class:`~robustatlas.common.bundle.Fixed`."""
 

@@ -117,7 +117,7 @@ class Gabor(ThreatModel):
     quarter as many more that are drawn ever nearer to them.
 
     Differences from the published attack (:class:`~robustatlas.threats.historical.gabor.HistoricalGabor`): there the
-    pattern is stretched to [0, epsilon] whatever the field, so the sets are neither nested nor contain the clean image,
+    pattern is stretched to [0, epsilon] whatever the field, so it is neither nested nor contains the clean image,
     and noise only brightens; here the pattern is the convolution itself and takes both signs.
 
     Example:

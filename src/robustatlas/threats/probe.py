@@ -38,7 +38,7 @@ def probe(
         threat: the threat model, bound to its model.
         x: images ``[B, ...]`` in [0, 1]; the first three are used.
         epsilons: the strengths; the smallest, the middle and the largest are used.
-        nested: sets grow with epsilon and sizes count (not where the last iterate is judged, whatever its size).
+        nested: it grows with epsilon and sizes count (not where the last iterate is judged, whatever its size).
         contains_clean: the set of size 0 is the image itself.
 
     Example:

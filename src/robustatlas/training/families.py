@@ -37,7 +37,7 @@ _MRB_STRENGTHS = {
 
 
 def frank_wolfe(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-    """UAR's in sets with a linear oracle, which has lengths of its own."""
+    """UAR's for threat models with a linear oracle, which has lengths of its own."""
     return FrankWolfe(steps)
 
 

@@ -33,7 +33,7 @@ recipe."""
 
 def own_recipe(attack: str, rule: Rule = "acc") -> str:
     """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
-    2021), projected ascent on its sets, or for ATA UAR's targeted one, against all others.
+    2021), projected ascent on its threat model, or for ATA UAR's targeted one, against all others.
 
     Example:
         >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")

@@ -279,7 +279,7 @@ def _look(known: KnownSubject, index: NDArray[np.int64]) -> LookedAt:
 
 
 def _without_gradients(name: str) -> list[Attack]:
-    """Attacks by scores and by labels on the same sets."""
+    """Attacks by scores and by labels with the same threat model."""
     known = catalogue()
     return [known[other] for other in (f"square-{name}", f"hop-skip-jump-{name}") if other in known]
 

@@ -143,7 +143,7 @@ class Leg:
         return (1 + self.stage.optimizer.needs_gradient) * evaluations + 1
 
     def most_passes(self, chooses: bool = False) -> int:
-        """:meth:`passes` of a run that goes on to its end; ``chooses``: in a set that chooses among draws."""
+        """:meth:`passes` of a run that goes on to its end; ``chooses``: for a threat model that chooses among draws."""
         return self.passes(self.stage.optimizer.evaluations + chooses)
 
     def runs_of(self, classes: int) -> int:

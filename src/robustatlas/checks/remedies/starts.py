@@ -1,4 +1,4 @@
-"""Other starts: an attack whose runs begin somewhere else in the set, where the clean sample has no gradient."""
+"""Other starts: an attack whose runs begin elsewhere in the threat model, where the clean sample has no gradient."""
 
 from __future__ import annotations
 

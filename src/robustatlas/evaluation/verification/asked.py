@@ -45,7 +45,7 @@ class Case:
         work: the samples.
         rows: ``[M]``, the sample of each example.
         given: the examples.
-        wanted: attack of the run -> its record, at all strengths that the run searched, and its set.
+        wanted: attack of the run -> its record, at all strengths that the run searched, and its threat model.
         by: who found them.
         eight_bit: they count only as they are after rounding to 8 bits.
     """
@@ -116,8 +116,8 @@ def wanted_of(
     attacks: str | Attack | Sequence[str | Attack] | None,
     first: Tensor,
 ) -> dict[str, tuple[AttackRecord, ThreatModel]]:
-    """Attack of the run -> its record, at all strengths that the run searched, and its set for data that begin with
-    ``first``."""
+    """Attack of the run -> its record, at all strengths that the run searched, and its threat model for data that begin
+    with ``first``."""
     searched: dict[str, list[AttackRecord]] = {}
     for record in store.records().values():
         if record.finder is None:
@@ -147,11 +147,11 @@ def wanted_of(
         if not records[0].monotone:
             raise UserError(
                 f"{attack.name!r} was judged at each strength by itself, so the size of an example says nothing of it; "
-                "only attacks on nested sets take examples."
+                "only nested attacks take examples."
             )
         if not seen_from_images(threat) and given.attack != attack.name:
             raise UserError(
-                f"Whether an image lies in a set of {attack.name!r} cannot be seen from the image; give 'theta' and "
+                f"Whether {attack.name!r} may make an image cannot be seen from the image; give 'theta' and "
                 f"'attack' ({attack.name!r}) beside it."
             )
         merged = merged_strengths([np.array(record.strengths) for record in records])
@@ -160,11 +160,11 @@ def wanted_of(
 
 
 def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]]) -> Attack:
-    """An attack of the catalogue in the sets that the run searched; another one as it is."""
+    """An attack of the catalogue with the threat model that the run searched; another one as it is."""
     ours = attack is catalogue().get(attack.name)
     return attack_as_recorded(attack.name, searched.get(attack.name, ())) if ours else attack
 
 
 def _as_recorded(threat: ThreatModel) -> Any:
-    """A set as a run's JSON gives it back."""
-    return AttackRecord(name="set", strengths=(1.0,), threat=plain(threat)).threat
+    """A threat model as a run's JSON gives it back."""
+    return AttackRecord(name="threat", strengths=(1.0,), threat=plain(threat)).threat

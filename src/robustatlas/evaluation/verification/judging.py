@@ -32,7 +32,7 @@ REFUSALS = (
     "the clean image is misclassified already",
     "not a finite number",
     "outside of [0, 1]",
-    "not a point of the attack's set",
+    "not an input that the attack may make",
     "classified correctly",
 )
 """Why an example does not count; of several reasons the first is told."""
@@ -117,7 +117,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
         said = torch.from_numpy(given.labels[part.numpy()]).to(x.device)
         refused["the label is not that of the data"] = said != labels
     images, sizes, inside = _given(case, part, x)
-    refused["not a point of the attack's set"] = ~inside
+    refused["not an input that the attack may make"] = ~inside
     finite = images.isfinite().flatten(1).all(1)
     refused["not a finite number"] = ~finite
     images = torch.where(per_sample(finite, images), images, x)

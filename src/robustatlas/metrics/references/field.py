@@ -80,7 +80,7 @@ class Field:
         source: where the numbers come from.
         date: as of when.
         dataset: name of the data set.
-        attack: whose sets are searched, or ``corruptions``.
+        attack: whose threat model is searched, or ``corruptions``.
         strength: as the benchmark writes it; None for corruptions.
         entries: the models.
         images: test images behind every accuracy; None where that is not known.

@@ -49,7 +49,7 @@ CIFAR10: dict[str, Strengths] = _SAME | {
 
 
 def in_sound_units(attack: str, strengths: Strengths) -> Strengths:
-    """The levels in the unit of the sound set: snow counts full flakes, the square of the published norm.
+    """The levels in the unit of the sound threat model: snow counts full flakes, the square of the published norm.
 
     Example:
         >>> in_sound_units("snow", (3.0, 4.0, 5.0)), in_sound_units("fog", (0.3, 0.4, 0.5))

@@ -91,9 +91,9 @@ class Reference:
         defenses: published defenses evaluated with the same attacks and strengths.
         source_names: attack -> the attack's name in the source.
         notes: what a user has to know about the numbers.
-        historical: attacks whose numbers are of the set as published, which differs from our default one: evaluate
-            them by the protocol "paper" to compare.
-        unlike: attack -> why no set of ours is the source's, so that a run is not compared under it.
+        historical: attacks whose numbers are of the threat model as published, which differs from our default one:
+            evaluate them by the protocol "paper" to compare.
+        unlike: attack -> why no threat model of ours is the source's, so that a run is not compared under it.
         marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
         data: the images that the accuracies were measured on; None where the file does not say.
         warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.

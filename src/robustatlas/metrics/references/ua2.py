@@ -68,7 +68,7 @@ class PublishedUA2:
 
 
 def published_ua2(data: str) -> PublishedUA2:
-    """UA2 of published models. By the published protocol on the published sets: only numbers of
+    """UA2 of published models. By the published protocol on the published threat models: only numbers of
     ``protocol="paper"`` compare with them.
 
     Args:

@@ -31,9 +31,9 @@ class Held:
         missing: names of the ranked points that the run lacks.
         extra: names of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
-        unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
-        own_threat: attacks that are compared although the run's sets are our default ones, and not those as published,
-            or measured by the model's own features: what is said of them beside the reference holds about.
+        unlike: attack -> why the run's threat model is not the reference's, so that it is left out.
+        own_threat: attacks that are compared although the run's threat model is our default one, and not that as
+            published, or measured by the model's own features: what is said of them beside the reference holds about.
         other_data: a sentence where the reference is of other images than the run; else empty.
     """
 
@@ -67,7 +67,7 @@ class Held:
 
     @property
     def approximate(self) -> bool:
-        """Whether some of the ranked attacks search other sets than the reference: ratios and ranks hold about."""
+        """Whether some ranked attacks search other threat models than the reference: ratios and ranks hold about."""
         return any(attack in self.ranked for attack in self.own_threat)
 
     @property
@@ -119,7 +119,7 @@ class Held:
         return lines + self.caveats()
 
     def caveats(self) -> list[str]:
-        """Where the run's sets are not the reference's, and what makes the reference worth little."""
+        """Where the run's threat models are not the reference's, and what makes the reference worth little."""
         lines = [*self.doubts, *self.reference.warnings]
         lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
         if self.own_threat:
@@ -162,7 +162,7 @@ def hold_against(
     Args:
         table: of the run; only attacks that are known at every strength take part.
         reference: acc*, or ATA.
-        records: the attacks as they were run, which say whether their sets are those as published.
+        records: the attacks as they were run, which say whether their threat models are those as published.
         identity: of the run, which says on what images it was measured.
     """
     known = reference.accuracies
@@ -237,12 +237,12 @@ def chosen_reference(
 
 
 def _published(records: Iterable[AttackRecord]) -> Collection[str]:
-    """Names of the attacks whose sets, in every search of the run, were those as published."""
-    sets: dict[str, list[bool]] = {}
+    """Names of the attacks whose threat model, in every search of the run, was that as published."""
+    searched: dict[str, list[bool]] = {}
     for record in records:
         published = str(record.threat.get("kind", "")).startswith("Historical") and not _by_own_features(record)
-        sets.setdefault(record.name, []).append(published)
-    return [name for name, published in sets.items() if all(published)]
+        searched.setdefault(record.name, []).append(published)
+    return [name for name, published in searched.items() if all(published)]
 
 
 def _by_own_features(record: AttackRecord) -> bool:

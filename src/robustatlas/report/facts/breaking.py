@@ -25,7 +25,7 @@ def breaking_point(table: OutcomeTable, aside: Collection[str] = ()) -> Breaking
     """Where a model breaks: under the attack with the lowest mean accuracy over its strengths.
 
     Attacks of which not every strength was searched count only where there is no other, and so do those that are set
-    ``aside`` (their sets differ from a reference's); None without any attack.
+    ``aside`` (their threat models differ from a reference's); None without any attack.
 
     Example:
         >>> from robustatlas.results.result import Result

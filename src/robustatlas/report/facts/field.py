@@ -61,7 +61,7 @@ class Beside:
         accuracy: of the run at the field's point, under all of `attacks` at once.
         clean: clean accuracy of the run.
         samples: number of its images.
-        attacks: of the run that search the field's sets.
+        attacks: of the run that search the field's threat model.
         rank: place by the number alone, among the entries and the run; it means nothing where the run is masked.
         best: the best place that the intervals leave open; likewise.
         worst: the worst one; likewise.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed, some, strength, wording
+from robustatlas.common.wording import instead, listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import in_levels
+from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
+from robustatlas.report.facts.standard import usual_strength
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
@@ -22,10 +23,6 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
     ("mnist", {"linf": 0.3}, "Madry et al. 2018"),
 )
 """Data set, the strengths at which its robust accuracies are usually given, the first one leading, and by whom."""
-
-
-_LISTED = 4
-"""The strengths of more attacks are not listed in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,11 @@ class Headline:
             return f"{wording(attack).label} at {strength(most, of=attack)}"
         return f"{'both' if len(self.at) == 2 else f'all {len(self.at)}'} attacks at once"
 
+    def explained(self, most: int = 4) -> str:
+        """What it is called, why it is this one, and over what where that is several attacks, of ``most`` at most."""
+        over = listed([f"{wording(name).label} {strength(at, 3, of=name)}" for name, at in self.at.items()])
+        return f"{self.words} ({self.why}{f': {over}' if 1 < len(self.at) <= most else ''})"
+
 
 def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) -> Headline | None:
     """The headline of a run; None where no attack is known at every strength.
@@ -57,7 +59,7 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     Args:
         judged: its attacks that are known at every strength.
         asked: attack -> strength; None: the usual strength for the data under the first attack that has one, else the
-            worst case over all attacks, each at the middle of its strengths.
+            worst case over all attacks at their usual strengths.
 
     Raises:
         UserError: an attack that is not there, or a strength beyond those that were looked at.
@@ -65,8 +67,12 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     if not judged.attacks:
         return None
     at, why = (dict(asked), "as asked") if asked else _chosen(judged)
-    for attack, most in at.items():
-        _check(judged, attack, most)
+    grids = {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
+    check_points(at, grids, [attack for attack in judged.attacks if judged.outcome(attack).monotone])
+    return _measured(judged, at, why)
+
+
+def _measured(judged: OutcomeTable, at: Mapping[str, float], why: str) -> Headline:
     found = numbers.with_doubt(
         judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors(at))})
     )
@@ -80,34 +86,48 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
             for attack, usual in strengths.items():
                 if attack in table.attacks and usual <= table.strengths(attack)[-1] * (1 + 1e-6):
                     return {attack: usual}, f"the usual strength for {table.data}: {source}"
-    return _at_middles(table)
+    return _at_usual(table)
 
 
 def worst_case_of(judged: OutcomeTable) -> Headline | None:
-    """The worst case over several attacks, each at the middle of its strengths; None of fewer than two."""
+    """The worst case over several attacks, each at its usual strength; None of fewer than two."""
     if len(judged.attacks) < 2:
         return None
-    at, why = _at_middles(judged)
-    found = headline_of(judged, at)
-    return None if found is None else replace(found, why=why)
+    at, why = _at_usual(judged)
+    return _measured(judged, at, why)
 
 
-def _at_middles(table: OutcomeTable) -> tuple[dict[str, float], str]:
+def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
+    """Each attack at its usual strength, or at the middle of those of the run where this has none."""
+    usual = {attack: usual_strength(table.outcome(attack)) for attack in table.attacks}
     middle = numbers.union_strengths(table)
-    if len(middle) == 1:
-        return middle, "the middle of its strengths"
-    if len(middle) > _LISTED:
-        return middle, "each at the middle of its strengths"
-    points = listed([f"{wording(attack).label} {strength(most, 3, of=attack)}" for attack, most in middle.items()])
-    return middle, f"each at the middle of its strengths: {points}"
+    at = {attack: middle[attack] if most is None else most for attack, most in usual.items()}
+    others = [wording(attack).label for attack, most in usual.items() if most is None]
+    if len(at) == 1:
+        return at, "the middle of its strengths" if others else "its usual strength"
+    why = "each at the middle of its strengths"
+    if len(others) < len(at):
+        why = "each at its usual strength"
+        why += f"; {some(others)} at the middle of {'its' if len(others) == 1 else 'their'} strengths" if others else ""
+    return at, why
 
 
-def _check(table: OutcomeTable, attack: str, most: float) -> None:
-    if attack not in table.attacks:
-        raise UserError(f"--headline names {attack!r}, which is not evaluated; give one of {some(table.attacks)}.")
-    last = float(table.strengths(attack)[-1])
-    if most > last * (1 + 1e-6):
-        meant = in_levels(most, last) or f"the largest is {strength(last, of=attack)}"
-        given = f"{attack}@{strength(most, of=attack)}"
-        raise UserError(f"--headline {given} is beyond every strength that was evaluated; {meant}.")
-    table.outcome(attack).check_judged_at(most)
+def check_points(asked: Mapping[str, float], grids: Mapping[str, Sequence[float]], nested: Collection[str]) -> None:
+    """Raise :class:`UserError` where a headline asks for what a run has not.
+
+    Args:
+        asked: attack -> strength.
+        grids: attack -> its strengths, increasing.
+        nested: the attacks whose accuracy is known between their strengths too.
+    """
+    for attack, most in asked.items():
+        if attack not in grids:
+            there = instead(attack, grids, f"give one of {some(grids)}")
+            raise UserError(f"--headline names {attack!r}, which is not evaluated{there}")
+        grid, given = grids[attack], f"{attack}@{strength(most, of=attack)}"
+        if most > grid[-1] * (1 + 1e-6):
+            meant = in_levels(most, grid[-1]) or f"the largest is {strength(grid[-1], of=attack)}"
+            raise UserError(f"--headline {given} is beyond every strength of {attack}; {meant}.")
+        if attack not in nested and position_of(most, grid) is None:
+            known = listed_strengths(grid, attack)
+            raise UserError(f"--headline {given}: {attack} is judged at each strength by itself; give one of {known}.")

@@ -32,6 +32,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "clean accuracy": plain(facts.clean),
         "clean rejected": plain(facts.rejected),
         "average accuracy": plain(facts.average),
+        "worst case": None if facts.worst is None else _headline(facts.worst),
         "union accuracy": plain(facts.union),
         "union at": dict(facts.union_at),
         **{name: plain(number) for name, number in facts.own.items()},

@@ -68,7 +68,7 @@ class Place:
     of: int
 
     def words(self, about: bool = False) -> str:
-        """The places that the intervals leave open, and "about" where some sets are not those of the reference.
+        """The places that the intervals leave open, and "about" where threat models are not all the reference's.
 
         Example:
             >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)

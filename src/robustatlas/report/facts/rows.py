@@ -116,7 +116,7 @@ class Row:
         halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
             of which only the accuracies are known.
         halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
-        own_threat: attacks whose sets are not those of the reference, so that what is said beside it holds about.
+        own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
         union: accuracy in percent under all ranked attacks at once, each at the middle one of its strengths that
@@ -124,8 +124,8 @@ class Row:
             known.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
-        certified: attack -> accuracies in percent that are certain at the strengths of the board, where its sets were
-            certified: what robust accuracy is at least.
+        certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
+            model was certified: what robust accuracy is at least.
         fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         headline: the number that comes first; None where it is not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see

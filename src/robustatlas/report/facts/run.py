@@ -23,7 +23,7 @@ from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.grids import GridAdvice, extended
-from robustatlas.report.facts.headline import Headline, headline_of
+from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
 from robustatlas.report.facts.numbers import CONFIDENCE, intervals, union_strengths
 from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.ranks import Place, place_among_published
@@ -109,6 +109,7 @@ class RunFacts:
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
         headline: the number that comes first; None where no attack is known at every strength.
+        worst: the worst case over several attacks, at their usual strengths or as asked; None of one attack.
         command: that made the run, as it was typed; empty where that is not known.
     """
 
@@ -135,6 +136,7 @@ class RunFacts:
     stopped: Stopped | None = None
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
+    worst: Headline | None = None
     command: str = ""
 
     @property
@@ -207,6 +209,7 @@ def facts_of(
         stopped=stopped(result),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(judged, headline),
+        worst=headline_of(judged, union_at) if union else worst_case_of(judged),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),
     )
 

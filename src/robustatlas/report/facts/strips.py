@@ -34,7 +34,7 @@ class StripSource:
             where more is left at every size.
         ends: of the interval of that size.
         proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
-        own_threat: whether another set was searched than the reference's.
+        own_threat: whether another threat model was searched than the reference's.
         masked: whether the numbers are upper bounds only.
     """
 
@@ -63,7 +63,7 @@ class Strip:
         reference: place at which half of the reference's clean accuracy is left; None where there is none.
         beyond: whether that is only farther, as its strengths end there.
         certified: place up to which half of the clean accuracy is proved; None where that is not so at any size.
-        own_threat: whether the run searched another set than the reference's.
+        own_threat: whether the run searched another threat model than the reference's.
         proved: the size of `certified`, in the attack's own unit; 0 where there is none.
         masked: whether shades and sizes are upper bounds only.
         last: largest strength, in the attack's own unit.

@@ -37,7 +37,7 @@ const Columns = (() => {
   const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
 
   /**
-   * Whether a row searched other sets than the reference under an attack that counts, so that its place holds about.
+   * Whether a row searched another threat model than the reference under an attack that counts, so that its place holds about.
    * @param {{defense: Defense}} row
    * @param {Entries} entries
    * @param {Board} board

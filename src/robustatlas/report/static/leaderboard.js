@@ -173,7 +173,7 @@
 
   /**
    * From where on half of the images are wrong, under the attack of those that count that leaves fewest of them correct; one
-   * whose sets are not the reference's speaks only where there is no other.
+   * whose threat model is not the reference's speaks only where there is no other.
    * @param {Row} row
    * @param {Entries} entries
    */
@@ -196,7 +196,7 @@
   }
 
   /**
-   * The entry at which a model falls furthest behind the reference, under an attack of the same sets.
+   * The entry at which a model falls furthest behind the reference, under an attack with the same threat model.
    * @param {Row} row
    * @param {Entries} entries
    */

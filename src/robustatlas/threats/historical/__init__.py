@@ -1,1 +1,1 @@
-"""The sets as published, where they differ from the sound ones of :mod:`robustatlas.threats`: one file per family."""
+"""Published threat models where they differ from the sound ones of :mod:`robustatlas.threats`: one file per family."""

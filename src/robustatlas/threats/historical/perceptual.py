@@ -1,4 +1,4 @@
-"""The perceptual set as searched by the code of Laidlaw et al. 2021."""
+"""The perceptual threat model as searched by the code of Laidlaw et al. 2021."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ class _OneSided(Warp):
 
 @dataclass(frozen=True)
 class HistoricalAffine(_OneSided, Affine):
-    """The set of :class:`~robustatlas.threats.warp.Affine`, searched from one side."""
+    """:class:`~robustatlas.threats.warp.Affine`, searched from one side."""
 
 
 @dataclass(frozen=True)
 class HistoricalPerspective(_OneSided, Perspective):
-    """The set of :class:`~robustatlas.threats.warp.Perspective`, searched from one side."""
+    """:class:`~robustatlas.threats.warp.Perspective`, searched from one side."""

@@ -26,7 +26,7 @@ class UaBlur(LatentThreat):
     """Blur of ImageNet-UA: every pixel is mixed with the blurred image (17 by 17 pixels), by a smoothed weight of at
     most epsilon, and at most 1.
 
-    Difference from the published attack: none of the sets; steps are those of the search.
+    Difference from the published attack: none in the inputs; steps are those of the search.
 
     Example:
         >>> import torch

@@ -59,8 +59,8 @@ class UaFbm(LatentThreat):
     """Fractional Brownian motion of ImageNet-UA: noise of several octaves is added to all channels alike; every number
     of the gradients that make it is in [-epsilon, epsilon].
 
-    Differences from the published attack: it returns the image before its last update, and starts on one side; the sets
-    are the same. Images need not be square.
+    Differences from the published attack: it returns the image before its last update, and starts on one side; the
+    inputs are the same. Images need not be square.
 
     Example:
         >>> threat = UaFbm()

@@ -43,8 +43,8 @@ class UaFog(LatentThreat):
     """Fog of ImageNet-UA: the image is mixed with the mean colour of ImageNet, by the absolute value of a plasma
     (diamond-square); every number of the plasma is in [-epsilon, epsilon].
 
-    Differences from the published attack: it starts on one side; the sets are the same. Grey images are mixed with the
-    mean grey. Unlike the ``fog`` of 2019 nothing is stretched or divided by a maximum.
+    Differences from the published attack: it starts on one side; the inputs are the same. Grey images are mixed with
+    the mean grey. Unlike the ``fog`` of 2019 nothing is stretched or divided by a maximum.
 
     Example:
         >>> threat = UaFog()

@@ -35,7 +35,7 @@ class Variation(Recipe):
 
     x1 and x2 are points of the set that ascent on that very distance finds from two independent random starts, with the
     steps of the base. The features compared are the logits. ``base``: "pgd" (cross-entropy at projected ascent),
-    "trades" with ``beta``, or "pat" (cross-entropy at Fast-LPA where the network is right, pairs in perceptual sets).
+    "trades" with ``beta``, or "pat" (cross-entropy at Fast-LPA where the network is right, pairs in perceptual balls).
     """
 
     name: ClassVar[str] = "variation"

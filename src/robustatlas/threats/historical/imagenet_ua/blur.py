@@ -9,4 +9,4 @@ from robustatlas.threats.imagenet_ua.blur import UaBlur
 
 @dataclass(frozen=True)
 class HistoricalUaBlur(UaBlur):
-    """The sets and the start of the sound one."""
+    """The inputs and the start of the sound one."""
