@@ -91,12 +91,7 @@ class Bounds:
         return {k: (self.low[k], self.high[k]) for k in inputs}
 
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
-        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label.
-
-        Args:
-            labels: ``[B]``, y.
-            backwards: down to the input, or to the last activations alone.
-        """
+        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label."""
         rows, owner, place = self.margin_rows(labels)
         found = rows.new_full((self.samples, rows.shape[1]), torch.inf)
         found[owner, place] = self.lowest(self.network.graph.output, rows, owner, backwards=backwards)

@@ -19,11 +19,7 @@ _BY_EFFORT: dict[Effort, str] = {"low": "crown-ibp", "default": "crown", "high":
 def certificate_for(
     attack: Attack, method: Method | Mapping[str, str | Certificate], subject: Subject, effort: Effort
 ) -> Certificate:
-    """The certificate of an attack, checked against the model.
-
-    Raises:
-        UserError: none covers the attack or the model, or the one that is given does not.
-    """
+    """The certificate of an attack, checked against the model."""
     given = method.get(attack.name) if isinstance(method, Mapping) else method
     if given is None:
         chosen = _usual(attack, subject, effort)

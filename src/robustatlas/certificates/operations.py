@@ -24,10 +24,6 @@ Count = int | Tensor
 def accumulated(terms: Count, unit: float) -> float | Tensor:
     """The relative error, at most, of a sum of so many products, in whatever order: gamma_n = n u / (1 - n u).
 
-    Args:
-        terms: number of products n, or a tensor of such.
-        unit: half the distance from 1 to the next number, u.
-
     Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1.
 
     Example:

@@ -34,7 +34,6 @@ class MaxPool:
     padding: Shape
 
     def apply(self, *inputs: Tensor) -> Tensor:
-        """The maxima."""
         return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding)
 
     def picked(self, low: Tensor, high: Tensor) -> Picked:

@@ -30,14 +30,7 @@ class Chance:
 
     @classmethod
     def of(cls, seed: int, index: Tensor, epoch: int, batches: int, updates: int) -> Chance:
-        """For images whose numbers in the data are ``index`` [N], in so many batches of so many updates.
-
-        Example:
-            >>> index = torch.arange(6)
-            >>> first, again = (Chance.of(0, index, epoch=1, batches=2, updates=1) for _ in range(2))
-            >>> sorted(first.order.tolist()), torch.equal(first.order, again.order)
-            ([0, 1, 2, 3, 4, 5], True)
-        """
+        """For images whose numbers in the data are ``index`` [N], in so many batches of so many updates."""
         keys = Noise.of(seed, index, "order").child(epoch).uniform(1, dtype=torch.float64)
         images = Noise.of(seed, index, "training").child(epoch)
         steps = torch.arange(epoch * batches, (epoch + 1) * batches, device=index.device)

@@ -18,9 +18,6 @@ def logits_alone(net: nn.Module) -> Iterator[None]:
     """Inside, ``net`` returns its logits [B, C] and nothing else: neither auxiliary heads, which a warning names once,
     nor a batch of one image without its dimension.
 
-    Raises:
-        UserError: when it is called, where it returns no logits.
-
     Example:
         >>> class Pair(nn.Module):
         ...     def forward(self, x):

@@ -20,7 +20,6 @@ class BatchDependence(Indicator):
     limit = "more than 0.001 of the largest logit, where the same batch gives the same"
 
     def measure(self, look: LookedAt) -> Measured:
-        """2 forward passes a sample: in two halves, each with its own mirror image."""
         half, others = -(-len(look.x) // 2), []
         with torch.no_grad(), seeded(0, look.model.device):
             for rows in torch.split(torch.arange(len(look.x), device=look.x.device), half):

@@ -26,7 +26,6 @@ class DirectionalDerivative(Indicator):
     limit = f"cosine below {AGREES:g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        """16 forward passes and 1 backward pass a sample, or one more of each for every further way back."""
         found = look.differences
         judged = found.size.maximum(found.claimed) >= look.rounding
         return Measured.of(found.agreement, found.agreement < AGREES, judged)

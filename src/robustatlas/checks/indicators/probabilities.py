@@ -18,7 +18,6 @@ class Probabilities(Indicator):
     limit = f"all within [0, 1], and a sum within {_ROUNDING:g} of 1"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         values = look.clean.sum(1)
         within = ((look.clean >= -_ROUNDING) & (look.clean <= 1 + _ROUNDING)).all(1)
         return Measured.of(values, within & ((values - 1).abs() < _ROUNDING))

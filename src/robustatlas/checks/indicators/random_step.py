@@ -23,7 +23,6 @@ class RandomStep(Indicator):
     limit = "above 0"
 
     def measure(self, look: LookedAt) -> Measured:
-        """25 forward passes a sample."""
         with torch.no_grad():
             steps = [look.noise.child(4000 + k).sign(*look.x.shape[1:], dtype=look.x.dtype) for k in range(_RANDOM)]
             best = torch.stack([self._after(look, step) for step in steps]).amin(0)

@@ -40,6 +40,5 @@ class Randomness(Indicator):
     limit = f"more than {SAME:g} of the largest logit"
 
     def measure(self, look: LookedAt) -> Measured:
-        """2 forward passes a sample."""
         values = varying(look)
         return Measured.of(values, values > tolerance(look))

@@ -31,7 +31,6 @@ class LogitScale(Indicator):
     limit = f"margin above {_VANISHES:.0f} or below {_FLAT:.1g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         return Measured.of(look.margin, (look.margin > _VANISHES) | (look.margin.abs() < _FLAT))
 
     def severity_of(self, objectives: Collection[Objective]) -> Severity:

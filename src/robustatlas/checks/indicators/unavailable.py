@@ -22,7 +22,6 @@ class UnavailableGradients(Indicator):
     limit = "no entry other than 0"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward and 1 backward pass a sample."""
         x = look.x.detach().clone().requires_grad_()
         with torch.enable_grad():
             logits = look.logits(x)

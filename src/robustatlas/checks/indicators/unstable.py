@@ -26,7 +26,6 @@ class UnstablePredictions(Indicator):
     limit = f"above {_LIMIT:g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        """100 forward passes a sample."""
         clean = cross_entropy(look.clean, look.labels, None).abs()
         scale = torch.where(clean == 0, torch.ones_like(clean), clean)
         total = torch.zeros_like(clean)

@@ -22,7 +22,6 @@ class ZeroGradient(Indicator):
     limit = "no entry other than 0"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward and 1 backward pass a sample, which others need as well."""
         largest = torch.stack([flat(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in look.slopes])
         value = largest.amax(0)
         return Measured.of(value, value == 0)

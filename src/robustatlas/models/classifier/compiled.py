@@ -23,14 +23,6 @@ class Compiled:
     one of a few sizes, so that each is compiled for what it is, and steps of one size can be recorded and played back;
     what fills them up is cut off again. Where compiling fails the network itself answers, now and from then on, and a
     warning says so. So it does while someone listens to its modules by hooks, which a compiled network does not call.
-
-    Example:
-        >>> import warnings
-        >>> net = Compiled(nn.Linear(4, 3))
-        >>> net.compiled = lambda x: 1 / 0
-        >>> with warnings.catch_warnings(record=True) as said:
-        ...     net(torch.rand(2, 4)).shape, len(said)
-        (torch.Size([2, 3]), 1)
     """
 
     def __init__(self, net: nn.Module, fixed: bool | None = None) -> None:
@@ -61,12 +53,7 @@ class Compiled:
 
 
 def fixed_size(count: int) -> int:
-    """Samples of the batch that so many are filled up to.
-
-    Example:
-        >>> [fixed_size(count) for count in (1, 64, 65, 256, 300)]
-        [64, 64, 128, 256, 512]
-    """
+    """Samples of the batch that so many are filled up to."""
     return max(SMALLEST, 1 << (count - 1).bit_length())
 
 

@@ -6,11 +6,7 @@ from robustatlas.models.classifier import Classifier
 
 
 def trained_model(folder: str) -> Classifier:
-    """The network that ``robustatlas train --out DIR`` left there, with the architecture that its card names.
-
-    Raises:
-        UserError: no card or weights there, or an architecture that is not a name.
-    """
+    """The network that ``robustatlas train --out DIR`` left there, with the architecture that its card names."""
     from robustatlas.models.networks import load_trained
 
     return load_trained(folder)

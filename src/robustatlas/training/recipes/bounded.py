@@ -59,7 +59,6 @@ class Bounded(Recipe):
         return min(1.0, max(0.0, batch.done - self.clean) / rise) if rise else float(batch.done >= self.clean)
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
-        """``[B]``: the size of the set now."""
         return torch.full_like(batch.x.flatten(1)[:, 0], self.risen(batch) * opponent.epsilon)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:

@@ -44,7 +44,6 @@ class Kw(Bounded):
     box: ClassVar[bool] = False
 
     def relaxed(self, graph: Graph) -> Graph:
-        """ReLUs between parallel lines."""
         if other := other_than_relu(Network(graph)):
             raise UserError(f"The recipe 'kw' is for ReLU networks, and this one has {other}; take ibp or crown-ibp.")
         usual = relu()
@@ -56,5 +55,4 @@ class Kw(Bounded):
         return replace(graph, nodes=tuple(nodes))
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        """Backwards, from every layer."""
         return Bounds.of(network, ball, backwards=True).margins(batch.labels, backwards=True)

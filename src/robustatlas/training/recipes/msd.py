@@ -38,7 +38,6 @@ class Msd(Recipe):
         return VertexAscent(steps, rate) if isinstance(threat, L1) else ascent(threat, steps, rate)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft in the union, then one pass."""
         with in_mode(net, batch.mode):
             strengths = [self.strength(opponent, batch) for opponent in self.against]
             value = entropy_of(batch.targets)

@@ -37,11 +37,9 @@ class Pat(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Fast-LPA."""
         return FastLPA(steps) if isinstance(threat, Perceptual) else ascent(threat, steps, rate)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft where the network is right, then one pass."""
         with in_mode(net, batch.mode):
             x = perceptual_examples(self, net, batch)
         logits = net(x)

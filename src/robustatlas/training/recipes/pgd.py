@@ -33,7 +33,6 @@ class Pgd(Recipe):
             raise UserError(f"attacked={self.attacked}; expected the share of a batch that is attacked, in (0, 1].")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft, then one pass."""
         with in_mode(net, batch.mode):
             x = self.craft(net, batch).x
         if self.attacked < 1:

@@ -33,7 +33,6 @@ class Sat(Recipe):
             raise UserError(f"per={self.per!r} is not known; expected batch or sample.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw, craft, then one pass."""
         count = len(self.against)
         with in_mode(net, batch.mode):
             if self.per == "batch":

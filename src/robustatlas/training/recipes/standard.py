@@ -19,6 +19,5 @@ class Standard(Recipe):
     mixes: ClassVar[bool] = True
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """One clean pass."""
         logits = net(batch.x)
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))

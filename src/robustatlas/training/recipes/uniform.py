@@ -41,28 +41,23 @@ class Uniform(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Frank-Wolfe where it can be."""
         return FrankWolfe(steps) if hasattr(threat, "linear_oracle") else ascent(threat, steps, rate)
 
     @classmethod
     def rate_of(cls, steps: int) -> float:
-        """1 / sqrt(steps)."""
         return 1 / math.sqrt(steps)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw targets and strengths, craft by each attack, then one pass."""
         with in_mode(net, batch.mode):
             x, right = worst_of(net, batch, self.examples(net, batch), len(self.against))
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels), by_attack=right)
 
     def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
-        """Of each opponent, towards targets and at strengths of its own."""
         for which in range(len(self.against)):
             yield self._example(net, batch, which)
 
     def _example(self, net: nn.Module, batch: Batch, which: int) -> Tensor:
-        """Of the opponent ``which``."""
         opponent, first = self.against[which], _STREAMS * which
         start, scale, choice = (batch.noise.child(first + k) for k in range(_STREAMS))
         strength = scale.uniform(dtype=batch.x.dtype) * self.strength(opponent, batch)

@@ -24,7 +24,6 @@ class Max(Recipe):
     mixes: ClassVar[bool] = True
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft with every attack, compare, then one pass."""
         with in_mode(net, batch.mode):
             x, right = worst_of(net, batch, self.examples(net, batch), len(self.against))
         logits = net(x)
