@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
-from robustatlas.certificates.graph import Graph, Node
+from robustatlas.certificates.network import Graph, Node
 from robustatlas.certificates.operations import AffineOperation, Moved
 from robustatlas.certificates.readings import NOTHING, READINGS, Call, Of, Reading, arguments_of, in_double, inputs_of
 from robustatlas.certificates.windowed import Shape

@@ -14,9 +14,8 @@ from torch._ops import OpOverload
 
 from robustatlas.certificates import activations
 from robustatlas.certificates.activations import Activation
-from robustatlas.certificates.graph import Operation
-from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
-from robustatlas.certificates.pooling import MaxPool
+from robustatlas.certificates.network import Operation
+from robustatlas.certificates.operations import Convolution, Dense, MaxPool, Moved, Scaled, Sum
 from robustatlas.certificates.windowed import Shape
 
 

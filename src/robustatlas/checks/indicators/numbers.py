@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import flat
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier

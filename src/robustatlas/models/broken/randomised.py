@@ -13,16 +13,16 @@ def _noisy(x: Tensor) -> Tensor:
     return x + 0.2 * torch.randn_like(x)
 
 
-class Between(nn.Module):
+class WithFeatures(nn.Module):
     """The shipped network, with a function of its last features."""
 
-    def __init__(self, between: Net) -> None:
+    def __init__(self, through: Net) -> None:
         super().__init__()
         net = digits()
-        self.features, self.readout, self.between = net[:7], net[7], between
+        self.features, self.readout, self.through = net[:7], net[7], through
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.readout(self.between(self.features(x)))
+        outputs: Tensor = self.readout(self.through(self.features(x)))
         return outputs
 
 
@@ -59,7 +59,7 @@ RANDOMISED = (
     ),
     BrokenDefense(
         "neuron-drop",
-        lambda: Between(_pruned),
+        lambda: WithFeatures(_pruned),
         "each call drops other units",
         "Dhillon et al. 2018 (stochastic activation pruning); selfstudy-adversarial-robustness",
         _EOT,
@@ -67,7 +67,7 @@ RANDOMISED = (
     ),
     BrokenDefense(
         "batch-statistics",
-        lambda: Between(_centred),
+        lambda: WithFeatures(_centred),
         "what a sample gives depends on the samples beside it",
         "Carlini et al. 2019 (evaluation mode)",
         "evaluate samples one by one",

@@ -155,17 +155,17 @@ class Recipe:
         return {}
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """The loss of one update: here the cross-entropy at the :meth:`points`.
+        """The loss of one update: here the cross-entropy at the points that are :meth:`crafted`.
 
         ``net`` is in train mode, and is left so. No gradient is put on its parameters.
         """
         with in_mode(net, batch.mode):
-            x, right = self.points(net, batch)
+            x, right = self.crafted(net, batch)
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), by_attack=right)
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """What to train on, here examples of the first opponent, and the accuracy [A] at those of each (None: not known)."""
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """What to train on, here examples of the first opponent. The accuracy [A] at those of each; None: unknown."""
         return self.craft(net, batch).x, None
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.certificates.graph import Graph
-from robustatlas.certificates.network import Network
+from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines, relu
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.graph import Graph
-from robustatlas.certificates.network import Network
+from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.piecewise import other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError

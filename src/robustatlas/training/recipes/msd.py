@@ -37,7 +37,7 @@ class Msd(Recipe):
         """Steps that need no memory, since all norms share one point."""
         return VertexAscent(steps, rate) if isinstance(threat, L1) else ascent(threat, steps, rate)
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         strengths = [self.strength(opponent, batch) for opponent in self.against]
         value = entropy_of(batch.targets)
         return craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value), None

@@ -38,7 +38,7 @@ class Pat(Recipe):
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
         return FastLPA(steps) if isinstance(threat, Perceptual) else ascent(threat, steps, rate)
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return perceptual_examples(self, net, batch), None
 
 

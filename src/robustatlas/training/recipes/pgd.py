@@ -31,6 +31,6 @@ class Pgd(Recipe):
         if not 0 < self.attacked <= 1:
             raise UserError(f"attacked={self.attacked}; expected the share of a batch that is attacked, in (0, 1].")
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         x = self.craft(net, batch).x
         return partly(x, batch.x, self.attacked) if self.attacked < 1 else x, None

@@ -18,5 +18,5 @@ class Standard(Recipe):
     opponents: ClassVar[str] = "none"
     mixes: ClassVar[bool] = True
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return batch.x, None

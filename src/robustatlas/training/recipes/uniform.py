@@ -47,7 +47,7 @@ class Uniform(Recipe):
     def rate_of(cls, steps: int) -> float:
         return 1 / math.sqrt(steps)
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return worst_of(net, batch, self.examples(net, batch), len(self.against))
 
     def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:

@@ -22,5 +22,5 @@ class Max(Recipe):
     opponents: ClassVar[str] = "any"
     mixes: ClassVar[bool] = True
 
-    def points(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return worst_of(net, batch, self.examples(net, batch), len(self.against))
