@@ -32,8 +32,7 @@ from torch import Tensor
 import robustatlas as ra
 from robustatlas.models.architectures import resnet18, resnet20, resnet32
 from robustatlas.models.classifier import Precision
-from robustatlas.models.classifier.compiled import Compiled
-from robustatlas.models.classifier.layout import ChannelsLast
+from robustatlas.models.classifier.compiled import ChannelsLast, Compiled
 from robustatlas.models.weights import load_weights
 
 NETS = {"resnet20": resnet20, "resnet18": resnet18}

@@ -40,7 +40,7 @@ from resumed import Resumed
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.indicators.base import DIRECTIONS
 from robustatlas.checks.indicators.differences import cosine_of
-from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.architectures import resnet32, small_cnn

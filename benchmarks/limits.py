@@ -37,7 +37,7 @@ from robustatlas.checks.indicators import INDICATORS, LookedAt
 from robustatlas.checks.indicators.base import DIRECTIONS
 from robustatlas.checks.indicators.border import BorderGradient
 from robustatlas.checks.indicators.differences import Differences
-from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.weights import load_weights

@@ -160,7 +160,7 @@ def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
     monkeypatch.setattr(full, "PLANTED", 1)
     monkeypatch.setattr("robustatlas.checks.remedies.ways.distilled.__defaults__", (2,))
-    monkeypatch.setattr("robustatlas.checks.indicators.unstable._DRAWS", 5)
+    monkeypatch.setattr("robustatlas.checks.indicators.randomness._DRAWS", 5)
     found = ra.diagnose(SOUND, DATA, samples=2, full=True)
     names = {finding.name for finding in found.indicators}
     assert set(INDICATORS) - {"binarisation", "black-box"} <= names

@@ -20,14 +20,6 @@ def plain(value: Any) -> Any:
 
     Dataclasses are their fields (and their ``version``, from the second on), networks their structure and a hash of
     their weights, functions their code. Anything else needs a method ``described()`` that returns such plain data.
-
-    Raises:
-        UserError: something that only has an address in memory to tell it by.
-
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> plain(attack_named("linf").threat)
-        {'kind': 'Linf', 'starts': 'surface', 'p': inf}
     """
     if hasattr(value, "described") and not isinstance(value, type):
         return plain(value.described()) | _version(value)

@@ -24,18 +24,6 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many
     restarts); each rule says what becomes of it. What has no steps to scale (a single look, attacks of other
     libraries) stays as it is.
-
-    Raises:
-        UserError: no such effort.
-
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> for effort in ("low", "default", "high"):
-        ...     ascents = at_effort(attack_named("l1"), effort).plans["descent"].having("ascend")
-        ...     print([(leg.stage.optimizer.steps, leg.runs) for leg in ascents])
-        [(24, 1), (24, 1)]
-        [(40, 2), (40, 1)]
-        [(40, 2), (80, 4), (40, 1), (80, 2)]
     """
     if effort not in get_args(Effort):
         raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")

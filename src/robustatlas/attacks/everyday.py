@@ -79,9 +79,6 @@ def _note(threat: Change, beside: str) -> str:
 def with_edges(attacks: Sequence[Attack], border: str) -> list[Attack]:
     """``attacks``, those that show what lies beyond the edges of images with ``"reflect"``, ``"black"`` or ``"grey"``
     there.
-
-    Raises:
-        UserError: no such attack among them.
     """
     if not any(isinstance(attack.threat, Bordered) for attack in attacks):
         raise UserError(

@@ -9,28 +9,10 @@ from robustatlas.optimizers.base import Optimizer
 
 
 def stages_run(attack: Attack, search: Search | None = None) -> tuple[Stage, ...]:
-    """The stages that ``search`` (None: the default one of the attack) may run, in order.
-
-    Raises:
-        UserError: a search that the attack does not have.
-
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> [type(stage.optimizer).__name__ for stage in stages_run(attack_named("linf"), "bisection")]
-        ['APGD', 'FAB']
-    """
+    """The stages that ``search`` (None: the default one of the attack) may run, in order."""
     return tuple(leg.stage for leg in attack.plans[attack.searched_by(search)].legs)
 
 
 def kinds(attack: Attack, search: Search | None = None) -> tuple[type[Optimizer[Any]], ...]:
-    """The kinds of optimizers among :func:`stages_run`, each once, in the order of their first run.
-
-    Raises:
-        UserError: a search that the attack does not have.
-
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> [kind.__name__ for kind in kinds(attack_named("stadv"))]
-        ['FMN', 'PGD']
-    """
+    """The kinds of optimizers among :func:`stages_run`, each once, in the order of their first run."""
     return tuple(dict.fromkeys(type(stage.optimizer) for stage in stages_run(attack, search)))

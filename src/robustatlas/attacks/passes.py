@@ -22,12 +22,6 @@ def most_passes(plan: Plan, search: Search, strengths: int, classes: int, choose
 
 
 def limited_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
-    """:func:`most_passes`, or as many as the rules of ``plan`` allow.
-
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> limited_passes(attack_named("linf").plans["descent"], "descent", 20, classes=10)
-        800
-    """
+    """:func:`most_passes`, or as many as the rules of ``plan`` allow."""
     most, rule = most_passes(plan, search, strengths, classes, chooses), plan.rule(MostPasses)
     return most if rule is None else min(most, rule.passes)

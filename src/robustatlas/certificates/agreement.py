@@ -32,16 +32,6 @@ def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack]
     """Compare what was read of a model with its logits, on samples, on noise and on inputs that the attacks may make,
     in batches of 1, 2, 3 and ``batch``, each with gradients and without.
 
-    Args:
-        network: as it was read.
-        model: as it computes.
-        attacks: whose threat models.
-        x: ``[N, ...]`` in [0, 1], samples in the dtype of the model.
-        batch: size of the largest batch.
-
-    Raises:
-        UserError: the logits differ by more than rounding explains.
-
     Example:
         >>> import robustatlas as ra
         >>> from robustatlas.attacks.catalogue import attack_named

@@ -10,20 +10,55 @@ by no more than that, so for the one that is attacked.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines
-from robustatlas.certificates.beyond import Sides
-from robustatlas.certificates.graph import Node
-from robustatlas.certificates.network import Network, add
-from robustatlas.certificates.operations import AffineOperation, Convolution, Dense, Moved, Sum, accumulated
-from robustatlas.certificates.pooling import MaxPool, Picked
+from robustatlas.certificates.network import Network, Node, add
+from robustatlas.certificates.operations import (
+    AffineOperation,
+    Convolution,
+    Dense,
+    MaxPool,
+    Moved,
+    Picked,
+    Sum,
+    accumulated,
+)
 from robustatlas.certificates.regions import NormBall, Region, Segment
 from robustatlas.certificates.windowed import Windowed, least, side_by_side
 from robustatlas.common.bundle import per_sample
+
+Sides = Mapping[int, tuple[Tensor, Tensor]]
+"""Positions of nodes -> lower and upper bounds [B, ...] of their numbers."""
+
+
+class Beyond:
+    """Bounds on what goes into the activations of samples, from the last set of each that was too large.
+
+    What keeps its sign on a large set keeps it on a smaller one, so that nothing need be computed of it.
+    """
+
+    def __init__(self) -> None:
+        self._sides: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def of(self, rows: Tensor) -> Sides:
+        """What is known of some samples; infinite where nothing is."""
+        return {position: (low[rows], high[rows]) for position, (low, high) in self._sides.items()}
+
+    def learn(self, rows: Tensor, lost: Tensor, sides: Sides, count: int) -> None:
+        """Keep the ``sides`` [K, ...] of those of the samples ``rows`` [K], of ``count``, that ``lost`` [K] says."""
+        for position, found in sides.items():
+            if position not in self._sides:
+                everything = found[0].new_full((count, *found[0].shape[1:]), torch.inf)
+                self._sides[position] = -everything, everything
+            for kept, new in zip(self._sides[position], found, strict=True):
+                kept[rows[lost]] = new[lost]
+
 
 _ON_THE_WAY = 8.0
 """By how much larger than x and f(x) the numbers are that activations compute in between: hardswish takes 6 x."""
@@ -91,12 +126,7 @@ class Bounds:
         return {k: (self.low[k], self.high[k]) for k in inputs}
 
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
-        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label.
-
-        Args:
-            labels: ``[B]``, y.
-            backwards: down to the input, or to the last activations alone.
-        """
+        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label."""
         rows, owner, place = self.margin_rows(labels)
         found = rows.new_full((self.samples, rows.shape[1]), torch.inf)
         found[owner, place] = self.lowest(self.network.graph.output, rows, owner, backwards=backwards)
@@ -303,3 +333,27 @@ def mixes(operation: AffineOperation) -> bool:
 
 def _sum(values: Tensor) -> Tensor:
     return values.flatten(1).sum(1)
+
+
+def most_seconds(network: Network, x: Tensor) -> float:
+    """Seconds of one bound backwards (CROWN) on a ball around ``x`` [1, ...], if every number before an activation is
+    bounded from both sides: those of a few numbers in the middle of each layer, times how many there are.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> from robustatlas.certificates import Subject
+        >>> subject = Subject(ra.load_model("builtin:digits-linf"), (1, 8, 8))
+        >>> 0 < most_seconds(subject.network, torch.rand(1, 1, 8, 8)) < 60
+        True
+    """
+    bounds = Bounds.of(network, NormBall(x.double(), torch.zeros(1).double().to(x.device), torch.inf), backwards=False)
+    seconds = 0.0
+    for position in bounds.sides:
+        shape = network.graph.nodes[position].shape
+        numbers = torch.Size(shape).numel()
+        count = min(numbers, network.at_once)
+        places = torch.arange(count, device=x.device) + (numbers - count) // 2
+        begun = time.perf_counter()
+        bounds.backward(position, Windowed.units(places, shape, bounds.low[position]), torch.zeros_like(places))
+        seconds += 2 * (time.perf_counter() - begun) * numbers / count
+    return seconds

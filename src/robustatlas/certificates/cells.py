@@ -91,10 +91,6 @@ def nearest(normals: Floats, limits: Floats) -> Floats | None:
     """The shortest u with ``normals`` u >= ``limits``; None where there is none (or none for miles).
 
     Source: Lawson and Hanson 1974, Solving Least Squares Problems, chapter 23 (LDP).
-
-    Example:
-        >>> nearest(np.array([[1.0, 1.0]]), np.array([2.0]))
-        array([1., 1.])
     """
     stacked = np.concatenate([normals.T, limits[None]])
     goal = np.zeros(len(stacked))

@@ -30,24 +30,9 @@ def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor,
     """Where a model errs within the sizes that are certified of it, as far as a few steps of the threat model's
     steepest ascent and random points of their boundaries show.
 
-    Args:
-        model: that is certified.
-        attack: whose threat model.
-        samples: B of them.
-        sizes: ``[B]``, certified.
-        seed: of the random points.
-
     Returns:
         ``[B]``: the size of the smallest input that is misclassified within the certified size; inf where there is
         none.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> data, model = ra.load_dataset("digits").take(2), ra.load_model("builtin:digits-standard")
-        >>> samples = Samples(data.images.double(), data.labels, torch.arange(2))
-        >>> crossing(model, attack_named("linf"), samples, torch.tensor([0.9, 0.0]), 0).isfinite().tolist()
-        [True, False]
     """
     found = torch.full_like(sizes, torch.inf)
     rows = (sizes > 0).nonzero().squeeze(1)

@@ -17,11 +17,6 @@ def distances(weight: Tensor, room: Tensor, margin: Tensor, p: float) -> Tensor:
 
     Returns:
         ``[R]``; inf where all the room is not enough.
-
-    Example:
-        >>> w, room = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 1.0]])
-        >>> [round(float(distances(w, room, torch.tensor([3.5]), p)), 4) for p in (torch.inf, 2.0, 1.0, 0.0)]
-        [0.5, 0.7, 0.875, 1.0]
     """
     gain = weight * room
     unreachable = gain.sum(1) < margin

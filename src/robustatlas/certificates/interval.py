@@ -19,9 +19,7 @@ from robustatlas.certificates.base import (
     in_ball,
     norm_of,
 )
-from robustatlas.certificates.beyond import Beyond
-from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.price import most_seconds
+from robustatlas.certificates.bounds import Beyond, Bounds, most_seconds
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import largest
 from robustatlas.threats.lp import whole

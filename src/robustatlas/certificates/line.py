@@ -10,8 +10,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject
-from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.price import most_seconds
+from robustatlas.certificates.bounds import Bounds, most_seconds
 from robustatlas.certificates.regions import Segment
 from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line

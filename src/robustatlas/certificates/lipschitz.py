@@ -13,10 +13,9 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.graph import Graph, Node
-from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
+from robustatlas.certificates.network import Graph, Node
+from robustatlas.certificates.operations import Convolution, Dense, MaxPool, Moved, Scaled, Sum
 from robustatlas.certificates.piecewise import deviations
-from robustatlas.certificates.pooling import MaxPool
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Shape, Windowed
 from robustatlas.common.errors import UserError

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from robustatlas.certificates.activations import Activation
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.graph import Node
-from robustatlas.certificates.network import Network
-from robustatlas.certificates.operations import AffineOperation
-from robustatlas.certificates.pooling import MaxPool
+from robustatlas.certificates.network import Network, Node
+from robustatlas.certificates.operations import AffineOperation, MaxPool
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
-from robustatlas.certificates.graph import Graph, Node
+from robustatlas.certificates.network import Graph, Node
 from robustatlas.certificates.operations import AffineOperation, Moved
 from robustatlas.certificates.readings import NOTHING, READINGS, Call, Of, Reading, arguments_of, in_double, inputs_of
 from robustatlas.certificates.windowed import Shape
@@ -34,7 +34,6 @@ class _Whole(nn.Module):
             self.register_buffer(name, values.to(self._dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, C]."""
         prepared = normalised(x, dict(self._buffers))  # type: ignore[arg-type]
         return as_logits(logits_in(self.net(prepared)), self._outputs)
 
@@ -43,17 +42,7 @@ _UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**
 
 
 def read(model: Classifier, shape: Shape) -> Graph:
-    """The graph of a classifier for inputs [B, *shape].
-
-    Raises:
-        UserError: the model draws random numbers, transforms its inputs or may reject them, changes as it runs, adds up
-            more than its kind of number allows, cannot be exported, or has an operation that no bound is known of.
-
-    Example:
-        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-        >>> [len(node.inputs) for node in read(Classifier(net), (1, 2, 2)).nodes]
-        [0, 1, 1, 1, 1]
-    """
+    """The graph of a classifier for inputs [B, *shape]."""
     refuse(model)
     example = torch.zeros(2, *shape, dtype=model.network_dtype, device=model.device)
     with model.evaluating():
@@ -71,20 +60,13 @@ def read(model: Classifier, shape: Shape) -> Graph:
 
 
 def program_of(net: nn.Module, x: Tensor) -> Any:
-    """A network exported for inputs like ``x`` [B, ...], as :func:`graph_of` reads it, as often as its weights change.
-
-    Raises:
-        UserError: it draws random numbers, changes as it runs, or cannot be exported.
-    """
+    """A network exported for inputs like ``x`` [B, ...], as :func:`graph_of` reads it whenever its weights change."""
     return _exported(net, torch.cat([x[:1], x[:1]]), type(net).__name__)
 
 
 def graph_of(program: Any, net: nn.Module) -> Graph:
     """The graph of an exported network with the parameters that the ``net`` has now, in exact arithmetic; bounds on it
     are differentiable in the parameters.
-
-    Raises:
-        UserError: the network has an operation that no bound is known of.
 
     Example:
         >>> net, x = nn.Linear(4, 3), torch.rand(2, 4)

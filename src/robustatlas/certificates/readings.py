@@ -14,9 +14,8 @@ from torch._ops import OpOverload
 
 from robustatlas.certificates import activations
 from robustatlas.certificates.activations import Activation
-from robustatlas.certificates.graph import Operation
-from robustatlas.certificates.operations import Convolution, Dense, Moved, Scaled, Sum
-from robustatlas.certificates.pooling import MaxPool
+from robustatlas.certificates.network import Operation
+from robustatlas.certificates.operations import Convolution, Dense, MaxPool, Moved, Scaled, Sum
 from robustatlas.certificates.windowed import Shape
 
 
@@ -67,12 +66,7 @@ class Call:
 
 
 def arguments_of(target: OpOverload, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, those that are left out too.
-
-    Example:
-        >>> arguments_of(torch.ops.aten.add.Tensor, (1, 2), {})
-        {'self': 1, 'other': 2, 'alpha': 1}
-    """
+    """The arguments of a call by name, those that are left out too."""
     known = target._schema.arguments
     given = {**dict(zip((each.name for each in known), args, strict=False)), **named}
     return {each.name: given.get(each.name, each.default_value) for each in known}

@@ -125,13 +125,6 @@ def largest(margin: Margin, count: int, first: float, ceiling: float, start: Ten
 
     Returns:
         ``[B]`` float64, 0 where nothing was certified down to :data:`_SMALLEST` times the ceiling.
-
-    Example:
-        >>> def line(size, rows):
-        ...     return 1 - size * (rows + 1), 1 / (rows + 1).double()
-        >>> found = largest(line, 2, first=0.1, ceiling=10.0)
-        >>> bool((found / torch.tensor([1.0, 0.5]) > 0.999).all()), bool((found <= torch.tensor([1.0, 0.5])).all())
-        (True, True)
     """
     brackets = _Brackets.beginning(torch.zeros(count, dtype=torch.float64) if start is None else start)
     for _ in range(_ROUNDS):

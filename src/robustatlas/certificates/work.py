@@ -67,11 +67,7 @@ def record_of(attack: Attack, certificate: Certificate, seed: int) -> Certificat
 
 
 def done(subject: Subject, task: Certification, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
-    """Certify the samples of a job; ``report`` is called with how many are through.
-
-    Raises:
-        UserError: an input within a certified size is misclassified.
-    """
+    """Certify the samples of a job; ``report`` is called with how many are through."""
     begun = time.perf_counter()
     model = subject.model
     x = inputs(model, job)
@@ -149,11 +145,7 @@ def certifying_elsewhere(
     identity: Identity,
     shape: tuple[int, ...],
 ) -> Iterator[Do]:
-    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``.
-
-    Raises:
-        UserError: the model that arrived is not the one that was sent.
-    """
+    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``."""
     with undisturbed(), model.evaluating():
         check_same(model, shape, identity)
         yield Certifier(Subject(model, shape, manner.seed), tasks, manner).do

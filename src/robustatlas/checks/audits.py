@@ -17,22 +17,13 @@ from robustatlas.outcomes.table import OutcomeTable
 
 
 class Audits:
-    """The audits of some attacks.
-
-    Args:
-        table: what the run's own searches found.
-        dear: what the searches of the audit found, of some of the samples; None: there was none.
-    """
+    """The audits of some attacks."""
 
     def __init__(self, table: OutcomeTable, dear: Run | None) -> None:
         self._table, self._dear = table, dear
 
     def of(self, attack: str) -> Audited:
-        """The audit of one attack.
-
-        Raises:
-            UserError: there was none, or it did not have this attack.
-        """
+        """The audit of one attack."""
         if self._dear is None:
             raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
         table, strengths = self._table, self._table.strengths(attack)
@@ -80,11 +71,6 @@ def _passes(run: Run, record: AttackRecord) -> float:
 
 def finding_of(attack: str, audit: Audited, kind: str) -> Finding:
     """Flagged where the dear search would surely leave much less than the run did.
-
-    Args:
-        attack: that was audited.
-        audit: its estimates.
-        kind: of attack, that found most.
 
     Example:
         >>> from robustatlas.metrics import audited

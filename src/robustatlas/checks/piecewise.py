@@ -16,18 +16,6 @@ from robustatlas.outcomes.readings import Reading
 def piecewise_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
     """A finding for each attack with runs of both kinds. It is flagged as an audit is: where one search, here that
     through the network's own gradients, surely leaves more than 5 points more in the mean over the strengths.
-
-    Args:
-        outcomes: of the attacks of a run.
-
-    Example:
-        >>> import numpy as np
-        >>> from dataclasses import replace
-        >>> from robustatlas.outcomes import OutcomeTable
-        >>> table = OutcomeTable.from_sizes("a", [1] * 40, {"linf": [0.05] * 40}, {"linf": [0.1, 0.2]})
-        >>> found = replace(table.outcome("linf"), true_size=np.repeat([0.05, 0.15], 20))
-        >>> [(finding.name, finding.value, finding.flagged) for finding in piecewise_findings([found])]
-        [('piecewise linf', 25.0, True)]
     """
     return [_finding(each, each.true_size) for each in outcomes if each.true_size is not None and each.monotone]
 

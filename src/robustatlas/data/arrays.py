@@ -17,11 +17,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def array_of(values: Any) -> NDArray[Any]:
-    """``values`` as an array of NumPy; one of bfloat16 as float32.
-
-    Raises:
-        UserError: it is none: rows of different lengths, a tensor without content, masked entries.
-    """
+    """``values`` as an array of NumPy; one of bfloat16 as float32."""
     if isinstance(values, Tensor):
         return _dense(values).cpu().numpy()
     try:
@@ -35,9 +31,6 @@ def array_of(values: Any) -> NDArray[Any]:
 
 def tensor_of(values: Any) -> Tensor:
     """``values`` as a tensor; arrays of NumPy keep their memory where torch can use it.
-
-    Raises:
-        UserError: no numbers, or as :func:`array_of`.
 
     Example:
         >>> tensor_of(np.arange(3, dtype=">i8")[::-1])

@@ -53,10 +53,6 @@ def class_folders(
 ) -> ClassFolders:
     """The pictures in the class folders of ``folder``, or in those of these names ``only``; the ``split`` that is asked
     for is named where the folders are splits.
-
-    Raises:
-        UserError: no pictures, folders that are splits of a data set, folders of no class, or an order that is not
-            known.
     """
     pictures = _pictures_in(folder, only)
     filled = [name for name, files in pictures.items() if files]
@@ -74,11 +70,7 @@ def class_folders(
 
 
 def folder_names(folder: Path) -> list[str]:
-    """Names of the folders that may be classes, in order.
-
-    Raises:
-        UserError: no such folder.
-    """
+    """Names of the folders that may be classes, in order."""
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}; expected one with a folder of pictures for each class.")
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not _passed_over(entry.name))

@@ -299,11 +299,7 @@ def _load_digits(split: Split) -> Dataset:
 
 
 def _folder(folder: Path, split: Split) -> Dataset:
-    """What a folder holds that has the name under which a data set is published.
-
-    Raises:
-        UserError: it has another name.
-    """
+    """What a folder holds that has the name under which a data set is published."""
     place = folder.resolve()
     for source in _SOURCES.values():
         if place.name in source.folders and (found := source.find(place.parent, split)) is not None:

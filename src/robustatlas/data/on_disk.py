@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import cache_folder, named, write_text
 from robustatlas.data.classes import CIFAR10, CIFAR100
-from robustatlas.data.dataset import Dataset
+from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
 from robustatlas.data.formats import read_npz
 from robustatlas.data.loaders import FromHuggingFace, Mapped, PictureFiles, has_member, huggingface_parts, mapped
 from robustatlas.data.parquet import parquet_parts
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
-from robustatlas.data.remembered import remembered_fingerprint
 from robustatlas.data.rows import Rows, check_scale
 from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, gtsrb, har, sizing_of, tiny_imagenet
 
@@ -210,3 +213,22 @@ def _huggingface(path: Path, split: str, shown: Shown) -> Dataset:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     settings = f"{split} {column} {shown.sizing} {rows.channels} channels"
     return _remembered(rows, labels.tolist(), path.name, classes, files, settings)
+
+
+_VERSION = 1
+
+
+def remembered_fingerprint(rows: Rows, labels: Tensor, files: Iterable[Path], settings: str) -> Fingerprint:
+    """Of data that is read from ``files`` in a way that ``settings`` says. It is computed again when the name, size or
+    time of any file changes, or the settings."""
+    digest = hashlib.sha256(f"{_VERSION} {settings} {rows.shape} {labels.tolist()}".encode())
+    for file in files:
+        about = file.stat()
+        digest.update(f"{file.resolve()} {about.st_size} {about.st_mtime_ns}\n".encode())
+    kept = cache_folder() / "fingerprints" / f"{digest.hexdigest()[:32]}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return Fingerprint(**json.loads(kept.read_text(encoding="utf-8")))
+    found = Fingerprint.of(rows, labels)
+    with suppress(UserError):  # a folder that cannot be written: it is computed again next time
+        write_text(kept, json.dumps(vars(found)))
+    return found

@@ -68,9 +68,6 @@ def parquet_parts(
 ) -> tuple[ParquetPictures, NDArray[np.int64], list[str] | None, list[Path]]:
     """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
     and the files. A test split without labels is passed over for the validation split.
-
-    Raises:
-        UserError: no files of that split, or no columns of pictures and labels in them.
     """
     known = sorted(folder.rglob("*.parquet"))
     for kind in _SPLITS[split]:

@@ -82,9 +82,6 @@ class _Plain(pickle.Unpickler):
 def read_plain_pickle(path: Path) -> Any:
     """What a pickle holds, where that is dictionaries, lists, texts, numbers and arrays of numbers (as stand-ins, whose
     ``array`` they are) alone.
-
-    Raises:
-        UserError: a damaged file, or one that names anything else; nothing that it names was run.
     """
     try:
         return _Plain(io.BytesIO(path.read_bytes()), encoding="bytes").load()

@@ -34,16 +34,7 @@ def is_grey(picture: Image.Image) -> bool:
 
 
 def plain(picture: Image.Image) -> Image.Image:
-    """A picture in the mode RGB, L (8 bits), or F (floats in [0, 1], of more bits); transparency is left out.
-
-    Raises:
-        UserError: floats outside of [0, 1], or whole numbers of 32 bits, of which it is not known what is white.
-
-    Example:
-        >>> grey = Image.fromarray(np.array([[0, 65535]], np.uint16))
-        >>> np.asarray(plain(grey)).tolist()
-        [[0.0, 1.0]]
-    """
+    """A picture in the mode RGB, L (8 bits), or F (floats in [0, 1], of more bits); transparency is left out."""
     if picture.mode in ("RGB", "L"):
         return picture
     if picture.mode in ("1", "LA", "La"):
@@ -64,9 +55,6 @@ def plain(picture: Image.Image) -> Image.Image:
 def picture_of(values: NDArray[Any], whose: str) -> Image.Image:
     """An array [H, W], [H, W, 1] or [H, W, 3] as a picture: whole numbers in 0..255, or one channel of uint16 or of
     floats in [0, 1].
-
-    Raises:
-        UserError: anything else; ``whose`` begins the sentence.
     """
     pixels = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
     if pixels.dtype.kind in "iu" and pixels.dtype != np.uint16 and pixels.min() >= 0 and pixels.max() <= 255:
@@ -114,9 +102,6 @@ AS_THEY_ARE = Sizing()
 
 def pixels_of(picture: Image.Image, channels: int, sizing: Sizing = AS_THEY_ARE) -> Pixels:
     """Pixels [C, H, W] with 1 or 3 ``channels``: bytes, or floats in [0, 1] of pictures with more than 8 bits.
-
-    Raises:
-        UserError: as :func:`plain`, or a picture smaller than what is to be cut out of it.
 
     Example:
         >>> pixels_of(Image.new("L", (4, 2), 51), 3).shape, pixels_of(Image.new("RGB", (4, 2)), 1).shape

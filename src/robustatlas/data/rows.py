@@ -141,10 +141,6 @@ _LOOKED_AT = 4096
 def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor:
     """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
 
-    Raises:
-        UserError: NaN, infinite values, or farther outside; ``whose`` begins the sentence, and ``remedy`` ends it where
-            they are on another scale.
-
     Example:
         >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
         tensor([0.5000, 1.0000])

@@ -14,10 +14,6 @@ _SORTED = 0.25
 def is_sorted(labels: Tensor) -> bool:
     """Whether samples with these ``labels`` [N] are sorted by class, in whatever order of the classes: from sample to
     sample it changes as rarely as it can, or far more rarely than in a random order.
-
-    Example:
-        >>> is_sorted(torch.tensor([1, 1, 0, 0, 2, 2])), is_sorted(torch.tensor([0, 1, 2, 0, 1, 2]))
-        (True, False)
     """
     counts = torch.unique(labels, return_counts=True)[1].double()
     if not 1 < len(counts) < len(labels):

@@ -36,11 +36,7 @@ def sizing_of(name: str, given: Sizing) -> Sizing:
 
 
 def tiny_imagenet(folder: Path, split: str) -> Labelled:
-    """Of ``tiny-imagenet-200``: 100,000 training pictures, and its 10,000 validation pictures as test images.
-
-    Raises:
-        UserError: files that the archive has are missing.
-    """
+    """Of ``tiny-imagenet-200``: 100,000 training pictures, and its 10,000 validation pictures as test images."""
     classes = _present(folder / "wnids.txt").read_text(encoding="utf-8").split()
     classes.sort()
     if split == "train":
@@ -56,11 +52,7 @@ def tiny_imagenet(folder: Path, split: str) -> Labelled:
 
 
 def gtsrb(folder: Path, split: str) -> Labelled:
-    """German traffic signs: 39,209 training pictures in class folders, 12,630 test pictures with a table of classes.
-
-    Raises:
-        UserError: files that the archives have are missing.
-    """
+    """German traffic signs: 39,209 training pictures in class folders, 12,630 test pictures with a table of classes."""
     classes = [str(number) for number in range(SIGNS)]
     if split == "train":
         places = [folder / "Final_Training/Images", folder / "Training"]
@@ -82,11 +74,7 @@ def gtsrb(folder: Path, split: str) -> Labelled:
 
 
 def har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Human activities from smartphones: 561 numbers a sample, brought from [-1, 1] to [0, 1]; and their classes.
-
-    Raises:
-        UserError: files that the archive has are missing, or hold something else.
-    """
+    """Human activities from smartphones: 561 numbers a sample, brought from [-1, 1] to [0, 1]; and their classes."""
     values, labels = (_present(folder / split / f"{what}_{split}.txt") for what in "Xy")
     try:
         x, y = np.loadtxt(values, dtype=np.float64, ndmin=2), np.loadtxt(labels, dtype=np.int64, ndmin=1)

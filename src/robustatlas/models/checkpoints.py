@@ -47,9 +47,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     A state dict may lie under the key "state_dict", "model_state_dict", "model", "net" or "network", as checkpoints of
     trainers keep it.
-
-    Raises:
-        UserError: no such file, not readable, pickled objects besides tensors and plain values, no state dict.
     """
     if not path.is_file():
         raise UserError(f"There is no weights file {path}.")
@@ -98,9 +95,6 @@ def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, w
     A prefix that trainers put before all names is dropped, and with it what lies outside (losses, averages). A
     normalisation in the file that the network has no place for is handed back; one that the network has and the file
     lacks stays the network's, where ``optional`` (its buffers) names it.
-
-    Raises:
-        UserError: names or shapes differ otherwise.
     """
     kept = [n for n in own if n in optional and (n in (*_MEANS, *_DEVIATIONS) or n.endswith(_COUNTERS))]
     needed = [name for name in own if name not in kept]

@@ -21,11 +21,6 @@ class Resizing:
         resize: length of the shorter side, or (height, width) whatever the proportions.
         crop: (height, width) of the middle that is kept (None: all of it).
         interpolation: ``"bicubic"``, ``"bilinear"`` (both antialiased, as Pillow's), or ``"nearest"``.
-
-    Example:
-        >>> import torch
-        >>> Resizing(resize=9, crop=(8, 8))(torch.rand(2, 3, 12, 16)).shape
-        torch.Size([2, 3, 8, 8])
     """
 
     resize: int | tuple[int, int]

@@ -18,7 +18,7 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "robustbench": "models.sources.robustbench:robustbench_model",
         "onnx": "models.sources.onnx:onnx_model",
         "export": "models.sources.exported:exported_model",
-        "trained": "models.sources.trained:trained_model",
+        "trained": "models.networks:load_trained",
         "hf-clip": "models.sources.clip:huggingface_clip",
         "open_clip": "models.sources.clip:open_clip_model",
         "http": "models.sources.http:http_model",

@@ -183,11 +183,9 @@ class Corruption(ThreatModel):
             )
 
     def neutral(self, x: Tensor) -> CorruptionTheta:
-        """Severity 0 and the image itself."""
         return CorruptionTheta(Fixed(x.new_zeros(len(x))), Fixed(x))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> CorruptionTheta:
-        """The corrupted images."""
         severity = epsilon.floor().clamp(0, 5)
         definition = _DEFINITIONS[self.name]
         table = definition.small if max(x.shape[2:]) <= LARGEST_SMALL_SIDE else definition.large
@@ -207,9 +205,7 @@ class Corruption(ThreatModel):
         return select(theta.severity.values <= epsilon, theta, self.neutral(x))
 
     def steepest(self, x: Tensor, gradient: CorruptionTheta) -> CorruptionTheta:
-        """Nothing is optimised."""
         return gradient
 
     def size(self, x: Tensor, theta: CorruptionTheta) -> Tensor:
-        """The severity."""
         return theta.severity.values

@@ -78,13 +78,10 @@ class Elastic(BoxThreat):
     """
 
     def check(self, x: Tensor) -> None:
-        """Raise where ``x`` does not hold images."""
         require_images(x, "elastic")
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """Two displacements a pixel."""
         return (2, *x.shape[2:])
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        """The deformed image."""
         return displace(x, smooth(theta)).clamp(0, 1)

@@ -99,7 +99,6 @@ class Fog(ThreatModel):
         require_images(x, "fog")
 
     def neutral(self, x: Tensor) -> FogTheta:
-        """No fog."""
         nothing = x.new_zeros(len(x))
         return FogTheta(nothing, nothing, x.new_zeros(len(x), levels_for(x)))
 
@@ -109,7 +108,6 @@ class Fog(ThreatModel):
         return FogTheta(epsilon, torch.zeros_like(epsilon), levels)
 
     def apply(self, x: Tensor, theta: FogTheta) -> Tensor:
-        """The image in the fog."""
         height, width = x.shape[2:]
         amplitude = theta.amplitude[:, None, None] / 255
         field = crop(plasma(theta.levels / 255, plasma_side(height, width), theta.corner / 255), height, width)
@@ -117,7 +115,6 @@ class Fog(ThreatModel):
         return (x + light) / (1 + amplitude[:, None])
 
     def project(self, x: Tensor, theta: FogTheta, epsilon: Tensor) -> FogTheta:
-        """Every number clipped to its interval."""
         bound = epsilon[:, None]
         amplitude = theta.amplitude.clamp_min(0).minimum(epsilon)
         return FogTheta(amplitude, theta.corner.clamp(-epsilon, epsilon), theta.levels.clamp(-bound, bound))
@@ -126,5 +123,4 @@ class Fog(ThreatModel):
         return over(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: FogTheta) -> Tensor:
-        """The largest absolute number of theta."""
         return largest(theta)

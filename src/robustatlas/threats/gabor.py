@@ -137,16 +137,13 @@ class Gabor(ThreatModel):
         require_images(x, "gabor")
 
     def neutral(self, x: Tensor) -> GaborTheta:
-        """No noise."""
         return GaborTheta(torch.zeros_like(x[:, 0]), Fixed(neutral_kernel(x)))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> GaborTheta:
-        """A random kernel and a uniform field."""
         field = noise.child(1).symmetric(*x.shape[2:], dtype=x.dtype)
         return GaborTheta(per_sample(epsilon, field) * field, Fixed(random_kernel(noise.child(0), x.dtype)))
 
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> GaborTheta:
-        """The kernel through which the gradient is steepest."""
         grey = gradient.sum(dim=1)
         shapes = random_shapes(noise.child(0), self.draws, dtype=x.dtype)
         best = _most_promising(grey, shapes, _BEST)
@@ -159,13 +156,11 @@ class Gabor(ThreatModel):
         return GaborTheta(torch.zeros_like(grey), Fixed(shaped_kernel(best[:, 0])))
 
     def apply(self, x: Tensor, theta: GaborTheta) -> Tensor:
-        """The image with the noise added, clipped to [0, 1]."""
         kernel = theta.kernel.values
         pattern = convolve(theta.field, GAIN * kernel / kernel.abs().sum(dim=(1, 2), keepdim=True))
         return (x + pattern[:, None] / 255).clamp(0, 1)
 
     def project(self, x: Tensor, theta: GaborTheta, epsilon: Tensor) -> GaborTheta:
-        """The field clipped to its interval."""
         bound = per_sample(epsilon, theta.field)
         return GaborTheta(theta.field.clamp(-bound, bound), theta.kernel)
 
@@ -173,5 +168,4 @@ class Gabor(ThreatModel):
         return over(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: GaborTheta) -> Tensor:
-        """The largest absolute number of the field."""
         return largest(theta)

@@ -178,7 +178,6 @@ class Jpeg(Ball, ThreatModel):
     """What the three norms share."""
 
     def check(self, x: Tensor) -> None:
-        """Raise where the images are neither grey nor RGB."""
         if x.dim() != 4 or x.shape[1] not in (1, 3):
             raise UnsupportedInputError(
                 f"jpeg needs grey or RGB images [B, 1 or 3, H, W]; got shape {tuple(x.shape)}: "
@@ -186,7 +185,6 @@ class Jpeg(Ball, ThreatModel):
             )
 
     def neutral(self, x: Tensor) -> Tensor:
-        """No change of any coefficient."""
         return x.new_zeros(len(x), coefficient_count(x))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
@@ -194,7 +192,6 @@ class Jpeg(Ball, ThreatModel):
         return self.random(coefficient_count(x), epsilon, noise)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        """The image plus the pattern of the changed coefficients, clipped to [0, 1]."""
         return (x + pattern(theta / 2, *x.shape[1:])).clamp(0, 1)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:

@@ -186,7 +186,6 @@ class Snow(ThreatModel):
         return True
 
     def check(self, x: Tensor) -> None:
-        """Raise where the images are neither grey nor RGB."""
         if x.dim() != 4 or x.shape[1] not in (1, 3):
             raise UnsupportedInputError(
                 f"snow needs grey or RGB images [B, 1 or 3, H, W]; got shape {tuple(x.shape)}: "
@@ -194,7 +193,6 @@ class Snow(ThreatModel):
             )
 
     def neutral(self, x: Tensor) -> SnowTheta:
-        """No snow."""
         return SnowTheta(x.new_zeros(len(x), *flake_grids(x)), Fixed(neutral_kernels(x)), x.new_zeros(len(x)))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> SnowTheta:
@@ -213,7 +211,6 @@ class Snow(ThreatModel):
         return SnowTheta(flakes, Fixed(kernels), flakes.new_zeros(len(x)))
 
     def apply(self, x: Tensor, theta: SnowTheta) -> Tensor:
-        """The image in the snow."""
         base = x + per_sample(0.25 * theta.paleness / PALEST, x) * (pale(x) - x)
         return (base + snow_layer(theta.flakes, theta.kernels.values, *x.shape[2:])).clamp(0, 1)
 
@@ -224,7 +221,6 @@ class Snow(ThreatModel):
         return from_blocks(project_l1_ball(to_blocks(positive), DENSITY * cap.sum(dim=1), cap), flakes)
 
     def project(self, x: Tensor, theta: SnowTheta, epsilon: Tensor) -> SnowTheta:
-        """The nearest snow of the set."""
         paleness = theta.paleness.clamp_min(0).minimum(epsilon).clamp_max(PALEST)
         return SnowTheta(self._limit(theta.flakes, epsilon), theta.kernels, paleness)
 

@@ -161,12 +161,7 @@ def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
 
 
 def parse_against(text: str) -> dict[str, float]:
-    """``linf=0.1,l2=1.5`` (also ``linf=8/255``) as attack -> strength.
-
-    Example:
-        >>> parse_against("linf=8/255,l2=1.5")
-        {'linf': 0.03137254901960784, 'l2': 1.5}
-    """
+    """``linf=0.1,l2=1.5`` (also ``linf=8/255``) as attack -> strength."""
     found: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")

@@ -82,12 +82,7 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Noise], Tensor]] = {
 
 
 def augmentation_named(name: str) -> Callable[[Tensor, Noise], Tensor]:
-    """The augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images.
-
-    Example:
-        >>> augmentation_named("crop+flip")(torch.rand(2, 3, 8, 8), Noise.of(0, torch.arange(2), "example")).shape
-        torch.Size([2, 3, 8, 8])
-    """
+    """The augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images."""
     if name not in AUGMENTATIONS:
         known = f"known are {', '.join(AUGMENTATIONS)}"
         raise UserError(f"There is no augmentation {name!r}{instead(name, AUGMENTATIONS, known)}")

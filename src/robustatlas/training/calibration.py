@@ -141,10 +141,6 @@ def match_strengths(
 
     The cost of six is the sum of absolute differences after sorting both, which is that of the best assignment; at
     equal costs the smaller strengths are taken.
-
-    Example:
-        >>> match_strengths([6, 5, 4, 3, 2, 1], {1: 6, 2: 5, 3: 4, 4: 3, 5: 2, 6: 1, 7: 0})
-        ((1, 2, 3, 4, 5, 6), 0.0)
     """
     if not COUNT <= len(grid) <= _LARGEST_GRID:
         raise UserError(

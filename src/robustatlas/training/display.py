@@ -76,7 +76,6 @@ class BarDisplay(TrainingDisplay):
         self.refreshed = 0.0
 
     def begin(self, name: str, steps: int, done: int) -> None:
-        """Start the bar."""
         self.bars.reset(self.task, description=name, total=steps, completed=done, note="")
 
     def update(self, done: int, loss: float | None) -> None:
@@ -86,7 +85,6 @@ class BarDisplay(TrainingDisplay):
             self.bars.update(self.task, completed=done, note="" if loss is None else f"loss {loss:.3f}")
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """A line."""
         self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {said(record)}", highlight=False)
 
 
@@ -98,11 +96,9 @@ class LineDisplay(TrainingDisplay):
         self.first: int | None = None
 
     def begin(self, name: str, steps: int, done: int) -> None:
-        """Start the clock."""
         self.name, self.begun = name, time.perf_counter()
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """One line with the time left."""
         if self.first is None:
             self.first = record["epoch"] - 1
         made = record["epoch"] - self.first

@@ -11,20 +11,7 @@ from robustatlas.data.rows import InMemory
 
 
 class Images:
-    """Images of some positions of a data set on a device, with their labels and numbers there.
-
-    Args:
-        data: the data set.
-        chosen: int64 ``[N]``, positions in it.
-        device: where batches go.
-        dtype: of batches.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> some = Images(ra.load_dataset("digits"), torch.tensor([5, 3]), torch.device("cpu"), torch.float32)
-        >>> len(some), some.batch(torch.tensor([1])).shape, some.index.tolist()
-        (2, torch.Size([1, 1, 8, 8]), [5, 3])
-    """
+    """Images of some positions of a data set on a device, with their labels and numbers there."""
 
     def __init__(self, data: Dataset, chosen: Tensor, device: torch.device, dtype: torch.dtype) -> None:
         self.labels, self.index = (t[chosen].to(device) for t in (data.labels, data.index))

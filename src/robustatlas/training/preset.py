@@ -105,23 +105,7 @@ class Preset:
 
 
 def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Settings) -> list[str]:
-    """A phrase for each thing that is not as in the preset.
-
-    Args:
-        preset: what was asked for.
-        architecture: the network that is trained.
-        recipe: what it is trained by.
-        settings: of the trainer.
-
-    Returns:
-        phrases such as 'epochs 5 in place of 76'.
-
-    Example:
-        >>> from robustatlas.training import preset_named
-        >>> trades = preset_named("trades")
-        >>> overridden(trades, "resnet18", trades.recipe(), trades.settings)
-        ['network resnet18 in place of wrn-34-10']
-    """
+    """A phrase for each thing that is not as in the preset."""
     printed = preset.recipe()
     pairs: dict[str, tuple[Any, Any]] = {"network": (architecture, preset.architecture)}
     pairs |= {f.name: (getattr(settings, f.name), getattr(preset.settings, f.name)) for f in fields(Settings)}

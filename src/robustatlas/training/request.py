@@ -56,11 +56,7 @@ class TrainingRequest:
     notes: tuple[str, ...] = ()
 
     def plan(self, seed: int) -> tuple[Recipe, Settings, list[str]]:
-        """Recipe, settings, and what the card is to say of the preset.
-
-        Raises:
-            UserError: a preset beside a recipe, or whatever either of them does not take.
-        """
+        """Recipe, settings, and what the card is to say of the preset."""
         crafting = (self.against, self.steps, self.rate, self.features)
         if self.preset is None:
             recipe = recipe_named(self.recipe or "standard", *crafting, **self.options)

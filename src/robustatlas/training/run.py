@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robustatlas.common.files import write_text
 from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset
-from robustatlas.training.chance import Chance
 from robustatlas.training.checkpoint import (
     Position,
     optimizer_tensors,
@@ -23,9 +25,42 @@ from robustatlas.training.checkpoint import (
 from robustatlas.training.devices import Workers
 from robustatlas.training.given import dtype_of
 from robustatlas.training.images import Images
-from robustatlas.training.journal import write_log
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Drawn once for an epoch, and the same wherever a training goes on.
+
+    Attributes:
+        epoch: from 0.
+        order: ``[N]``, the training images in the order of this epoch.
+        augmentation: a stream per training image.
+        crafting: for each update of a batch, a stream per training image.
+        shared: for each update of a batch, a stream per batch of the epoch.
+    """
+
+    epoch: int
+    order: Tensor
+    augmentation: Noise
+    crafting: tuple[Noise, ...]
+    shared: tuple[Noise, ...]
+
+    @classmethod
+    def of(cls, seed: int, index: Tensor, epoch: int, batches: int, updates: int) -> Chance:
+        """For images whose numbers in the data are ``index`` [N], in so many batches of so many updates."""
+        keys = Noise.of(seed, index, "order").child(epoch).uniform(1, dtype=torch.float64)
+        images = Noise.of(seed, index, "training").child(epoch)
+        steps = torch.arange(epoch * batches, (epoch + 1) * batches, device=index.device)
+        whole = Noise.of(seed, steps, "batch")
+        return cls(
+            epoch=epoch,
+            order=keys.squeeze(1).argsort(stable=True),
+            augmentation=images.child(0),
+            crafting=tuple(images.child(1 + part) for part in range(updates)),
+            shared=tuple(whole.child(part) for part in range(updates)),
+        )
 
 
 @dataclass
@@ -141,3 +176,32 @@ def save(run: TrainingRun, folder: Path) -> None:
     }
     write_checkpoint(folder, groups, run.position)
     write_log(folder, run.position.history)
+
+
+LOG = "log.jsonl"
+
+
+def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write ``log.jsonl``: always the epochs of the checkpoint, whatever an interrupted run had written."""
+    text = "".join(json.dumps(record) + "\n" for record in history)
+    write_text(folder / LOG, text)
+
+
+class Events:
+    """TensorBoard's events in ``folder/tensorboard``; does nothing where TensorBoard is not installed."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self.writer: Any = None
+        else:
+            self.writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """The figures of an epoch."""
+        if self.writer is not None:
+            for name, value in record.items():
+                if isinstance(value, float):
+                    self.writer.add_scalar(name, value, record["epoch"])
+            self.writer.flush()

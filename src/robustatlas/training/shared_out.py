@@ -36,9 +36,6 @@ def fill_folders(
             since.
         through: called with each folder that is filled.
         note: told what workers were lost.
-
-    Raises:
-        UserError: what ``fill`` raises, and workers that die.
     """
     if not folders:
         return

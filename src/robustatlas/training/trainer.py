@@ -32,13 +32,11 @@ from robustatlas.training.given import (
     settings_of,
 )
 from robustatlas.training.images import check_images
-from robustatlas.training.journal import Events
-from robustatlas.training.outputs import logits_alone
 from robustatlas.training.recipes import Recipe
-from robustatlas.training.run import TrainingRun, begin, restore, save
+from robustatlas.training.run import Events, TrainingRun, begin, restore, save
 from robustatlas.training.settings import Settings
 from robustatlas.training.snapshots import EPOCHS, Told, card_of, write_network
-from robustatlas.training.update import generators_kept, step
+from robustatlas.training.update import generators_kept, logits_alone, step
 
 _CHECKPOINT_SECONDS = 120.0
 

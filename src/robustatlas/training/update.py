@@ -4,17 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustatlas.common.errors import warn
+from robustatlas.common.noise import Noise
+from robustatlas.models.classifier.outputs import logits_in
+from robustatlas.training.augmentation import augmentation_named, cutmix
 from robustatlas.training.averaging import average_weights
-from robustatlas.training.batches import drawn
-from robustatlas.training.chance import Chance
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes.base import Batch
-from robustatlas.training.run import TrainingRun
+from robustatlas.training.run import Chance, TrainingRun
 from robustatlas.training.watch import check_loss
+
+_PICK, _AUGMENT, _CRAFT = range(3)
+"""Streams of an extra image."""
+_MIX = 2
+"""Stream of CutMix beside those of the other augmentations."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The images of one batch before any update of it.
+
+    Attributes:
+        x: ``[B, ...]``.
+        labels: ``[B]``; of an image with a patch of another one, that of the larger part.
+        targets: ``[B]`` as ``labels``, or ``[B, C]``, the shares of both classes.
+        crafting: for each update of the batch a stream per image.
+    """
+
+    x: Tensor
+    labels: Tensor
+    targets: Tensor
+    crafting: tuple[Noise, ...]
+
+
+def drawn(run: TrainingRun, chance: Chance, number: int) -> Drawn:
+    """The batch of that number in its epoch."""
+    settings, team = run.settings, run.workers
+    extra = int(settings.ratio * settings.batch_size) if run.extra is not None else 0
+    size = settings.batch_size - extra
+    chosen = team.share(chance.order[number * size : (number + 1) * size])
+    x, labels = run.images.batch(chosen), run.images.labels[chosen]
+    augmentation = chance.augmentation.take(chosen)
+    crafting = [noise.take(chosen) for noise in chance.crafting]
+    if run.extra is not None:
+        noise = Noise.of(
+            settings.seed, run.position.step * extra + team.share(torch.arange(extra, device=team.device)), "extra"
+        )
+        picked = noise.child(_PICK).integers(len(run.extra))
+        x = torch.cat([x, run.extra.batch(picked)])
+        labels = torch.cat([labels, run.extra.labels[picked]])
+        augmentation = _both(augmentation, noise.child(_AUGMENT))
+        crafting = [_both(own, noise.child(_CRAFT + part)) for part, own in enumerate(crafting)]
+    x = augmentation_named(settings.augmentation)(x, augmentation)
+    if not settings.cutmix:
+        return Drawn(x, labels, labels, tuple(crafting))
+    x, partner, share = cutmix(x, augmentation.child(_MIX), settings.cutmix)
+    one, other = (F.one_hot(each, run.classes).to(x.dtype) for each in (labels, labels[partner]))
+    targets = share[:, None] * one + (1 - share[:, None]) * other
+    return Drawn(x, torch.where(share >= 0.5, labels, labels[partner]), targets, tuple(crafting))
+
+
+def _both(one: Noise, other: Noise) -> Noise:
+    return Noise(torch.cat([one.keys, other.keys]))
+
 
 _SEEDS = 1_000_003
 _LOOK = 10
@@ -99,3 +158,41 @@ def _update(run: TrainingRun, batch: Batch) -> tuple[Tensor, Tensor]:
         run.workers.average(run.memory.values())
     each = torch.full_like(run.sums[3:], torch.nan) if update.by_attack is None else update.by_attack
     return update.loss.detach(), torch.cat([update.correct[None], each.to(update.correct)])
+
+
+@contextmanager
+def logits_alone(net: nn.Module) -> Iterator[None]:
+    """Inside, ``net`` returns its logits [B, C] and nothing else: neither auxiliary heads, which a warning names once,
+    nor a batch of one image without its dimension.
+
+    Example:
+        >>> class Pair(nn.Module):
+        ...     def forward(self, x):
+        ...         return x, "more"
+        >>> with logits_alone(net := Pair()):
+        ...     net(torch.zeros(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    told = False
+
+    def first(module: nn.Module, given: tuple[Any, ...], output: Any) -> Tensor | None:
+        nonlocal told
+        if isinstance(output, Tensor) and output.dim() > 1:
+            return None
+        parts = [part for part in output if isinstance(part, Tensor)] if isinstance(output, (tuple, list)) else []
+        if len(parts) > 1 and not told:
+            told = True
+            warn(
+                f"The network returns {len(parts)} tensors while it is trained, of which the logits alone are trained: "
+                "auxiliary heads have no part in the loss."
+            )
+        return logits_in(output, len(given[0]))
+
+    if isinstance(net, torch.jit.ScriptModule):  # takes no hooks, and returns what it declares
+        yield
+        return
+    handle = net.register_forward_hook(first)
+    try:
+        yield
+    finally:
+        handle.remove()

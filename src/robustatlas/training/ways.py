@@ -79,11 +79,7 @@ class Course:
         return recipe_named(self.recipe, {attack: strength}, self.steps, self.rate, features=features, **self.options)
 
     def asked(self, given: Mapping[str, Any]) -> Course:
-        """The same with what is asked for.
-
-        Raises:
-            UserError: settings that neither the trainer nor the recipe has.
-        """
+        """The same with what is asked for."""
         trainer = {each.name for each in fields(Settings)}
         named = {key: value for key, value in given.items() if key in ("recipe", "steps", "rate")}
         if "recipe" in named and self.preset is not None and named["recipe"] != self.preset.kind:
@@ -110,9 +106,6 @@ def way_of(
         family: presets of a paper, one for each attack, such as "multirobustbench"; empty for none.
         per_attack: what is asked for of some attacks or of all.
         usual: without presets; an empty recipe, or no steps, are those of the attack's own field. None: all defaults.
-
-    Raises:
-        UserError: the family has no preset against the attack, or settings that there are not.
 
     Example:
         >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})

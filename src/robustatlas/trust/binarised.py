@@ -31,14 +31,7 @@ _OTHERS = 100.0
 
 
 class Readouts(Classifier):
-    """The features of a network, read out for each image by two logits of its own; labels say which image it is.
-
-    Args:
-        model: whose features are read.
-        features: from inputs [B, ...] to features [B, D], differentiable.
-        weights: [K, D, 2], one readout an image.
-        biases: [K, 2].
-    """
+    """The features of a network, read out for each image by two logits of its own; labels say which image it is."""
 
     def __init__(
         self, model: Classifier, features: Callable[[Tensor], Tensor], weights: Tensor, biases: Tensor
@@ -56,15 +49,7 @@ class Readouts(Classifier):
 
 
 def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, seed: int) -> PlantedTest | None:
-    """The test of images ``x`` [B, ...] under an attack at one strength; None of a network without a linear layer.
-
-    Args:
-        model: in eval mode.
-        x: test images; their labels play no part.
-        attack: under test.
-        epsilon: its strength.
-        seed: of the points.
-    """
+    """The test of images ``x`` [B, ...] under an attack at one strength; None of a network without a linear layer."""
     layer = _last_linear(model)
     if layer is None:
         return None

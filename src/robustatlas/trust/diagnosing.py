@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 
 from robustatlas.checks.sanity import check_logits, first_taken
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.errors import warn
 from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.evaluation.ends import with_ends, withstood
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
-from robustatlas.evaluation.reading import question_of
+from robustatlas.evaluation.reading import Question, question_of, readings_of
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.models.classifier.raw import raw
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.trust.full import read_in_full
-from robustatlas.trust.looking import looked_at
-from robustatlas.trust.subject import Model, Subject, known_of, samples_of_rows
+from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of, samples_of_rows
+
+
+def looked_at(known: KnownSubject, question: Question) -> DiagnosisRecord:
+    """The answer to a question: of a result where its own searches ended, of a model by searches made for it."""
+    record, result = readings_of(known.model, question), known.result
+    if not Diagnosis.of(record).open:
+        return record
+    if result is None:
+        return with_ends(known.model, question, record)
+    grids = {name: tuple(result.strengths(name).tolist()) for name in result.attacks}
+    asked = replace(question, attacks=[replace(each, strengths=grids[each.name]) for each in question.attacks])
+    return with_ends(known.model, asked, record, withstood(result, np.array(record.index, np.int64)))
+
 
 _BATCH = 128
 _SAMPLES, _FULL = 100, 50

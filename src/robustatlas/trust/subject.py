@@ -35,16 +35,7 @@ class KnownSubject:
 
 
 def known_of(subject: Subject, data: Data | None, model: Model | None = None) -> KnownSubject:
-    """The model and data of a subject.
-
-    Args:
-        subject: what was given.
-        data: its data; None: those of the run, by their name.
-        model: of a run, where it cannot be loaded from its source.
-
-    Raises:
-        UserError: a run whose model or data cannot be had from its names, or are others now.
-    """
+    """The model and data of a subject."""
     if isinstance(subject, (str, Path)):
         subject = load_result(subject)
     if not isinstance(subject, Result):

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.base import Attempt, Schedule, attempts_of
+from robustatlas.attacks.search.base import Attempt, Schedule, SharedExamples, attempts_of
 from robustatlas.attacks.search.plan import Leg, Plan
-from robustatlas.attacks.search.remembered import SharedExamples
 from robustatlas.attacks.search.rules import StopLaggingRuns
 from robustatlas.common.bundle import Tree
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE

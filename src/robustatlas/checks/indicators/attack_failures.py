@@ -31,7 +31,6 @@ class SilentSuccess(Indicator):
     limit = "an earlier success"
 
     def measure(self, look: LookedAt) -> Measured:
-        """31 forward and 30 backward passes a sample."""
         wrong = path(look, searched(look).epsilon).wrong
         silent = wrong.any(0) & ~wrong[-1]
         return Measured.of(silent.float(), silent)
@@ -49,7 +48,6 @@ class IncompleteOptimisation(Indicator):
     limit = f"more than {_CHANGE:g} of the range of the loss"
 
     def measure(self, look: LookedAt) -> Measured:
-        """31 forward and 30 backward passes a sample."""
         loss = path(look, searched(look).epsilon).margins
         span = (loss.amax(0) - loss.amin(0)).clamp_min(torch.finfo(loss.dtype).tiny)
         running = ((loss - loss.amin(0)) / span).cummin(0).values[-_LAST:]
@@ -70,7 +68,6 @@ class TransferFailure(Indicator):
     limit = "wrong on the surrogate, right on the model"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward pass a sample; the attack goes through the distilled network."""
         found = searched(look).transferred
         return Measured.of(found.float(), found > 0, found >= 0)
 
@@ -87,6 +84,5 @@ class UnconstrainedFailure(Indicator):
     limit = "still right at the end, and never wrong before"
 
     def measure(self, look: LookedAt) -> Measured:
-        """101 forward and 100 backward passes a sample."""
         margins = path(look, torch.inf, _UNBOUNDED).margins
         return Measured.of(margins.amin(0), ~(margins < 0).any(0))

@@ -28,7 +28,6 @@ class SquareLowers(Indicator):
     limit = "broken by Square alone"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         found = searched(look)
         square = [sizes for kind, sizes in found.sizes.items() if kind.startswith("square-")]
         if not square:
@@ -49,7 +48,6 @@ class GradientInForward(Indicator):
     limit = "torch.autograd.grad or backward is called"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward pass a sample."""
         calls: list[int] = []
         with _told_of_gradients(calls), torch.enable_grad():
             look.logits(look.x)
@@ -88,6 +86,5 @@ class FewClasses(Indicator):
     limit = f"fewer than {_TARGETS + 1} classes"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         values = torch.full_like(look.margin, float(look.clean.shape[1]))
         return Measured.of(values, values < _TARGETS + 1)

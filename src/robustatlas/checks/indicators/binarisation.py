@@ -27,7 +27,6 @@ class Binarisation(Indicator):
         self.attack = attack
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         tests = searched(look).binarised
         test = tests.get(self.attack) if self.attack else next(iter(tests.values()), None)
         if test is None:

@@ -34,7 +34,6 @@ class BorderGradient(Indicator):
     limit = "claims below a tenth of the changes, where these values make a tenth of all changes"
 
     def measure(self, look: LookedAt) -> Measured:
-        """8 forward passes a sample."""
         values = torch.minimum(*(self._seen(look, border) for border in (0, 1)))
         return Measured.of(values, values < _SEEN)
 

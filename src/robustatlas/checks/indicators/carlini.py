@@ -34,7 +34,6 @@ class BlackBoxWins(Indicator):
     limit = "broken without gradients alone"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         found = searched(look)
         black = [found.sizes[kind] for kind in found.black_box]
         best = torch.stack(black).amin(0) if black else torch.full_like(look.margin, torch.inf)
@@ -55,7 +54,6 @@ class RandomDraws(Indicator):
     limit = "wrong at a random point, right at all of the attack's"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1,031 forward and 30 backward passes a sample."""
         epsilon = searched(look).epsilon
         lowest = torch.full_like(look.margin, torch.inf)
         with torch.no_grad():
@@ -77,7 +75,6 @@ class GreyImage(Indicator):
     limit = "wrong at the grey image, right at all points of the attack"
 
     def measure(self, look: LookedAt) -> Measured:
-        """102 forward and 100 backward passes a sample."""
         with torch.no_grad():
             grey = margin_of(look.logits(torch.full_like(look.x, _GREY)), look.labels)
         return Measured.of(grey, (grey < 0) & ~path(look, _GREY, 100).wrong.any(0))
@@ -90,7 +87,6 @@ class _Noted(Indicator):
     remedy = "More steps or starts (effort='high'); a note"
 
     def measure(self, look: LookedAt) -> Measured:
-        """Forward and backward passes of two attacks a sample."""
         epsilon = searched(look).epsilon
         doubtful = self.won(look, epsilon)
         return Measured.of(doubtful.float(), doubtful)
@@ -108,7 +104,6 @@ class SingleStep(_Noted):
     limit = "wrong after one step alone"
 
     def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        """[B]."""
         return path(look, epsilon, 1).wrong[-1] & ~path(look, epsilon).wrong.any(0)
 
 
@@ -120,7 +115,6 @@ class MoreSteps(_Noted):
     limit = "wrong with twice the steps alone"
 
     def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        """[B]."""
         return path(look, epsilon, 2 * STEPS).wrong.any(0) & ~path(look, epsilon).wrong.any(0)
 
 
@@ -132,7 +126,6 @@ class Restarts(_Noted):
     limit = "wrong from a random start alone"
 
     def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        """[B]."""
         starts = torch.stack([path(look, epsilon, start=number).wrong.any(0) for number in range(_RESTARTS)])
         return starts.any(0) & ~path(look, epsilon).wrong.any(0)
 
@@ -145,5 +138,4 @@ class LargerBudget(_Noted):
     limit = "wrong at the smaller strength alone"
 
     def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        """[B]."""
         return path(look, epsilon).wrong.any(0) & ~path(look, 2 * epsilon).wrong.any(0)

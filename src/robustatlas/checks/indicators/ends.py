@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustatlas.checks.indicators.directional import DirectionalDerivative
+from robustatlas.checks.indicators.gradients import DirectionalDerivative
 
 
 class EndGradient(DirectionalDerivative):

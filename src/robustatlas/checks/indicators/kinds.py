@@ -26,7 +26,6 @@ class KindsDiffer(Indicator):
     limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         found = searched(look)
         own, seed = found.sizes[OWN], found.sizes[SEED]
         others = [sizes for kind, sizes in found.sizes.items() if kind not in (OWN, SEED)]
@@ -55,7 +54,6 @@ class OneKindAlone(Indicator):
     limit = "one of several kinds"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         found = searched(look)
         kinds = [sizes for kind, sizes in found.sizes.items() if kind != SEED]
         breaking = torch.stack([sizes <= found.largest for sizes in kinds]).sum(0)
@@ -76,7 +74,6 @@ class NearestData(Indicator):
     limit = "nearer than what was found"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own; the data were classified once."""
         found = searched(look)
         own = torch.minimum(found.sizes[OWN], found.sizes[SEED])
         nearer = (found.nearest < own) & (found.nearest <= found.largest)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.directional import AGREES
+from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import flat
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
@@ -29,7 +29,6 @@ class FloatSaturation(Indicator):
     limit = f"cosine below {AGREES:g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward and 1 backward pass a sample, in float64."""
         double, nobody = in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
         if double is None:
             return Measured.of(torch.ones_like(look.margin), nobody)
@@ -67,7 +66,6 @@ class QuantisedInputs(Indicator):
     limit = "no change at all"
 
     def measure(self, look: LookedAt) -> Measured:
-        """1 forward pass a sample."""
         shift = max(_SHIFT, ULPS * torch.finfo(look.model.network_dtype).eps)
         random = look.noise.child(8000).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
         moved = (look.x + shift * random.sign() * (random.abs() < _MOVED)).clamp(0, 1)

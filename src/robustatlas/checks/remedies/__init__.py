@@ -2,8 +2,16 @@
 
 from robustatlas.checks.remedies.modules import around
 from robustatlas.checks.remedies.outputs import at_logits, rescaled
-from robustatlas.checks.remedies.starts import from_random_starts
-from robustatlas.checks.remedies.ways import Way, averaged, distilled, estimated, inside, precise, transferred
+from robustatlas.checks.remedies.ways import (
+    Way,
+    averaged,
+    distilled,
+    estimated,
+    from_random_starts,
+    inside,
+    precise,
+    transferred,
+)
 
 __all__ = [
     "Way",

@@ -44,11 +44,6 @@ def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
     Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit),
     ``input`` (what comes before the module is skipped backwards), and ``dropped`` (it is skipped forwards as well, for
     gradients alone: Yao et al. 2021).
-
-    Args:
-        model: whose gradients mislead.
-        look: at samples of which that is known.
-        most: ways, at most.
     """
     steps, changes = _measured(look)
     found: list[tuple[float, Tensor, Way]] = []

@@ -20,10 +20,6 @@ def at_logits(model: Classifier, x: Tensor) -> list[Way]:
     """Gradients of what the last linear layer says, before softmax, tanh or whatever ends the network (Carlini and
     Wagner 2016); where several say one number a class, as of networks that vote, also of the logarithm of their mean
     probability (Tramèr et al. 2020 on EMPIR); none where no linear layer does.
-
-    Args:
-        model: whose endings mislead.
-        x: [B, ...] by which the layers are found.
     """
     if not isinstance(model.net, nn.Module):
         return []

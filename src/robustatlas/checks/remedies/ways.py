@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from robustatlas.attacks.definition import Attack
 from robustatlas.checks.indicators.numbers import in_float64
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.common.noise import Noise
@@ -172,3 +173,27 @@ def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     return student.eval().requires_grad_(False)
+
+
+RUNS = 4
+"""Ascents of a sample, each from a start of its own."""
+
+
+def from_random_starts(attack: Attack) -> Attack:
+    """The attack with all runs that begin at the clean sample begun at random points of the set, and more ascents.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
+        >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
+        {'random'}
+    """
+    plans = {}
+    for search, plan in attack.plans.items():
+        legs = []
+        for leg in plan.legs:
+            stage = replace(leg.stage, start="random") if leg.stage.start == "neutral" else leg.stage
+            untargeted = leg.role == "ascend" and stage.targets is None
+            legs.append(replace(leg, stage=stage, runs=max(leg.runs, RUNS) if untargeted else leg.runs))
+        plans[search] = replace(plan, legs=tuple(legs))
+    return replace(attack, plans=plans)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robustatlas.checks.sanity.accuracy import accuracy_warnings
 from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
-from robustatlas.checks.sanity.writing import writing_warnings
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.models.classifier import Classifier, looks_like, seeded
@@ -201,3 +202,30 @@ def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> lis
             f"{REMEDY}."
         ]
     return []
+
+
+def writing_warnings(model: Classifier, x: Tensor) -> list[str]:
+    """A warning where the network or the ``prepare`` of ``model`` changes its input ``x`` [B, ...] behind the back of
+    autograd (``x.detach().mul_(...)``). Each pass gets a copy, so that data stay as they are; but gradients do not see
+    the change. Operations in place that autograd follows, such as ``nn.ReLU(inplace=True)``, are not faults."""
+    guilty: list[str] = []
+
+    def watched(part: Callable[[Tensor], Any], name: str) -> Callable[[Tensor], Any]:
+        def run(given: Tensor) -> Any:
+            before, behind = given.detach().clone(), given.grad_fn
+            answer = part(given)
+            if given.grad_fn is behind and not torch.equal(given.detach(), before):
+                guilty.append(name)
+            return answer
+
+        return run
+
+    prepare = None if model.prepare is None else watched(model.prepare, "its prepare")
+    with suppress(UserError), seeded(0, model.device), torch.enable_grad():  # a failure is told by the other checks
+        Classifier(model, prepare=prepare).answer(x.clone().requires_grad_(), watched(model.net, "the network"))
+    return [
+        f"The model writes into its input ({name}: an operation in place on a detached tensor, or inside no_grad). "
+        "Every pass gets a copy, so the data stay as they are, but gradients do not see the change: write "
+        "x = x * factor instead of x.detach().mul_(factor)."
+        for name in dict.fromkeys(guilty)
+    ]

@@ -98,7 +98,6 @@ class Normalised(nn.Module):
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of images in [0, 1]."""
         logits: Tensor = self.net((x - self.mean) / self.std)
         return logits
 

@@ -26,7 +26,6 @@ class _PreActBlock(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        """Feature maps, halved in size where the stride is 2."""
         active = self.activation(self.bn1(x))
         shortcut: Tensor = x if self.shortcut is None else self.shortcut(active)
         residual: Tensor = self.conv2(self.activation(self.bn2(self.conv1(active))))
@@ -58,7 +57,6 @@ class PreActResNet(nn.Module):
         initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, classes]`` of images ``[B, channels, H, W]``."""
         x = self.blocks(self.conv1(x))
         if self.norm is not None:
             x = self.activation(self.norm(x))
@@ -99,7 +97,6 @@ class WideResNet(nn.Module):
                 nn.init.normal_(module.weight, 0, deviation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, classes]`` of images ``[B, channels, H, W]``."""
         x = F.relu(self.norm(self.blocks(self.conv1(x))))
         logits: Tensor = self.linear(x.mean((2, 3)))
         return logits

@@ -29,7 +29,6 @@ class _PaddedBlock(nn.Module):
         self.added = (channels - channels_in) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """Feature maps, halved in size where the stride is 2."""
         shortcut = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.added, self.added))
         residual = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
         return F.relu(shortcut + residual)
@@ -60,7 +59,6 @@ class CifarResNet(nn.Module):
         return nn.Sequential(first, *(_PaddedBlock(channels, channels, 1) for _ in range(blocks - 1)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, classes]`` of images ``[B, channels, H, W]``."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = self.layer3(self.layer2(self.layer1(x)))
         logits: Tensor = self.linear(x.mean((2, 3)))
@@ -102,7 +100,6 @@ class _Basic(nn.Module):
         self.shortcut = _projection(channels_in, channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Feature maps, halved in size where the stride is 2."""
         residual = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
         return F.relu(residual + self.shortcut(x))
 
@@ -123,7 +120,6 @@ class _Bottleneck(nn.Module):
         self.shortcut = _projection(channels_in, 4 * channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Feature maps, halved in size where the stride is 2."""
         inner = F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
         return F.relu(self.bn3(self.conv3(inner)) + self.shortcut(x))
 
@@ -157,7 +153,6 @@ class ResNet(nn.Module):
         initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, classes]`` of images ``[B, channels, H, W]``."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.linear(x.mean((2, 3)))

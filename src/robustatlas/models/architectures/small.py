@@ -38,7 +38,6 @@ class SmallCNN(nn.Module):
         self.fc2 = nn.Linear(100, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, classes]`` of images ``[B, channels, size, size]``."""
         x = F.relu(self.conv2(F.relu(self.conv1(x))))
         logits: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
         return logits

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import BrokenDefense, Net, digits
+from robustatlas.models.broken.defense import BrokenDefense, digits, inner
 
 
 def _cosines() -> Tensor:
@@ -29,7 +29,6 @@ class Compressed(nn.Module):
         self.register_buffer("transform", _cosines(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
         coefficients = self.transform @ x @ self.transform.T
         rounded = (coefficients / self.step).round() * self.step
         if self.leak == "mean":
@@ -42,17 +41,11 @@ class Compressed(nn.Module):
         return outputs
 
 
-def _net(net: nn.Module) -> Net:
-    inner = net.net
-    assert isinstance(inner, nn.Module)
-    return inner
-
-
 _SOURCE = "Guo et al. 2018; Shin and Song 2017; Athalye, Carlini and Wagner 2018"
 
 CODEC = (
     BrokenDefense(
-        "jpeg", lambda: Compressed("mean"), "only the mean has a gradient", _SOURCE, "go back as if not rounded", _net
+        "jpeg", lambda: Compressed("mean"), "only the mean has a gradient", _SOURCE, "go back as if not rounded", inner
     ),
     BrokenDefense(
         "jpeg-faint",
@@ -60,6 +53,6 @@ CODEC = (
         "a faint gradient leaks, and points elsewhere",
         _SOURCE,
         "go back as if not rounded",
-        _net,
+        inner,
     ),
 )

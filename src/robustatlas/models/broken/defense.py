@@ -46,6 +46,28 @@ class BrokenDefense:
         return Classifier(through, draws=self.draws, name=f"broken:{self.name}, attacked")
 
 
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+class Behind(nn.Module):
+    """A network (the shipped one) behind a function of its inputs, and before one of its outputs."""
+
+    def __init__(self, before: Net = _as_it_is, after: Net = _as_it_is, net: nn.Module | None = None) -> None:
+        super().__init__()
+        self.before, self.after, self.net = before, after, digits() if net is None else net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(self.net(self.before(x)))
+
+
+def inner(net: nn.Module) -> Net:
+    """The network itself, without what stands around it."""
+    found = net.net
+    assert isinstance(found, nn.Module)
+    return found
+
+
 @cache
 def digits(name: str = "standard") -> nn.Sequential:
     """A network that comes with the package; it is shared, and nobody trains it."""

@@ -2,60 +2,30 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import BrokenDefense, Net, digits
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, inner
 from robustatlas.models.broken.fitting import features_of, fitted, training_data
 
 _LEVELS = 20
 
 
-class Rounded(nn.Module):
-    """A network of pixels that are rounded to a few levels."""
-
-    def __init__(self, levels: int) -> None:
-        super().__init__()
-        self.levels, self.net = levels, digits()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
-        outputs: Tensor = self.net((x * (self.levels - 1)).round() / (self.levels - 1))
-        return outputs
+def _rounded(x: Tensor, levels: int) -> Tensor:
+    return (x * (levels - 1)).round() / (levels - 1)
 
 
-class Binarised(nn.Module):
-    """A network of images in black and white."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]; the comparison ends the gradient."""
-        outputs: Tensor = self.net((x > 0.5).float())
-        return outputs
+def _binary(x: Tensor) -> Tensor:
+    return (x > 0.5).float()
 
 
-class Thermometer(nn.Module):
-    """A network of thermometer codes, each pixel as 20 steps with a narrow ramp at each: flat in between."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits()
-
-    def codes(self, x: Tensor) -> Tensor:
-        """The codes [B, 20, 8, 8], flat but for ramps of a fifth of a step."""
-        steps = (torch.arange(_LEVELS) + 0.5).view(1, -1, 1, 1) / _LEVELS
-        return ((x - steps) * 5 * _LEVELS).clamp(0, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10] of the network, at the code's value of each pixel."""
-        outputs: Tensor = self.net(self.codes(x).mean(1, keepdim=True))
-        return outputs
+def _thermometer(x: Tensor) -> Tensor:
+    """The value of each pixel's thermometer code of 20 steps: flat, but for a ramp of a fifth of a step at each."""
+    steps = (torch.arange(_LEVELS) + 0.5).view(1, -1, 1, 1) / _LEVELS
+    return ((x - steps) * 5 * _LEVELS).clamp(0, 1).mean(1, keepdim=True)
 
 
 class Majority(nn.Module):
@@ -66,7 +36,6 @@ class Majority(nn.Module):
         self.nets = nn.ModuleList([digits(), digits("l2"), digits("linf")])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
         logits = torch.stack([net(x) for net in self.nets])
         return F.one_hot(logits.argmax(2), 10).sum(0) + 0.01 * (1000 * logits).softmax(2).mean(0)
 
@@ -102,26 +71,7 @@ class NearestNeighbours(nn.Module):
 
 @cache
 def _coarse() -> nn.Module:
-    return fitted(11, transformed=lambda x: (x * 3).round() / 3)
-
-
-class LowPrecision(nn.Module):
-    """A network trained on pixels of two bits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = _coarse()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
-        outputs: Tensor = self.net((x * 3).round() / 3)
-        return outputs
-
-
-def _net(net: nn.Module) -> Net:
-    inner = net.net
-    assert isinstance(inner, nn.Module)
-    return inner
+    return fitted(11, transformed=_TWO_BITS)
 
 
 def _soft(net: nn.Module) -> Net:
@@ -129,13 +79,37 @@ def _soft(net: nn.Module) -> Net:
     return net.soft
 
 
+_TWO_BITS = partial(_rounded, levels=4)
 _IDENTITY = "go back as if pixels were not rounded"
 
 DISCRETE = (
-    BrokenDefense("rounded", lambda: Rounded(8), "rounding has gradient zero", "Xu et al. 2018", _IDENTITY, _net),
-    BrokenDefense("two-bits", LowPrecision, "rounding has gradient zero", "Sen et al. 2020 (EMPIR)", _IDENTITY, _net),
-    BrokenDefense("black-and-white", Binarised, "a comparison ends the gradient", "Xu et al. 2018", _IDENTITY, _net),
-    BrokenDefense("thermometer", Thermometer, "steep ramps are flat elsewhere", "Buckman et al. 2018", _IDENTITY, _net),
+    BrokenDefense(
+        "rounded",
+        lambda: Behind(partial(_rounded, levels=8)),
+        "rounding has gradient zero",
+        "Xu et al. 2018",
+        _IDENTITY,
+        inner,
+    ),
+    BrokenDefense(
+        "two-bits",
+        lambda: Behind(_TWO_BITS, net=_coarse()),
+        "rounding has gradient zero",
+        "Sen et al. 2020 (EMPIR)",
+        _IDENTITY,
+        inner,
+    ),
+    BrokenDefense(
+        "black-and-white", lambda: Behind(_binary), "a comparison ends the gradient", "Xu et al. 2018", _IDENTITY, inner
+    ),
+    BrokenDefense(
+        "thermometer",
+        lambda: Behind(_thermometer),
+        "steep ramps are flat elsewhere",
+        "Buckman et al. 2018",
+        _IDENTITY,
+        inner,
+    ),
     BrokenDefense(
         "majority",
         Majority,

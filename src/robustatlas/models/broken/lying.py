@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import BrokenDefense, Net, digits
+from robustatlas.models.broken.defense import Behind, BrokenDefense, digits, inner
 
 
 class _Falsified(torch.autograd.Function):
@@ -24,29 +26,20 @@ class _Falsified(torch.autograd.Function):
         return gradient * factor, None
 
 
-class Falsified(nn.Module):
-    """A network behind an identity whose backward is false: ``"zero"``, ``"random"`` (signs that depend on the pixels),
-    ``"bright"`` (turned round for the half of the samples that are brighter) or ``"half"`` (turned round for the left
-    half of each image)."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind, self.net = kind, digits()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs of the network, unchanged."""
-        outputs: Tensor = self.net(_Falsified.apply(x, self._factor(x.detach())))  # type: ignore[no-untyped-call]
-        return outputs
-
-    def _factor(self, x: Tensor) -> Tensor:
-        if self.kind == "zero":
-            return torch.zeros_like(x)
-        if self.kind == "random":
-            return torch.where((x * 7919 + torch.arange(64).view(1, 1, 8, 8) * 0.37).sin() > 0, 1.0, -1.0)
-        if self.kind == "bright":
-            return torch.where(x.mean((1, 2, 3), keepdim=True) > 0.3, -1.0, 1.0)
-        left = torch.where(torch.arange(8) < 4, -1.0, 1.0)
-        return left.expand_as(x)
+def _falsified(x: Tensor, kind: str) -> Tensor:
+    """The pixels, with a false backward: ``"zero"``, ``"random"`` (signs that depend on the pixels), ``"bright"``
+    (turned round for the half of the samples that are brighter) or ``"half"`` (for the left half of each image)."""
+    pixels = x.detach()
+    if kind == "zero":
+        factor = torch.zeros_like(pixels)
+    elif kind == "random":
+        factor = torch.where((pixels * 7919 + torch.arange(64).view(1, 1, 8, 8) * 0.37).sin() > 0, 1.0, -1.0)
+    elif kind == "bright":
+        factor = torch.where(pixels.mean((1, 2, 3), keepdim=True) > 0.3, -1.0, 1.0)
+    else:
+        factor = torch.where(torch.arange(8) < 4, -1.0, 1.0).expand_as(pixels)
+    falsified: Tensor = _Falsified.apply(x, factor)  # type: ignore[no-untyped-call]
+    return falsified
 
 
 class DetachedBranch(nn.Module):
@@ -57,58 +50,47 @@ class DetachedBranch(nn.Module):
         self.net, self.other = digits(), digits("l2")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
         outputs: Tensor = self.net(x.detach()) + 0.02 * self.other(1 - x)
         return outputs
 
 
-class Clipped(nn.Module):
-    """A network behind a ReLU on its pixels, which changes none of them and has no gradient where they are 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits("linf")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs of the network, unchanged."""
-        outputs: Tensor = self.net(x.relu())
-        return outputs
+def _clipped() -> nn.Module:
+    """Behind a ReLU on its pixels, which changes none of them and has no gradient where they are 0."""
+    return Behind(torch.relu, net=digits("linf"))
 
 
-def _plain(net: nn.Module) -> Net:
-    plain = net.net
-    assert isinstance(plain, nn.Module)
-    return plain
+def _lying(kind: str) -> Callable[[], nn.Module]:
+    return lambda: Behind(partial(_falsified, kind=kind))
 
 
 _ADAPTIVE = "replace the backward by that of the network itself"
 _OBFUSCATED = "Athalye, Carlini and Wagner 2018 (obfuscated gradients)"
 
 LYING = (
-    BrokenDefense("zero-backward", lambda: Falsified("zero"), "no gradient arrives", _OBFUSCATED, _ADAPTIVE, _plain),
+    BrokenDefense("zero-backward", _lying("zero"), "no gradient arrives", _OBFUSCATED, _ADAPTIVE, inner),
     BrokenDefense(
         "random-backward",
-        lambda: Falsified("random"),
+        _lying("random"),
         "the gradient has the signs of a hash of the pixels",
         _OBFUSCATED,
         _ADAPTIVE,
-        _plain,
+        inner,
     ),
     BrokenDefense(
         "lies-for-some",
-        lambda: Falsified("bright"),
+        _lying("bright"),
         "the gradient of brighter images points downhill",
         _OBFUSCATED,
         _ADAPTIVE,
-        _plain,
+        inner,
     ),
     BrokenDefense(
         "lies-in-part",
-        lambda: Falsified("half"),
+        _lying("half"),
         "the gradient of one half of each image points downhill",
         _OBFUSCATED,
         _ADAPTIVE,
-        _plain,
+        inner,
     ),
     BrokenDefense(
         "detached-branch",
@@ -116,9 +98,9 @@ LYING = (
         "a branch that does not matter carries the only gradient",
         "Carlini 2020 (a partial attack on a defense with a detached part)",
         _ADAPTIVE,
-        _plain,
+        inner,
     ),
     BrokenDefense(
-        "clipped", Clipped, "pixels that are 0 have no gradient, and most are 0", _OBFUSCATED, _ADAPTIVE, _plain
+        "clipped", _clipped, "pixels that are 0 have no gradient, and most are 0", _OBFUSCATED, _ADAPTIVE, inner
     ),
 )

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import BrokenDefense, Net, digits
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, inner
 from robustatlas.models.broken.fitting import fitted
-
-
-class Ending(nn.Module):
-    """A network, and a function of its logits."""
-
-    def __init__(self, ending: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.net, self.ending = digits(), ending
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
-        return self.ending(self.net(x))
 
 
 class Steep(nn.Module):
     """A sigmoid of a thousand times its input: 0 or 1, and flat, nearly everywhere."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """As large as ``x``."""
         return (2000 * x).sigmoid() * x.detach().clamp_min(0)
 
 
@@ -40,7 +26,6 @@ class BinaryEnsemble(nn.Module):
         self.nets = nn.ModuleList([digits(), digits("l2"), digits("linf")])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
         votes = torch.zeros(len(x), 10, dtype=x.dtype)
         for net in self.nets:
             logits = net(x)
@@ -67,12 +52,6 @@ def _relu(_: nn.Module) -> Net:
     return digits()
 
 
-def _logits(net: nn.Module) -> Net:
-    inner = net.net
-    assert isinstance(inner, nn.Module)
-    return inner
-
-
 def _soft(net: nn.Module) -> Net:
     assert isinstance(net, BinaryEnsemble)
     return net.soft
@@ -97,35 +76,35 @@ _DISTILLATION = "Papernot et al. 2016; Carlini and Wagner 2016"
 
 SATURATED = (
     BrokenDefense(
-        "temperature", lambda: Ending(lambda z: 1000 * z), "softmax saturates", _DISTILLATION, _BEFORE, _logits
+        "temperature", lambda: Behind(after=lambda z: 1000 * z), "softmax saturates", _DISTILLATION, _BEFORE, inner
     ),
     BrokenDefense("distillation", _smoothed, "logits a hundred times as large", _DISTILLATION, _BEFORE, lambda n: n[0]),  # type: ignore[index]
     BrokenDefense(
-        "tiny-logits", lambda: Ending(lambda z: 1e-12 * z), "losses are constant", _DISTILLATION, _BEFORE, _logits
+        "tiny-logits", lambda: Behind(after=lambda z: 1e-12 * z), "losses are constant", _DISTILLATION, _BEFORE, inner
     ),
     BrokenDefense(
         "softmax-twice",
-        lambda: Ending(lambda z: (50 * (10 * z).softmax(1)).softmax(1)),
+        lambda: Behind(after=lambda z: (50 * (10 * z).softmax(1)).softmax(1)),
         "probabilities of probabilities are flat",
         "Zimmermann et al. 2022 (several final softmaxes)",
         _BEFORE,
-        _logits,
+        inner,
     ),
     BrokenDefense(
         "tanh-margins",
-        lambda: Ending(lambda z: (1.5 * (z - z.amax(1, keepdim=True).detach() + 2)).tanh()),
+        lambda: Behind(after=lambda z: (1.5 * (z - z.amax(1, keepdim=True).detach() + 2)).tanh()),
         "tanh of the logits is exactly 1 where the network is sure",
         "Athalye, Carlini and Wagner 2018 (vanishing gradients)",
         _BEFORE,
-        _logits,
+        inner,
     ),
     BrokenDefense(
         "reverse-sigmoid",
-        lambda: Ending(reverse_sigmoid),
+        lambda: Behind(after=reverse_sigmoid),
         "outputs are moved against their slope",
         "Lee et al. 2019; adaptive attacks of Tramèr et al. 2020",
         _BEFORE,
-        _logits,
+        inner,
     ),
     BrokenDefense(
         "binary-ensemble",

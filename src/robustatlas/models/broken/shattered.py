@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken.defense import BrokenDefense, Net, digits
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, inner
 from robustatlas.models.broken.fitting import fitted
 
 
@@ -22,7 +22,6 @@ class WinnersTakeAll(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        """As large as ``x`` [B, ...]."""
         values = x.flatten(1)
         least = values.topk(max(1, int(self.share * values.shape[1])), dim=1).values[:, -1:]
         return torch.where(values >= least, values, 0).view_as(x)
@@ -32,7 +31,6 @@ class Jump(nn.Module):
     """A leaky ReLU that jumps at zero."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """As large as ``x``."""
         return nn.functional.leaky_relu(x, 0.1) + 2 * (x > 0)
 
 
@@ -40,37 +38,20 @@ class Sawtooth(nn.Module):
     """A ReLU with teeth: the slope between jumps points the other way."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """As large as ``x``."""
         teeth = x / 0.05
         return x.relu() - 0.1 * (teeth - teeth.detach().floor())
 
 
-class Wave(nn.Module):
+def _waved(x: Tensor) -> Tensor:
     """A wave on each pixel, small in height and steep."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
-        outputs: Tensor = self.net(x + 0.01 * (2 * math.pi * x / 0.004).sin())
-        return outputs
+    return x + 0.01 * (2 * math.pi * x / 0.004).sin()
 
 
-class KeyedNoise(nn.Module):
+def _keyed(x: Tensor) -> Tensor:
     """Noise that is a hash of the pixels: the same for the same image, another one beside it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs [B, 10]."""
-        phase = x.detach().flatten(1).mul(torch.arange(1, 65) * 977.0).sum(1, keepdim=True)
-        waves = (phase * torch.arange(1, 65)).sin().view_as(x)
-        outputs: Tensor = self.net(x + 0.1 * waves + 0.1 * (waves * 1e3 * x).sin())
-        return outputs
+    phase = x.detach().flatten(1).mul(torch.arange(1, 65) * 977.0).sum(1, keepdim=True)
+    waves = (phase * torch.arange(1, 65)).sin().view_as(x)
+    return x + 0.1 * waves + 0.1 * (waves * 1e3 * x).sin()
 
 
 def _trained(activation: Callable[[], nn.Module], seed: int) -> Callable[[], nn.Module]:
@@ -94,12 +75,6 @@ def _with(activation: Callable[[], nn.Module]) -> Callable[[nn.Module], Net]:
         return nn.Sequential(*layers)
 
     return exposed
-
-
-def _net(net: nn.Module) -> Net:
-    inner = net.net
-    assert isinstance(inner, nn.Module)
-    return inner
 
 
 _SELF_STUDY = "selfstudy-adversarial-robustness"
@@ -130,18 +105,18 @@ SHATTERED = (
     ),
     BrokenDefense(
         "wave",
-        Wave,
+        lambda: Behind(_waved),
         "a steep wave on the pixels has a gradient of its own",
         "Athalye, Carlini and Wagner 2018 (shattered gradients)",
         "go back as if there were no wave",
-        _net,
+        inner,
     ),
     BrokenDefense(
         "keyed-noise",
-        KeyedNoise,
+        lambda: Behind(_keyed),
         "noise that depends on the pixels changes with each step, and repeats at each call",
         "Athalye, Carlini and Wagner 2018; no check for randomness sees it",
         "go back as if there were no noise",
-        _net,
+        inner,
     ),
 )

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken.defense import digits
+from robustatlas.models.broken.defense import Behind, digits
 from robustatlas.models.broken.fitting import fitted
 
 
@@ -38,7 +38,6 @@ class Residual(nn.Module):
         self.last = nn.Linear(24, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, 10]."""
         x = self.first(x)
         for one, two in zip(self.blocks[::2], self.blocks[1::2], strict=True):
             x = x + two(one(x.relu()).relu())
@@ -57,7 +56,6 @@ class Patches(nn.Module):
         self.last = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, 10]."""
         tokens = self.embedded(x).flatten(2).transpose(1, 2) + self.places
         query, key, value = self.queries(tokens).chunk(3, 2)
         tokens = tokens + F.scaled_dot_product_attention(query, key, value)
@@ -65,17 +63,13 @@ class Patches(nn.Module):
         return logits
 
 
-class Blurred(nn.Module):
+def _blurred() -> nn.Module:
     """A network of blurred images, which is differentiable and honest."""
+    return Behind(_blur, net=digits_cnn())
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = digits_cnn()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, 10]."""
-        logits: Tensor = self.net(F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, stride=1))
-        return logits
+def _blur(x: Tensor) -> Tensor:
+    return F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
 
 
 def _fitted(seed: int, make: Callable[[], nn.Module], transformed: Callable[[Tensor], Tensor] = lambda x: x) -> Made:
@@ -97,6 +91,6 @@ SOUND: Mapping[str, Made] = {
     "softplus": _fitted(57, partial(convolutional, nn.Softplus, nn.AvgPool2d(2))),
     "residual": _fitted(58, Residual),
     "attention": _fitted(59, Patches),
-    "blurred": _fitted(60, Blurred),
+    "blurred": _fitted(60, _blurred),
 }
 """Name behind ``sound:`` -> what makes it, the same each time."""

@@ -42,15 +42,7 @@ def check_own(name: str | None) -> None:
 
 @contextmanager
 def going_back(by: Backward | None) -> Iterator[None]:
-    """Passes inside go back ``by`` this (None: as each transformation says itself).
-
-    Example:
-        >>> with going_back("surrogate"):
-        ...     backward_here("identity")
-        'surrogate'
-        >>> backward_here("identity")
-        'identity'
-    """
+    """Passes inside go back ``by`` this (None: as each transformation says itself)."""
     if by is None:
         yield
         return

@@ -17,10 +17,9 @@ from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier.backward import chosen_here
 from robustatlas.models.classifier.batches import batch_sizes, in_batches
 from robustatlas.models.classifier.columns import Classes, Columns
-from robustatlas.models.classifier.compiled import Compiled
-from robustatlas.models.classifier.draws import Verdict, judged_by_draws
+from robustatlas.models.classifier.compiled import ChannelsLast, Compiled
+from robustatlas.models.classifier.draws import Verdict, drawn_logits, judged_by_draws
 from robustatlas.models.classifier.identity import ModelIdentity, Origin
-from robustatlas.models.classifier.layout import ChannelsLast
 from robustatlas.models.classifier.modes import in_eval_mode
 from robustatlas.models.classifier.normalisation import Given, statistic
 from robustatlas.models.classifier.outputs import Outputs
@@ -28,7 +27,6 @@ from robustatlas.models.classifier.passes import Passes, counted, counting, list
 from robustatlas.models.classifier.placement import arriving, copy_on, first_float, held_in, usable
 from robustatlas.models.classifier.precision import surroundings
 from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels
-from robustatlas.models.classifier.sampling import drawn_logits
 from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
 from robustatlas.models.classifier.smoothing import Kinks, smoothing
 from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing

@@ -17,9 +17,6 @@ Classes = int | Sequence[str] | None
 def class_count(classes: Classes) -> int | None:
     """How many classes are told; None where nothing is.
 
-    Raises:
-        UserError: neither a number nor names, or fewer than two.
-
     Example:
         >>> class_count(10), class_count(["cat", "dog"])
         (10, 2)

@@ -23,14 +23,6 @@ class Compiled:
     one of a few sizes, so that each is compiled for what it is, and steps of one size can be recorded and played back;
     what fills them up is cut off again. Where compiling fails the network itself answers, now and from then on, and a
     warning says so. So it does while someone listens to its modules by hooks, which a compiled network does not call.
-
-    Example:
-        >>> import warnings
-        >>> net = Compiled(nn.Linear(4, 3))
-        >>> net.compiled = lambda x: 1 / 0
-        >>> with warnings.catch_warnings(record=True) as said:
-        ...     net(torch.rand(2, 4)).shape, len(said)
-        (torch.Size([2, 3]), 1)
     """
 
     def __init__(self, net: nn.Module, fixed: bool | None = None) -> None:
@@ -61,12 +53,7 @@ class Compiled:
 
 
 def fixed_size(count: int) -> int:
-    """Samples of the batch that so many are filled up to.
-
-    Example:
-        >>> [fixed_size(count) for count in (1, 64, 65, 256, 300)]
-        [64, 64, 128, 256, 512]
-    """
+    """Samples of the batch that so many are filled up to."""
     return max(SMALLEST, 1 << (count - 1).bit_length())
 
 
@@ -83,3 +70,31 @@ def fixed_weights(net: nn.Module) -> nn.Module:
         return copy.deepcopy(net, dict(kept)).eval()
     except Exception:  # of whatever its modules hold
         return net
+
+
+class ChannelsLast:
+    """``net`` on batches of images [B, C, H, W] whose channels are next to each other in memory; others as they are.
+
+    A network that takes them apart by ``view`` cannot do that; it gets its images as they are from then on.
+
+    Example:
+        >>> net = ChannelsLast(lambda x: x.view(len(x), -1))
+        >>> net(torch.rand(2, 3, 4, 4)).shape, net.fits
+        (torch.Size([2, 48]), False)
+    """
+
+    def __init__(self, net: Callable[[Tensor], Any]) -> None:
+        self.net, self.fits = net, True
+
+    def __call__(self, x: Tensor) -> Any:
+        """What the network returns for a batch."""
+        if not self.fits or x.dim() != 4:
+            return self.net(x)
+        try:
+            return self.net(x.contiguous(memory_format=torch.channels_last))
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            answer = self.net(x)  # raises where the fault is not the layout's
+            self.fits = False
+            return answer

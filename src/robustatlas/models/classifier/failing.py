@@ -20,9 +20,6 @@ class BackwardError(Exception):
 def slope_of(values: Tensor, x: Tensor) -> Tensor | None:
     """The gradient of the sum of ``values`` at ``x``, whose graph is kept; None where none arrives.
 
-    Raises:
-        BackwardError: the backward pass raises an error, other than for want of memory.
-
     Example:
         >>> x = torch.ones(2, requires_grad=True)
         >>> slope_of(3 * x, x), slope_of(torch.ones(2), x)

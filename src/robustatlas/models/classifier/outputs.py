@@ -80,9 +80,6 @@ def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
 def believed(values: Tensor, outputs: Outputs) -> Tensor:
     """``values`` [B, C], [B, 1] or [B], as they are, once it was looked whether those said to be probabilities are.
 
-    Raises:
-        UserError: some are negative, or do not sum to 1.
-
     Example:
         >>> believed(torch.tensor([[0.25, 0.75]]), "probabilities")
         tensor([[0.2500, 0.7500]])
@@ -129,9 +126,6 @@ def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
 def logits_in(output: Any, count: int | None = None) -> Tensor:
     """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
     element. Of ``count`` samples: with the dimension of the batch where a network squeezed that of a single one away.
-
-    Raises:
-        UserError: there are none, or no real numbers in a dense tensor.
 
     Example:
         >>> logits_in((torch.zeros(3), "more"), 1).shape

@@ -59,9 +59,6 @@ def first_float(net: object) -> Tensor | None:
 def check_numbers(net: object) -> None:
     """Look whether the tensors of a network hold numbers.
 
-    Raises:
-        UserError: one is on the device ``meta``.
-
     Example:
         >>> check_numbers(nn.Linear(2, 2))
     """

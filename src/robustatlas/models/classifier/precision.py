@@ -72,11 +72,6 @@ def surroundings(precision: str, device: torch.device, verifying: bool) -> Abstr
 def products_in(precision: str) -> AbstractContextManager[Any]:
     """What a backward pass runs in: ``"tf32"`` rounds the factors of matrix products and convolutions, where no other
     thread of the process asks for :func:`true_float32`. (Autocast is for the forward pass alone.)
-
-    Example:
-        >>> with true_float32(), products_in("tf32"):
-        ...     torch.backends.cudnn.allow_tf32
-        True
     """
     return _SWITCHES.loosened() if precision == "tf32" else nullcontext()
 

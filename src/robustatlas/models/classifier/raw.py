@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 
 def raw(model: Classifier, x: Tensor, net: Net | None = None) -> Raw:
-    """What ``net`` (None: the model's own) returns for ``x`` [B, ...] in [0, 1]; not counted.
-
-    Example:
-        >>> import torch
-        >>> from robustatlas.models.classifier import Classifier
-        >>> raw(Classifier(torch.nn.Linear(4, 3)), torch.rand(2, 4)).values.shape
-        torch.Size([2, 3])
-    """
+    """What ``net`` (None: the model's own) returns for ``x`` [B, ...] in [0, 1]; not counted."""
     answers: list[Any] = []
 
     def returned(part: Tensor) -> Tensor:

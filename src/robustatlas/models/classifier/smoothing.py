@@ -39,12 +39,6 @@ _Relu = tuple[Tensor, Callable[[Tensor], Tensor], bool]
 def smoothing(net: Net, kinks: Kinks) -> Net:
     """``net``, whose ReLUs go back smoothed: modules, ``relu`` and ``clamp(min=0)`` as functions and methods, in place
     or not. Call number n of a pass takes ``kinks[n]``; those beyond, and those whose number is 0, go back as they are.
-
-    Example:
-        >>> x = torch.tensor([-0.1, 0.1], requires_grad=True)
-        >>> y = smoothing(torch.nn.ReLU(), (1.0,))(x)
-        >>> y.tolist() == x.relu().tolist(), torch.autograd.grad(y.sum(), x)[0]
-        (True, tensor([0.2689, 0.7311]))
     """
 
     def run(x: Tensor) -> Any:
@@ -57,11 +51,6 @@ def smoothing(net: Net, kinks: Kinks) -> Net:
 def kinks_at(model: Classifier, x: Tensor) -> Kinks:
     """Of each ReLU of a network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of a
     pass; none where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted.
-
-    Example:
-        >>> from robustatlas.models.classifier import Classifier
-        >>> kinks_at(Classifier(torch.nn.Sequential(torch.nn.ReLU())), torch.tensor([[0.0, 1.0]]))
-        (0.5,)
     """
     moments: list[list[Tensor]] = []
     net = noting(model.net, moments)
@@ -84,14 +73,7 @@ def noting(net: Net, moments: list[list[Tensor]]) -> Net:
 
 
 def kinks_of(moments: Iterable[Sequence[Tensor]]) -> Kinks:
-    """Standard deviations from what :func:`noting` noted of the passes of one network; 0 where it is not a number.
-
-    Example:
-        >>> moments = []
-        >>> _ = noting(torch.nn.ReLU(), moments)(torch.tensor([-3.0, 3.0]))
-        >>> kinks_of(moments)
-        (3.0,)
-    """
+    """Standard deviations from what :func:`noting` noted of the passes of one network; 0 where it is not a number."""
     calls = [torch.stack(call).sum(0).tolist() for call in zip(*moments, strict=False)]
     return tuple(_deviation(*call) for call in calls)
 

@@ -53,9 +53,6 @@ def guarded(net: Net, part: str = "") -> Net:
 def check_inputs_of(net: Callable[..., Any]) -> None:
     """Look whether a network can be called with one input.
 
-    Raises:
-        UserError: it takes none, or needs others.
-
     Example:
         >>> check_inputs_of(lambda x, scale=1: x)
     """
@@ -88,11 +85,7 @@ def normalising(net: Net, by: Mapping[str, Tensor]) -> Net:
 
 
 def preparing(net: Net, prepare: Net) -> Net:
-    """``net`` on what ``prepare`` makes of the inputs.
-
-    Raises:
-        UserError: ``prepare`` returned something else than a tensor.
-    """
+    """``net`` on what ``prepare`` makes of the inputs."""
     prepared_by = on_a_copy(guarded(prepare, " (its prepare)"))
 
     def run(x: Tensor) -> Any:
@@ -105,11 +98,7 @@ def preparing(net: Net, prepare: Net) -> Net:
 
 
 def answering(net: Net, outputs: Outputs, rejection: Rejection | None) -> Logits:
-    """The logits that the outputs of ``net`` say; of models that reject by a score with one more class.
-
-    Raises:
-        UserError: later, where an answer is not what ``outputs`` says.
-    """
+    """The logits that the outputs of ``net`` say; of models that reject by a score with one more class."""
     if rejection == "score":
         return lambda x: with_score(net(x))
     return lambda x: as_logits(believed(logits_in(net(x), len(x)), outputs), outputs)

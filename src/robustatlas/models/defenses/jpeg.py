@@ -61,7 +61,6 @@ class JPEGCompression(Transformation):
         self.quality, self.subsample = quality, subsample
 
     def extra_repr(self) -> str:
-        """As ``print`` shows it."""
         return f"quality {self.quality}{', subsampled' if self.subsample else ''}"
 
     def exact(self, x: Tensor) -> Tensor:

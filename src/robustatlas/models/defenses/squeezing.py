@@ -35,7 +35,6 @@ class BitDepthReduction(Transformation):
         self.register_buffer("levels", torch.tensor(2.0**bits - 1), persistent=False)
 
     def extra_repr(self) -> str:
-        """As ``print`` shows it."""
         return f"{int(self.levels + 1).bit_length() - 1} bits"
 
     def exact(self, x: Tensor) -> Tensor:
@@ -66,7 +65,6 @@ class MedianSmoothing(Transformation):
         self.register_buffer("window", torch.tensor(size), persistent=False)
 
     def extra_repr(self) -> str:
-        """As ``print`` shows it."""
         return f"{self.size} x {self.size}"
 
     def exact(self, x: Tensor) -> Tensor:

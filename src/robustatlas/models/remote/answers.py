@@ -33,23 +33,6 @@ class KeptAnswers:
     The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given, and only
     where there is none the model is asked: what is asked twice on purpose, such as to verify a success, is. Before the
     first kept answer is used, the model is asked about a few inputs of before, because it may be another one by now.
-
-    Args:
-        folder: of one model's answers.
-
-    Example:
-        >>> import tempfile
-        >>> def model(x):
-        ...     print("asked about", len(x))
-        ...     return 2 * x
-        >>> x = np.array([[0.5], [0.25]], np.float32)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     first = KeptAnswers(Path(folder)).of(x, model)
-        ...     again = KeptAnswers(Path(folder)).of(x, model)
-        asked about 2
-        asked about 2
-        >>> again.tolist()
-        [[1.0], [0.5]]
     """
 
     def __init__(self, folder: Path) -> None:

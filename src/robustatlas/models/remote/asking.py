@@ -65,20 +65,7 @@ class Server:
         headers: Mapping[str, str] = _NONE,
         again: Callable[[], None] = lambda: None,
     ) -> Any:
-        """The response with status 200, after as many tries as it takes.
-
-        Args:
-            method: of HTTP.
-            path: behind the address.
-            body: what is sent.
-            headers: beside those of the server.
-            again: is called before each try but the first.
-
-        Raises:
-            RefusedError: the server refuses, or it sends to another address.
-            UserError: it does not answer in time, however often it is asked.
-            TooLargeError: it takes less at once.
-        """
+        """The response with status 200, after as many tries as it takes."""
         said = ""
         url = f"{self.address}{path}?{self.query}" if self.query else f"{self.address}{path}"
         for attempt in range(self.retries + 1):

@@ -47,11 +47,7 @@ class Message:
 
 
 class Protocol(ABC):
-    """Base of all: how a request is written, and a response read.
-
-    Args:
-        server: that is asked.
-    """
+    """Base of all: how a request is written, and a response read."""
 
     name: ClassVar[str]
     path: ClassVar[str] = ""

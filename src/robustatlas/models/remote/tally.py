@@ -18,11 +18,6 @@ class Tally:
     Args:
         path: of the file; None for one of this process and those it sends the tally to, on this machine, which goes
             with this object.
-
-    Example:
-        >>> tally = Tally()
-        >>> tally.charge(30, most=40)[0], tally.charge(30, most=40)[0], tally.charge(10, most=40)[0]
-        (0, 30, 30)
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -20,9 +20,6 @@ __all__ = ["SCHEMES", "Source", "source_named"]
 def source_named(name: str) -> Source:
     """What ``path/file.py:function``, ``package.module:function``, or one of :data:`SCHEMES` and a name behind it,
     such as ``builtin:NAME``, names.
-
-    Raises:
-        UserError: no such file, module or function, or a file that cannot be imported.
     """
     if not isinstance(name, str):
         raise UserError(

@@ -68,10 +68,6 @@ def huggingface_clip(
         classes: their names, in the order of the labels, or a file with one a line.
         prompt: what a name stands in, as ``{}``; the features of several are averaged.
         pretrained: with its weights; otherwise random ones.
-
-    Raises:
-        UserError: transformers is not installed, there is no such model, it compares no images with texts, or names
-            are missing.
     """
     source = f"hf-clip:{name}"
     names = class_names(classes, source)
@@ -130,9 +126,6 @@ def open_clip_model(
     Args:
         name: ``ARCH/WEIGHTS`` of ``open_clip.list_pretrained()``, or ``ARCH`` alone with random weights.
         classes, prompt: as of ``hf-clip:``.
-
-    Raises:
-        UserError: open_clip is not installed, has no such model, or names are missing.
     """
     source = f"open_clip:{name}"
     names = class_names(classes, source)
@@ -179,9 +172,6 @@ class _Tower(nn.Module):
 def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[str]:
     """Names of classes, from a list or a file with one a line.
 
-    Raises:
-        UserError: none, fewer than two, or one twice.
-
     Example:
         >>> class_names(["cat", "dog"], "hf-clip:net")
         ['cat', 'dog']
@@ -210,15 +200,7 @@ def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[s
 
 
 def prompts_of(given: str | Sequence[str]) -> list[str]:
-    """Texts with a place for a name, each.
-
-    Raises:
-        UserError: one has none.
-
-    Example:
-        >>> prompts_of("a photo of a {}")
-        ['a photo of a {}']
-    """
+    """Texts with a place for a name, each."""
     prompts = [given] if isinstance(given, str) else list(given)
     for prompt in prompts:
         if prompt.count("{}") != 1:

@@ -24,9 +24,6 @@ def defended_model(inside: str) -> nn.Module:
         inside: ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in
             which they are applied; a comma; and the source of a model.
 
-    Raises:
-        UserError: another form, an unknown transformation, or a model that is no ``nn.Module``.
-
     Example:
         >>> net = defended_model("bits=5+median=2,builtin:digits-linf")
         >>> [type(each).__name__ for each in net.transformations]
@@ -55,9 +52,6 @@ def defended_model(inside: str) -> nn.Module:
 
 def transformations(said: str) -> list[Transformation]:
     """What ``jpeg=75``, or several with ``+`` between them, stand for, in their order.
-
-    Raises:
-        UserError: another form, or an unknown transformation.
 
     Example:
         >>> [each.extra_repr() for each in transformations("bits=5")]

@@ -23,9 +23,6 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Out
 
     A program exported with a fixed batch gets batches of that size. A ``.pt2`` file is a program: load only what you
     trust. Files that hold pickled objects are refused.
-
-    Raises:
-        UserError: no such file, no such program, or more than one input.
     """
     path = Path(file)
     if not path.is_file():

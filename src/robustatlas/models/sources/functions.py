@@ -19,11 +19,7 @@ from robustatlas.models.sources.source import Source
 
 
 def function_named(place: str, function: str) -> Source:
-    """The ``function`` in a file (``place`` ends in ``.py``) or in a package; neighbours of the file can be imported.
-
-    Raises:
-        UserError: no such file, module or function, or a file that cannot be imported.
-    """
+    """The ``function`` of a file (``place`` ends in ``.py``) or of a package; its neighbours can be imported."""
     name = f"{place}:{function}"
     if place.endswith(".py"):
         path = named(place)

@@ -62,9 +62,6 @@ def http_model(
         per_second: at most so many images a second.
         timeout: seconds until a request counts as failed.
         retries: of a request that failed, after longer and longer waits.
-
-    Raises:
-        UserError: the server cannot be reached, or does not say what it answers.
     """
     given = _address(url)
     address, query = parted(given)
@@ -93,11 +90,7 @@ def http_model(
 
 
 def https_model(url: str, **settings: Any) -> Classifier:
-    """:func:`http_model` of an address that begins with ``https:``.
-
-    Raises:
-        UserError: as there.
-    """
+    """:func:`http_model` of an address that begins with ``https:``."""
     return http_model(f"https:{url}" if url.startswith("//") else url, **settings)
 
 
@@ -127,11 +120,7 @@ class Served(Sender):
         return np.concatenate(found)
 
     def kind_seen(self) -> str:
-        """What the scores of a grey image look like, where the server says how large one is.
-
-        Raises:
-            UserError: it does not, or they look like percent.
-        """
+        """What the scores of a grey image look like, where the server says how large one is."""
         shape = self.about.shape
         if len(shape) != 3 or min(shape) < 1:
             raise UserError(

@@ -26,10 +26,6 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
         name: a folder that ``save_pretrained`` wrote, or a repository of the hub, from the cache or fetched.
         pretrained: with its weights; otherwise random ones of the same architecture.
         settings: of its configuration, such as ``num_labels=10``.
-
-    Raises:
-        UserError: transformers is not installed, there is no such folder or repository here, it is not an image
-            classifier, or its preprocessing is not known here.
     """
     source = f"hf:{name}"
     transformers = optional("transformers", source, "transformers")

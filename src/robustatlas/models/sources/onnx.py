@@ -20,9 +20,6 @@ def onnx_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs
     ``outputs`` says (``--set outputs=probabilities`` where a softmax ends it).
 
     A network with a fixed batch gets batches of that size.
-
-    Raises:
-        UserError: onnx is not installed, no such file, more than one input, or an operator that is not known.
     """
     onnx = optional("onnx", f"onnx:{file}", "onnx")
     path = Path(file)

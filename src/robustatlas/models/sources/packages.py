@@ -10,16 +10,7 @@ from robustatlas.common.errors import UserError, first_line
 
 
 def optional(package: str, what: str, extra: str) -> ModuleType:
-    """The imported ``package``, which ``what`` (the model, or a function) needs.
-
-    Raises:
-        UserError: it is not installed, or cannot be imported.
-
-    Example:
-        >>> optional("no_such_package", "zoo:net", "zoo")
-        Traceback (most recent call last):
-        robustatlas.common.errors.UserError: zoo:net needs no_such_package: pip install 'robustatlas[zoo]'.
-    """
+    """The imported ``package``, which ``what`` (the model, or a function) needs."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

@@ -26,9 +26,6 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
         pretrained: with the published weights, which RobustBench keeps as ``FOLDER/DATASET/THREAT/ID.pt``; otherwise
             random ones.
         folder: where RobustBench keeps its weights.
-
-    Raises:
-        UserError: robustbench is not installed or does not import, has no such defense, or its weights are not there.
     """
     source = f"robustbench:{name}"
     with _autoattack_by_either_name():

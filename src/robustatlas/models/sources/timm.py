@@ -23,9 +23,6 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
         resize: bring images to the size that the weights were published for; default: where the weights are the
             published ones, or the network takes no other size.
         settings: of ``timm.create_model``, such as ``num_classes=10``.
-
-    Raises:
-        UserError: timm is not installed or does not import, has no such model, or cannot get its weights.
     """
     source = f"timm:{name}"
     timm = optional("timm", source, "timm")

@@ -19,9 +19,6 @@ def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None
         pretrained: with its default weights, from torch's cache or fetched by torchvision; otherwise random ones.
         resize: bring images to the size that the weights were published for; default: where they are used.
         settings: of ``torchvision.models.get_model``, such as ``num_classes=10`` or ``weights="IMAGENET1K_V1"``.
-
-    Raises:
-        UserError: torchvision is not installed or does not import, has no such classifier, or cannot get its weights.
     """
     source = f"torchvision:{name}"
     models = optional("torchvision.models", source, "torchvision")

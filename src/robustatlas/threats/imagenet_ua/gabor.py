@@ -81,7 +81,6 @@ class UaGabor(LatentThreat):
         return tuple(x.shape[1:])
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """The places of the weights, and the kernel."""
         angle, frequency = random_waves(noise.child(0), 1, x.dtype)
         kernel = wave_kernel(angle[:, 0], frequency[:, 0], self.directions.at(x))
         return random_positions(x, noise.child(1)), kernel

@@ -72,7 +72,6 @@ class KaleidoscopeMap(LatentThreat):
         return (3 * self.count.at(x) + x[0, 0].numel(),)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """Colours, shapes and their outlines."""
         count, size, sides = self.count.at(x), self.extent.at(x), x.shape[2:]
         drawn = shapes.random_shapes(noise.child(0), count, size, *sides)
         spans = shapes.spans(drawn, size, *sides).to(x.dtype)

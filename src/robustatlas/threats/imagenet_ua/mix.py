@@ -89,7 +89,6 @@ class UaMix(LatentThreat):
         return cached(_pictures, *x.shape[1:], like=x) if self.bank is None else _sent(self.bank, x.dtype, x.device)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """Which picture of the bank."""
         return (noise.integers(len(self.pictures(x))).to(x.dtype),)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:

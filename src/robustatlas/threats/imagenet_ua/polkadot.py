@@ -47,7 +47,6 @@ class PolkadotMap(LatentThreat):
         return (DOTS,)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """Centres and colours."""
         centres = noise.child(0).uniform(DOTS, 2, dtype=x.dtype)
         return centres, noise.child(1).uniform(x.shape[1], DOTS, dtype=x.dtype)
 

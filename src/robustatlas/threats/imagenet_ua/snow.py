@@ -103,7 +103,6 @@ class SnowMap(LatentThreat):
         return (LAYERS, *x.shape[2:])
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """The places of the flakes, and the streaks."""
         places = noise.child(0).uniform(*self.shape(x)) < self.spacing.at(x) ** -2
         size = self.streak.at(x)
         return places.to(x.dtype), random_streaks(noise.child(1), size, size > 3, x.dtype)

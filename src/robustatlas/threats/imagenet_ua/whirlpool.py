@@ -62,7 +62,6 @@ class UaWhirlpool(LatentThreat):
         return (SWIRLS,)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """The centres."""
         return (noise.symmetric(SWIRLS, 2, dtype=x.dtype),)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:

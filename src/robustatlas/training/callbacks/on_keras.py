@@ -24,26 +24,19 @@ class OnKeras(_Base):  # type: ignore[misc]
         self.watch = watch
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """The time of the training begins."""
         self.watch.begin()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Look, and add what was found to the logs."""
         numbers = self.watch(self.model, epoch + 1)
         if logs is not None:
             logs.update(numbers)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Draw the figure."""
         self.watch.plot()
 
 
 def classifier_of(model: Any) -> Classifier:
-    """A Keras model, which ends in logits or in a softmax, as one of images [B, C, H, W] in [0, 1].
-
-    Raises:
-        UserError: Keras computes with JAX, whose functions :func:`robustatlas.from_jax` takes.
-    """
+    """A Keras model, which ends in logits or in a softmax, as one of images [B, C, H, W] in [0, 1]."""
     backend, last = keras.backend.backend(), keras.config.image_data_format() == "channels_last"
     layer = model.layers[-1] if getattr(model, "layers", None) else model
     ending = getattr(getattr(layer, "activation", None), "__name__", type(layer).__name__)

@@ -20,7 +20,6 @@ class OnLightning(_Base):  # type: ignore[misc]
         self.watch = watch
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """The time of the training begins."""
         self.watch.begin()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -29,5 +28,4 @@ class OnLightning(_Base):  # type: ignore[misc]
             pl_module.log_dict(numbers, rank_zero_only=trainer.world_size > 1)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Draw the figure."""
         self.watch.plot()

@@ -18,14 +18,11 @@ class OnTransformers(_Base):  # type: ignore[misc]
         self.trainer, self.watch = trainer, watch
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The time of the training begins."""
         self.watch.begin()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Look, and log what was found."""
         if numbers := self.watch(given["model"], round(state.epoch)):
             self.trainer.log(numbers)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Draw the figure."""
         self.watch.plot()

@@ -146,16 +146,7 @@ def _full_precision(net: nn.Module) -> Iterator[None]:
 
 
 def bare(net: nn.Module) -> nn.Module:
-    """The network itself, without what distributes or compiles it: a pass through it waits for no other process.
-
-    Raises:
-        UserError: its weights are spread over processes, so that one of them alone cannot look.
-
-    Example:
-        >>> net = nn.Linear(2, 2)
-        >>> bare(nn.DataParallel(net)) is net
-        True
-    """
+    """The network itself, without what distributes or compiles it: a pass through it waits for no other process."""
     inner: nn.Module = getattr(net, "_orig_mod", net)
     if isinstance(inner, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return bare(inner.module)

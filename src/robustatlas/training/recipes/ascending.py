@@ -49,7 +49,6 @@ class Ascending(Recipe):
         return share * super().strength(opponent, batch)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft twice ("replace": once), then a clean and an adversarial pass."""
         labels = batch.labels
         with in_mode(net, batch.mode):
             low = self.craft(net, batch, value=lambda logits: probability_margin(logits, labels, None)).x

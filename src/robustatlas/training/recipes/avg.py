@@ -29,11 +29,9 @@ class Avg(Recipe):
 
     @property
     def updates(self) -> int:
-        """One, or one for each opponent."""
         return len(self.against) if self.sequential else 1
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft with every attack (``sequential``: with that of the part), then a pass for each."""
         which = [batch.part] if self.sequential else range(len(self.against))
         with in_mode(net, batch.mode):
             examples = [self.craft(net, batch, k).x for k in which]

@@ -44,7 +44,6 @@ class Awp(Recipe):
             raise UserError("gamma must be a positive share of the weights, such as 0.01, and first_epoch at least 1.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft, find the move of the weights, then the loss there."""
         with in_mode(net, batch.mode):
             x = self.craft(net, batch).x if self.base == "pgd" else self.craft_apart(net, batch)
         if batch.epoch + 1 < self.first_epoch:

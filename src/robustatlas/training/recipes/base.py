@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft
+from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft, in_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
@@ -86,7 +85,7 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Recipe(ABC):
+class Recipe:
     """Base of all recipes; implementations are frozen dataclasses that hold settings only.
 
     Attributes:
@@ -155,9 +154,19 @@ class Recipe(ABC):
         """What is remembered before the first update; ``x`` [B, ...] are images, ``noise`` [1] a stream."""
         return {}
 
-    @abstractmethod
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """The loss of one update. ``net`` is in train mode, and is left so; no gradient is put on its parameters."""
+        """The loss of one update: here the cross-entropy at the points that are :meth:`crafted`.
+
+        ``net`` is in train mode, and is left so. No gradient is put on its parameters.
+        """
+        with in_mode(net, batch.mode):
+            x, right = self.crafted(net, batch)
+        logits = net(x)
+        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), by_attack=right)
+
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """What to train on, here examples of the first opponent. The accuracy [A] at those of each; None: unknown."""
+        return self.craft(net, batch).x, None
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
         """``[B]``: how strongly to attack now."""

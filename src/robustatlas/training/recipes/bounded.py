@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.certificates.graph import Graph
-from robustatlas.certificates.network import Network
+from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
@@ -59,7 +58,6 @@ class Bounded(Recipe):
         return min(1.0, max(0.0, batch.done - self.clean) / rise) if rise else float(batch.done >= self.clean)
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
-        """``[B]``: the size of the set now."""
         return torch.full_like(batch.x.flatten(1)[:, 0], self.risen(batch) * opponent.epsilon)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:

@@ -38,7 +38,6 @@ class CrownIbp(Bounded):
             raise UserError(f"beta_first={self.beta_first}, beta={self.beta}; expected shares between 0 and 1.")
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        """Both bounds of the margins, weighted."""
         share = self.beta_first + (self.beta - self.beta_first) * self.risen(batch)
         bounds = Bounds.of(network, ball, backwards=False)
         by_intervals = bounds.margins(batch.labels, backwards=False)

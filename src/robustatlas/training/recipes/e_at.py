@@ -35,7 +35,6 @@ class EAt(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Auto-PGD."""
         return ascent(threat, steps, rate) if isinstance(threat, L1) else APGD(steps)
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
@@ -44,7 +43,6 @@ class EAt(Recipe):
         return {"seen": zeros, "survived": zeros.clone()}
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw an attack, craft, count, then one pass."""
         drawn = batch.shared.uniform(dtype=torch.float64)
         (which,) = to_host((drawn > self.probabilities(memory).cumsum(0)[:-1]).sum())
         opponent = self.against[which]

@@ -57,7 +57,6 @@ class Hat(Recipe):
         object.__setattr__(self, "helper_sha256", sha256_of_tensors(_network(self.helper).state_dict()))
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft as TRADES, ask the helper, then three passes."""
         helper = _network(self.helper).to(batch.x.device)
         with in_mode(net, batch.mode):
             x = self.craft_apart(net, batch)

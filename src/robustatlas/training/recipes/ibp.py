@@ -32,5 +32,4 @@ class Ibp(Bounded):
     kappa: float = 0.5
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        """By intervals alone."""
         return Bounds.of(network, ball, backwards=False).margins(batch.labels, backwards=False)

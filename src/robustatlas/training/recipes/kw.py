@@ -10,8 +10,7 @@ from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines, relu
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.graph import Graph
-from robustatlas.certificates.network import Network
+from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.piecewise import other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
@@ -44,7 +43,6 @@ class Kw(Bounded):
     box: ClassVar[bool] = False
 
     def relaxed(self, graph: Graph) -> Graph:
-        """ReLUs between parallel lines."""
         if other := other_than_relu(Network(graph)):
             raise UserError(f"The recipe 'kw' is for ReLU networks, and this one has {other}; take ibp or crown-ibp.")
         usual = relu()
@@ -56,5 +54,4 @@ class Kw(Bounded):
         return replace(graph, nodes=tuple(nodes))
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        """Backwards, from every layer."""
         return Bounds.of(network, ball, backwards=True).margins(batch.labels, backwards=True)

@@ -58,7 +58,6 @@ class Manifold(Recipe):
             )
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Three passes."""
         strength = self.strength(self.against[0], batch)
         signs = batch.noise.sign(*batch.x.shape[1:], dtype=batch.x.dtype)
         move = strength.view(-1, *(1,) * (batch.x.dim() - 1)) * signs

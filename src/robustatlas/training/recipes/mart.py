@@ -36,7 +36,6 @@ class Mart(Recipe):
             raise UserError(f"beta={self.beta}; expected a positive weight of the divergence, such as 6.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft, then a clean and an adversarial pass."""
         with in_mode(net, batch.mode):
             x = self.craft(net, batch, start="near").x
         natural, logits = net(batch.x).softmax(1), net(x)

@@ -72,7 +72,6 @@ class Mmr(Recipe):
         return tuple(self.weight) if isinstance(self.weight, tuple | list) else (self.weight,) * len(self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """One pass, and the distances, both at examples where images are attacked."""
         x = batch.x
         if self.attacked:
             with in_mode(net, batch.mode):

@@ -50,7 +50,6 @@ class MngAc(Recipe):
         require_balls(self.name, self.against)
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
-        """The generator's first weights, and their momentum."""
         channels = x.shape[1]
         widths = (channels, _CHANNELS, _CHANNELS, _CHANNELS, channels)
         generator: dict[str, Tensor] = {}
@@ -63,7 +62,6 @@ class MngAc(Recipe):
         return {f"generator.{name}": weights for name, weights in generator.items()} | momentum
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """The four steps; the last one's loss is returned."""
         which = int(batch.shared.integers(len(self.against)))
         opponent = self.against[which]
         epsilon = self.strength(opponent, batch)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import craft_steepest, in_mode
+from robustatlas.optimizers.crafting import craft_steepest
 from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, require_balls
+from robustatlas.training.recipes.base import Batch, Recipe, entropy_of, require_balls
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,7 @@ class Msd(Recipe):
         """Steps that need no memory, since all norms share one point."""
         return VertexAscent(steps, rate) if isinstance(threat, L1) else ascent(threat, steps, rate)
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft in the union, then one pass."""
-        with in_mode(net, batch.mode):
-            strengths = [self.strength(opponent, batch) for opponent in self.against]
-            value = entropy_of(batch.targets)
-            x = craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value)
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        strengths = [self.strength(opponent, batch) for opponent in self.against]
+        value = entropy_of(batch.targets)
+        return craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value), None

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from robustatlas.common.bundle import per_sample
 from robustatlas.models.objectives import margin
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import in_mode
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
 from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_perceptual
+from robustatlas.training.recipes.base import Batch, Recipe, require_perceptual
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,10 @@ class Pat(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Fast-LPA."""
         return FastLPA(steps) if isinstance(threat, Perceptual) else ascent(threat, steps, rate)
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft where the network is right, then one pass."""
-        with in_mode(net, batch.mode):
-            x = perceptual_examples(self, net, batch)
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels))
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return perceptual_examples(self, net, batch), None
 
 
 def perceptual_examples(recipe: Recipe, net: nn.Module, batch: Batch) -> Tensor:

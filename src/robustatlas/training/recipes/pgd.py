@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, partly
+from robustatlas.training.recipes.base import Batch, Recipe, partly
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,6 @@ class Pgd(Recipe):
         if not 0 < self.attacked <= 1:
             raise UserError(f"attacked={self.attacked}; expected the share of a batch that is attacked, in (0, 1].")
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft, then one pass."""
-        with in_mode(net, batch.mode):
-            x = self.craft(net, batch).x
-        if self.attacked < 1:
-            x = partly(x, batch.x, self.attacked)
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        x = self.craft(net, batch).x
+        return partly(x, batch.x, self.attacked) if self.attacked < 1 else x, None

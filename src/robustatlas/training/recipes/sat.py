@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
+from robustatlas.training.recipes.base import Batch, Recipe
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,11 @@ class Sat(Recipe):
         if self.per not in ("batch", "sample"):
             raise UserError(f"per={self.per!r} is not known; expected batch or sample.")
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw, craft, then one pass."""
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         count = len(self.against)
-        with in_mode(net, batch.mode):
-            if self.per == "batch":
-                x = self.craft(net, batch, int(batch.shared.integers(count))).x
-            else:
-                x = self._mixed(net, batch, batch.noise.child(count).integers(count))
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels))
+        if self.per == "batch":
+            return self.craft(net, batch, int(batch.shared.integers(count))).x, None
+        return self._mixed(net, batch, batch.noise.child(count).integers(count)), None
 
     def _mixed(self, net: nn.Module, batch: Batch, drawn: Tensor) -> Tensor:
         x = batch.x

@@ -34,7 +34,6 @@ class Trades(Recipe):
             raise UserError(f"beta={self.beta}; expected a positive weight of the divergence, such as 6.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft against the clean predictions, then a clean and an adversarial pass."""
         with in_mode(net, batch.mode):
             x = self.craft_apart(net, batch, self.start)
         clean, attacked = net(batch.x), net(x)

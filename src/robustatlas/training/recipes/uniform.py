@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import craft, in_mode
+from robustatlas.optimizers.crafting import craft
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of, worst_of
+from robustatlas.training.recipes.base import Batch, Recipe, entropy_of, worst_of
 
 _STREAMS = 3
 """Of each attack: start, strength and target."""
@@ -25,9 +25,9 @@ _STREAMS = 3
 class Uniform(Recipe):
     """Each image at its own strength s x epsilon, s uniform in [0, 1), towards a random wrong class (Kang et al. 2019).
 
-    Steps are epsilon / sqrt(steps), scaled by the same s as the set (not so in the public code for fog, snow and gabor,
-    whose steps have lengths of their own). Sets with a linear oracle (l1, jpeg-l1) are
-    searched by Frank-Wolfe. The loss is the cross-entropy of the true class at the examples; no clean images.
+    Steps are epsilon / sqrt(steps), scaled by the same s as the set. (In the public code those of fog, snow and gabor
+    have lengths of their own.) Sets with a linear oracle (l1, jpeg-l1) are searched by Frank-Wolfe. The loss is the
+    cross-entropy of the true class at the examples; no clean images.
 
     Against several attacks (the paper's joint training) each draws its own strengths and targets, and each image counts
     at the example of highest loss. The accuracy at the examples of each attack is recorded, of the batches and of
@@ -41,33 +41,21 @@ class Uniform(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Frank-Wolfe where it can be."""
         return FrankWolfe(steps) if hasattr(threat, "linear_oracle") else ascent(threat, steps, rate)
 
     @classmethod
     def rate_of(cls, steps: int) -> float:
-        """1 / sqrt(steps)."""
         return 1 / math.sqrt(steps)
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Draw targets and strengths, craft by each attack, then one pass."""
-        with in_mode(net, batch.mode):
-            x, right = worst_of(net, batch, self.examples(net, batch), len(self.against))
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.labels), accuracy(logits, batch.labels), by_attack=right)
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return worst_of(net, batch, self.examples(net, batch), len(self.against))
 
     def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
-        """Of each opponent, towards targets and at strengths of its own."""
-        for which in range(len(self.against)):
-            yield self._example(net, batch, which)
-
-    def _example(self, net: nn.Module, batch: Batch, which: int) -> Tensor:
-        """Of the opponent ``which``."""
-        opponent, first = self.against[which], _STREAMS * which
-        start, scale, choice = (batch.noise.child(first + k) for k in range(_STREAMS))
-        strength = scale.uniform(dtype=batch.x.dtype) * self.strength(opponent, batch)
-        with torch.no_grad():
-            classes = net(batch.x[:1]).shape[1]
-        targets = (batch.labels + 1 + choice.integers(classes - 1)) % classes
-        value = entropy_of(batch.labels, targets)
-        return craft(net, opponent, batch.x, batch.labels, strength, start, value, targets=targets).x
+        for which, opponent in enumerate(self.against):
+            start, scale, choice = (batch.noise.child(_STREAMS * which + k) for k in range(_STREAMS))
+            strength = scale.uniform(dtype=batch.x.dtype) * self.strength(opponent, batch)
+            with torch.no_grad():
+                classes = net(batch.x[:1]).shape[1]
+            targets = (batch.labels + 1 + choice.integers(classes - 1)) % classes
+            value = entropy_of(batch.labels, targets)
+            yield craft(net, opponent, batch.x, batch.labels, strength, start, value, targets=targets).x

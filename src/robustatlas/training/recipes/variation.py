@@ -54,7 +54,6 @@ class Variation(Recipe):
             require_perceptual("variation with base=pat", self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft the base's examples and a pair, then a pass for each."""
         (opponent,) = self.against
         with in_mode(net, batch.mode):
             x = self._example(net, batch)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
-from robustatlas.optimizers.crafting import in_mode
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, worst_of
+from robustatlas.training.recipes.base import Batch, Recipe, worst_of
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,5 @@ class Max(Recipe):
     opponents: ClassVar[str] = "any"
     mixes: ClassVar[bool] = True
 
-    def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """Craft with every attack, compare, then one pass."""
-        with in_mode(net, batch.mode):
-            x, right = worst_of(net, batch, self.examples(net, batch), len(self.against))
-        logits = net(x)
-        return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), by_attack=right)
+    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return worst_of(net, batch, self.examples(net, batch), len(self.against))

@@ -1,4 +1,4 @@
-"""Do losses on softmax outputs still see the logits?"""
+"""Do losses on softmax outputs still see the logits, and are the outputs logits at all?"""
 
 from __future__ import annotations
 
@@ -31,9 +31,27 @@ class LogitScale(Indicator):
     limit = f"margin above {_VANISHES:.0f} or below {_FLAT:.1g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        """No pass of its own."""
         return Measured.of(look.margin, (look.margin > _VANISHES) | (look.margin.abs() < _FLAT))
 
     def severity_of(self, objectives: Collection[Objective]) -> Severity:
         """Numbers are doubtful where no attack climbs a margin of logits."""
         return self.severity if set(objectives) - _BLIND else "doubtful"
+
+
+_ROUNDING = 1e-5
+
+
+class Probabilities(Indicator):
+    """Sum of the outputs, where all of them lie in [0, 1]."""
+
+    name = "probabilities"
+    needs = "scores"
+    means = "the outputs are probabilities: where they saturate, gradients vanish"
+    remedy = "Return logits, or give Classifier(net, outputs='probabilities')"
+    source = "AutoAttack's flags (Croce et al.)"
+    limit = f"all within [0, 1], and a sum within {_ROUNDING:g} of 1"
+
+    def measure(self, look: LookedAt) -> Measured:
+        values = look.clean.sum(1)
+        within = ((look.clean >= -_ROUNDING) & (look.clean <= 1 + _ROUNDING)).all(1)
+        return Measured.of(values, within & ((values - 1).abs() < _ROUNDING))
