@@ -88,7 +88,7 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
     if said:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
     for sentence in said:
-        console.print(f"- {safe(sentence)}", highlight=False)
+        console.print(f"- {safe(sentence)}")
 
 
 def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
@@ -160,8 +160,7 @@ def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared
         of = [name for place, name in enumerate(names) if any(attacks[attack][place] for attack in unsearched)]
         console.print(
             f"The hypervolume of {safe(listed(of))} under {safe(listed(unsearched))} is an {UPPER_BOUND}, as its "
-            "margins were not searched for; evaluate with --search frontier before models are compared by it.",
-            highlight=False,
+            "margins were not searched for; evaluate with --search frontier before models are compared by it."
         )
 
 

@@ -148,9 +148,7 @@ def print_definitions(console: Console, names: Iterable[str]) -> None:
 
 def print_run(folder: Path, console: Console) -> None:
     """Print where a run is, and how to look at it."""
-    console.print(
-        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
-    )
+    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", soft_wrap=True)
 
 
 def print_ways_out(folder: Path, console: Console) -> None:
@@ -158,6 +156,5 @@ def print_ways_out(folder: Path, console: Console) -> None:
     run = safe(in_shell(folder))
     console.print(
         f"What to do: robustatlas diagnose {run}   Try it: robustatlas diagnose {run} --repair",
-        highlight=False,
         soft_wrap=True,
     )
