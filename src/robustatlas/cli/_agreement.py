@@ -18,7 +18,6 @@ def print_uar(console: Console, models: Sequence[str], found: Agreement) -> None
 
 
 def print_agreement(console: Console, found: Agreement) -> None:
-    """The correlation of the attacks, where there is one."""
     if found.correlation is None:
         return
     console.print(f"\nDo the attacks agree? Correlation of {safe(found.over)}:")

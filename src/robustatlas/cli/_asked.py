@@ -153,7 +153,6 @@ BatchSize = Annotated[
 
 
 def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
-    """Of ``--batch-size``."""
     if given in (None, "auto"):
         return "auto" if given else None
     if not given.isdecimal() or not int(given):

@@ -37,7 +37,6 @@ AnyOf = Annotated[
 
 
 def evaluate_by_rules(model: Classifier, data: Dataset, request: Request, any_of: int, card: Mapping[str, Any]) -> None:
-    """Evaluate by both rules, print the accuracies by each, and keep what is said of the model."""
     from robustatlas.trust.rules import evaluated_by_rules
 
     found, console = evaluated_by_rules(model, data, request, any_of), Console(highlight=False)

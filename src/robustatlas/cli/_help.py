@@ -168,8 +168,6 @@ def continued(command: str, width: int) -> list[str]:
 
 
 class Command(TyperCommand):
-    """A command with help of this kind, that passes over nothing that is typed."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ALL in args and not ctx.resilient_parsing:
             _print_help(self, ctx)
@@ -186,8 +184,6 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with help of this kind."""
-
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["COMMAND", "..."]
 

@@ -92,7 +92,6 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
 
 
 def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
-    """McNemar's test in words, for each attack."""
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values <= _SIGNIFICANT
@@ -153,7 +152,6 @@ def _hypervolume_tests(
 
 
 def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared]) -> None:
-    """Whose hypervolumes are upper bounds, in one sentence."""
     attacks = {attack: [not run.table.outcome(attack).frontier for run in runs] for attack in runs[0].volumes}
     unsearched = [attack for attack, lacking in attacks.items() if any(lacking)]
     if unsearched:

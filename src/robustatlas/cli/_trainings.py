@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def carry_out(asked: TrainingRequest, data: Dataset, extra: Dataset | None, out: Path, seed: int) -> None:
-    """Train, and say what came of it."""
     from robustatlas.report.training import write_training_page
 
     with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):

@@ -132,8 +132,6 @@ def _form(**asked: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The runs beside one another: all that is printed or written of them."""
-
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
@@ -193,7 +191,6 @@ class _Sides:
 def _print_numbers(
     console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
 ) -> None:
-    """The numbers of all models side by side."""
     for part in _side_by_side(names, numbers, seen, console.width):
         console.print(part)
     if "union accuracy" in numbers:
@@ -225,7 +222,6 @@ def _compare_groups(
     explain: bool,
     save_reference: Path | None,
 ) -> None:
-    """The same with several trainings in the place of each run."""
     if runs or save_reference is not None:
         raise UserError("--group takes all runs, and makes no reference; leave the others, or --save-reference, out.")
     results = {name: Results(found, kept=_KEPT) for name, found in _groups.parse_groups(given).items()}
@@ -270,7 +266,6 @@ class _Seen:
 
 
 def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
-    """Write the best accuracies as a reference."""
     source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
     data = leading.identity.data if leading.identity else None
     Reference.from_models(file.stem, source, tables, data).to_json(file)
@@ -319,6 +314,5 @@ def _heading(shared: Shared, data: str) -> str:
 
 
 def _side_by_side(models: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], width: int) -> list[Table]:
-    """These numbers of all models, in as many tables as the width asks for."""
     rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
     return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)

@@ -219,7 +219,6 @@ def _evaluated(
     escalate: bool,
     first: Mapping[str, float] | None,
 ) -> None:
-    """Evaluate, and print what was found."""
     folder = cast(Path, request.run)
     with stopped_by_hand(partial(what_is_kept, folder)):
         if any_of is not None:
@@ -275,7 +274,6 @@ def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool)
 def _conclude(
     result: Result, card: Mapping[str, Any], folder: Path, request: Request, first: Mapping[str, float] | None
 ) -> None:
-    """Keep what is said of the model, and print the tables."""
     from robustatlas.evaluation.workers.share import share_of
 
     share = share_of(request.part)

@@ -153,7 +153,6 @@ def _print_runs(
 
 
 def _row(result: Result) -> dict[str, str]:
-    """What the table at the end says of a model."""
     medians = {
         f"median {name}": beside_masked(size(result.outcome(name).median_size, of=name), masked(result, [name]))
         for name in result.attacks

@@ -172,8 +172,6 @@ def print_facts(
     """Print every number of a run, with intervals.
 
     Args:
-        facts: of the run.
-        console: where to print.
         explain: whether to print the definitions of the numbers below them.
         trained_on: what the model was trained on, to name what takes no part.
     """
@@ -206,7 +204,6 @@ def print_facts(
 
 
 def _print_kinds(facts: RunFacts, console: Console) -> None:
-    """Print which share of the smallest examples each kind of run found last."""
     for attack in facts.attacks:
         if attack.found_last:
             rows = table(f"{safe(attack.attack)}: the smallest example was found by", "% of samples")
@@ -255,7 +252,6 @@ def _print_against(
 
 
 def _steadiness(training: TrainingFacts, floor: float) -> str:
-    """A stability constant with its interval."""
     ends = training.steadiness.get(floor)
     return (
         "- (no pair)"
@@ -265,7 +261,6 @@ def _steadiness(training: TrainingFacts, floor: float) -> str:
 
 
 def _print_field(beside: Beside, console: Console) -> None:
-    """The run beside published models, and what their one point hides."""
     console.print(f"\n{safe(beside.sentence)}")
     rows = table("beside it", safe(f"{beside.point}, %"), "clean, %")
     for entry in beside.neighbours:
@@ -310,7 +305,6 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
 
 
 def _query_tables(facts: RunFacts) -> list[Table]:
-    """Success over queries, of models that can only be asked."""
     tables = []
     for found in (success for attack in facts.attacks for success in attack.queries):
         rows = table(

@@ -47,7 +47,6 @@ def run_in_latex(facts: RunFacts) -> str:
 
 
 def _numbers(attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
-    """What is written of an attack: its strength, or what the number is over, and the number."""
     grid = attack.strengths.tolist()
     for place in _chosen(attack.attack, grid) if attack.accuracy else ():
         assert attack.accuracy is not None
@@ -57,7 +56,6 @@ def _numbers(attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
 
 
 def _chosen(attack: str, grid: Sequence[float]) -> list[int]:
-    """Places of the strengths that are written."""
     if len(grid) <= _MOST:
         return list(range(len(grid)))
     usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]

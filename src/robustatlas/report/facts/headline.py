@@ -34,7 +34,6 @@ class Headline:
 
     Attributes:
         at: attack -> strength.
-        accuracy: in percent.
         why: why this point, in words that follow it.
     """
 
