@@ -82,7 +82,7 @@ def test_every_option_stands_with_its_subject(names: tuple[str, ...], command: A
         if parameter.param_type_name == "option":
             subject = getattr(parameter, "rich_help_panel", None)
             assert subject in SUBJECTS, (
-                f"{' '.join(names)} {parameter.opts[-1]}: give it a rich_help_panel of cli/_help.py"
+                f"{' '.join(names)} {parameter.opts[-1]}: make it by a HelpPanel of cli/_help.py"
             )
 
 

@@ -65,10 +65,6 @@ def print_accuracies(
     """Print what a run found: the headline, the table, and three lines on what to think of it.
 
     Args:
-        result: the run.
-        console: where to print.
-        every: show every strength, and not only as many as fit.
-        explain: say what each attack cost, and how it searched.
         rest: who does what is missing, a sentence; None: the same command.
         first: attack -> strength of the headline; None: the usual one.
     """
@@ -130,7 +126,6 @@ def print_provenance(facts: RunFacts, console: Console) -> None:
 
 
 def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableType]:
-    """What has to be said of an attack below the table."""
     outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
     forward, backward = result.passes(attack)
     files = outcome.surviving_files()
@@ -148,7 +143,6 @@ def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableTyp
 
 
 def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
-    """All attacks in one table, and whether it leaves strengths out."""
     blocks = list(_blocks(result))
     spans = len(result.attacks) <= _WITH_SPANS
     labels = max([len("worst case"), *(len(label) for block in blocks for label, _, _ in block.rows)])

@@ -18,10 +18,9 @@ def print_uar(console: Console, models: Sequence[str], found: Agreement) -> None
 
 
 def print_agreement(console: Console, found: Agreement) -> None:
-    """The correlation of the attacks, where there is one."""
     if found.correlation is None:
         return
-    console.print(f"\nDo the attacks agree? Correlation of {safe(found.over)}:", highlight=False)
+    console.print(f"\nDo the attacks agree? Correlation of {safe(found.over)}:")
     for group in in_groups([5] * len(found.attacks), console.width - max(map(len, found.attacks)) - 6):
         part = table("", *(str(column + 1) for column in group))
         for row, attack in enumerate(found.attacks):

@@ -10,175 +10,149 @@ from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
 
 Attacks = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. "
-        "`file.py:ATTACK` is an attack of your own. By default linf,l2; of a model that can only be asked, those "
-        "that its answers allow.",
+    ATTACKS.option(
+        "NAMES",
+        "Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. `file.py:ATTACK` is "
+        "an attack of your own. By default linf,l2; of a model that can only be asked, those that its answers allow.",
         show_default=False,
-        rich_help_panel=ATTACKS,
     ),
 ]
 Exclude = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Attacks to leave out of the suites, with commas between them.",
-        rich_help_panel=ATTACKS,
-    ),
+    str | None, ATTACKS.option("NAMES", "Attacks to leave out of the suites, with commas between them.")
 ]
 Search = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
+    ATTACKS.option(
+        "NAME",
+        "How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
         "attack allows it); bisection: as MultiRobustBench; every: each strength by itself; frontier: the lowest "
         "margin at each strength; minimum: the smallest size, without a list of strengths.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 Effort = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="How long the search tries: low (fewer forward and backward passes), default, or high (several times "
+    ATTACKS.option(
+        "NAME",
+        "How long the search tries: low (fewer forward and backward passes), default, or high (several times "
         "as many, for a number in a paper).",
         show_default=False,
-        rich_help_panel=ATTACKS,
     ),
 ]
 Pixels = Annotated[
     str,
-    typer.Option(
-        metavar="KIND",
-        help="Which inputs count as found: any, or 8bit, those alone that an 8-bit file (PNG) can hold. Images have to "
+    ATTACKS.option(
+        "KIND",
+        "Which inputs count as found: any, or 8bit, those alone that an 8-bit file (PNG) can hold. Images have to "
         "be as in their files.",
         show_default=False,
-        rich_help_panel=ATTACKS,
     ),
 ]
 Border = Annotated[
     str | None,
-    typer.Option(
-        metavar="KIND",
-        help="What stands beyond the edges of images that everyday changes move or blur: reflect (the default), black "
+    ATTACKS.option(
+        "KIND",
+        "What stands beyond the edges of images that everyday changes move or blur: reflect (the default), black "
         "or grey.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 ProtocolName = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="default: sound threat models and a strong search; paper: each attack as its publication ran it.",
+    ATTACKS.option(
+        "NAME",
+        "default: sound threat models and a strong search; paper: each attack as its publication ran it.",
         show_default=False,
-        rich_help_panel=ATTACKS,
     ),
 ]
 Strengths = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUES",
-        help="Strengths to evaluate an attack at: a list, `linf=2/255,8/255`, or equal steps, `linf=0.1:20` (20 "
+    ATTACKS.option(
+        "NAME=VALUES",
+        "Strengths to evaluate an attack at: a list, `linf=2/255,8/255`, or equal steps, `linf=0.1:20` (20 "
         "steps up to 0.1). May be given once for each attack.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 Features = Annotated[
     str | None,
-    typer.Option(
-        metavar="NET=FILE",
-        help="Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
+    ATTACKS.option(
+        "NET=FILE",
+        "Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
         "or `vgg16=FILE`, with its file of weights. By default the attacked model itself.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 Samples = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Number of samples to evaluate: the first ones of the data set, or, where it is sorted by class, as "
+    DATA.option(
+        "N",
+        "Number of samples to evaluate: the first ones of the data set, or, where it is sorted by class, as "
         "`--stratified` draws them. By default all.",
-        rich_help_panel=DATA,
+        min=1,
     ),
 ]
 Resize = Annotated[
     int | None,
-    typer.Option(
-        metavar="PIXELS",
-        min=1,
-        help="Length that the shorter side of each picture is resized to; for pictures in folders. By default "
+    DATA.option(
+        "PIXELS",
+        "Length that the shorter side of each picture is resized to; for pictures in folders. By default "
         "what the model states.",
-        rich_help_panel=DATA,
+        min=1,
     ),
 ]
 Crop = Annotated[
     int | None,
-    typer.Option(
-        metavar="PIXELS",
-        min=1,
-        help="Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
+    DATA.option(
+        "PIXELS",
+        "Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
         "default what the model states.",
-        rich_help_panel=DATA,
+        min=1,
     ),
 ]
 Stratified = Annotated[
     bool | None,
-    typer.Option(
+    DATA.flag(
         "--stratified/--first",
-        help="Draw the samples at random, with the classes in the proportions of the data set, or take the first ones. "
+        "Draw the samples at random, with the classes in the proportions of the data set, or take the first ones. "
         "By default drawn where the data set is sorted by class, and the run was not begun with the first ones.",
         show_default=False,
-        rich_help_panel=DATA,
     ),
 ]
 Channels = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        help="Channels of pictures in folders: 1 or 3. By default what the first layer of the model takes, or else "
+    DATA.option(
+        "N",
+        "Channels of pictures in folders: 1 or 3. By default what the first layer of the model takes, or else "
         "what the pictures have.",
-        rich_help_panel=DATA,
     ),
 ]
 ShardSize = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
+    OUTPUT.option(
+        "N",
+        "Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
         "default what takes about 45 seconds.",
-        rich_help_panel=OUTPUT,
+        min=1,
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Threads of the processor that the model runs with. By default one thread or all of them, whichever "
+    COMPUTE.option(
+        "N",
+        "Threads of the processor that the model runs with. By default one thread or all of them, whichever "
         "is measured to be faster.",
-        rich_help_panel=COMPUTE,
+        min=1,
     ),
 ]
-Seed = Annotated[
-    int,
-    typer.Option(metavar="N", help="Seed of all random numbers.", rich_help_panel=ATTACKS),
-]
+Seed = Annotated[int, ATTACKS.option("N", "Seed of all random numbers.")]
 BatchSize = Annotated[
     str | None,
-    typer.Option(
-        metavar="N",
-        help="Number of samples that are computed at once, or `auto`: the number that this device is fastest "
+    COMPUTE.option(
+        "N",
+        "Number of samples that are computed at once, or `auto`: the number that this device is fastest "
         "with. By default 256.",
-        rich_help_panel=COMPUTE,
     ),
 ]
 
 
 def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
-    """Of ``--batch-size``."""
     if given in (None, "auto"):
         return "auto" if given else None
     if not given.isdecimal() or not int(given):

@@ -26,7 +26,6 @@ _NARROW, _WIDE = 72, 96
 
 
 def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
-    """Print the card of a run: a row of blocks for each attack."""
     console.print(strip_table(card, facts, console))
     own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
     mark = " ◇" if "utf" in console.encoding.lower() else " o"

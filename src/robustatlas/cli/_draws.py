@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli._help import MODEL
@@ -19,28 +18,25 @@ if TYPE_CHECKING:
 
 Draws = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="The model draws random numbers: take the mean of N draws for gradients, and for an error what most of "
+    MODEL.option(
+        "N",
+        "The model draws random numbers: take the mean of N draws for gradients, and for an error what most of "
         "fresh draws make.",
-        rich_help_panel=MODEL,
+        min=1,
     ),
 ]
 AnyOf = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=2,
-        help="Evaluate a model that draws random numbers by two rules, what most draws say and what any of N says, "
+    MODEL.option(
+        "N",
+        "Evaluate a model that draws random numbers by two rules, what most draws say and what any of N says, "
         "each with clean accuracy by the same rule; the directory has a run for each.",
-        rich_help_panel=MODEL,
+        min=2,
     ),
 ]
 
 
 def evaluate_by_rules(model: Classifier, data: Dataset, request: Request, any_of: int, card: Mapping[str, Any]) -> None:
-    """Evaluate by both rules, print the accuracies by each, and keep what is said of the model."""
     from robustatlas.trust.rules import evaluated_by_rules
 
     found, console = evaluated_by_rules(model, data, request, any_of), Console(highlight=False)

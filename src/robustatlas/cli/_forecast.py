@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 
 
 def print_forecast(model: Any, data: Any, request: Request) -> None:
-    """What the request would take, from some seconds of each attack; nothing is written."""
     from robustatlas.evaluation.forecast import forecasted
 
     Console(highlight=False).print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
 
 
 def forecast_table(forecast: Forecast, device: str) -> RenderableType:
-    """Attack by attack and in all; ``device``: on which it was measured."""
     if not forecast.expected:
         return "Nothing to do: the run has all of it."
     counted_passes = forecast.passes > 0  # certificates make none

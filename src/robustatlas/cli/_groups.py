@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli._help import OUTPUT
@@ -24,11 +23,10 @@ LEVEL = 0.05
 
 Group = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=RUNS",
-        help="Runs that are trainings of one model with several seeds, and count as one: run directories or patterns "
+    OUTPUT.option(
+        "NAME=RUNS",
+        "Runs that are trainings of one model with several seeds, and count as one: run directories or patterns "
         "such as `trades=runs/trades-*`, with commas between them. Given once for each group.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
@@ -19,19 +20,32 @@ from typer.core import TyperCommand, TyperGroup
 from robustatlas.cli._words import settled
 from robustatlas.common.files import named
 
-MODEL = "Model"
-DATA = "Data"
-ATTACKS = "Attacks"
-TRAINING = "Training"
-REFERENCE = "Reference"
-OUTPUT = "Output"
-COMPUTE = "Compute"
-DISTRIBUTED = "Distributed"
+
+class HelpPanel(str):
+    """A panel of help; what it makes stands there."""
+
+    def option(self, metavar: str, about: str, *names: str, **settings: Any) -> Any:
+        """An option with a value that help calls ``metavar``; ``names``: where the parameter's own is not meant."""
+        return typer.Option(*names, metavar=metavar, help=about, rich_help_panel=self, **settings)
+
+    def flag(self, name: str, about: str, *names: str, **settings: Any) -> Any:
+        """An option without a value."""
+        return typer.Option(name, *names, help=about, rich_help_panel=self, **settings)
+
+
+MODEL = HelpPanel("Model")
+DATA = HelpPanel("Data")
+ATTACKS = HelpPanel("Attacks")
+TRAINING = HelpPanel("Training")
+REFERENCE = HelpPanel("Reference")
+OUTPUT = HelpPanel("Output")
+COMPUTE = HelpPanel("Compute")
+DISTRIBUTED = HelpPanel("Distributed")
 
 ARGUMENTS = "Arguments"
-GENERAL = "Options"
+GENERAL = HelpPanel("Options")
 SUBJECTS = (ARGUMENTS, MODEL, DATA, ATTACKS, TRAINING, REFERENCE, OUTPUT, COMPUTE, DISTRIBUTED, GENERAL)
-"""Panels in the order that help has them; each option names its own as ``rich_help_panel``."""
+"""Panels in the order that help has them; each option is made by its own."""
 
 MEASURE = "Measure"
 LOOK = "Look at results"
@@ -154,8 +168,6 @@ def continued(command: str, width: int) -> list[str]:
 
 
 class Command(TyperCommand):
-    """A command with help of this kind, that passes over nothing that is typed."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ALL in args and not ctx.resilient_parsing:
             _print_help(self, ctx)
@@ -172,8 +184,6 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with help of this kind."""
-
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["COMMAND", "..."]
 

@@ -31,90 +31,75 @@ Model = Annotated[
 ]
 Data = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="Data set: digits, mnist, fashion-mnist, cifar10 and others by name, a `FILE.npz` with images and labels, "
+    DATA.option(
+        "NAME",
+        "Data set: digits, mnist, fashion-mnist, cifar10 and others by name, a `FILE.npz` with images and labels, "
         "`imagefolder:FOLDER` or `hf:FOLDER`.",
-        rich_help_panel=DATA,
         show_default=False,
     ),
 ]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="File of weights: .safetensors, or .pt that holds tensors only.", rich_help_panel=MODEL
-    ),
-]
+Weights = Annotated[Path | None, MODEL.option("FILE", "File of weights: .safetensors, or .pt that holds tensors only.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    MODEL.option(
+        "NAME=VALUE",
+        "An argument for the function that makes the model, such as `bits=3`. May be given several times.",
         "--set",
-        metavar="NAME=VALUE",
-        help="An argument for the function that makes the model, such as `bits=3`. May be given several times.",
-        rich_help_panel=MODEL,
     ),
 ]
 Mean = Annotated[
     str | None,
-    typer.Option(
-        metavar="NUMBERS",
-        help="Normalisation: the mean, which is subtracted from the pixel values in [0, 1]. One number, or one for "
+    MODEL.option(
+        "NUMBERS",
+        "Normalisation: the mean, which is subtracted from the pixel values in [0, 1]. One number, or one for "
         "each channel, with commas between them.",
-        rich_help_panel=MODEL,
     ),
 ]
 Std = Annotated[
     str | None,
-    typer.Option(
-        metavar="NUMBERS",
-        help="Normalisation: the standard deviation, by which pixel values are divided after the mean is subtracted. "
+    MODEL.option(
+        "NUMBERS",
+        "Normalisation: the standard deviation, by which pixel values are divided after the mean is subtracted. "
         "One number, or one for each channel, with commas between them.",
-        rich_help_panel=MODEL,
     ),
 ]
 Header = Annotated[
     list[str] | None,
-    typer.Option(
-        "--header",
-        metavar="TEXT",
-        help="Header of each request to a model behind `http:`, such as `Authorization: Bearer TOKEN`; never recorded. "
+    MODEL.option(
+        "TEXT",
+        "Header of each request to a model behind `http:`, such as `Authorization: Bearer TOKEN`; never recorded. "
         "May be given several times.",
-        rich_help_panel=MODEL,
+        "--header",
     ),
 ]
 Queries = Annotated[
     str | None,
-    typer.Option(
-        metavar="N[,M]",
-        help="Limit of questions to a model behind `http:`: N about a sample by each attack, and M altogether.",
-        rich_help_panel=MODEL,
+    MODEL.option(
+        "N[,M]", "Limit of questions to a model behind `http:`: N about a sample by each attack, and M altogether."
     ),
 ]
 Classes = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Names of the classes, one a line in the order of the model's outputs: they number pictures in folders, "
+    MODEL.option(
+        "FILE",
+        "Names of the classes, one a line in the order of the model's outputs: they number pictures in folders, "
         "and models behind `hf-clip:` and `open_clip:` need them.",
-        rich_help_panel=MODEL,
     ),
 ]
 Prompt = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="TEXT",
-        help="What a name of a class stands in, as `{}`; the features of several are averaged. By default `a photo of "
+    MODEL.option(
+        "TEXT",
+        "What a name of a class stands in, as `{}`; the features of several are averaged. By default `a photo of "
         "a {}`.",
-        rich_help_panel=MODEL,
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Device that computes: cpu, cuda, cuda:1, mps. By default the first CUDA GPU where there is one, else the "
+    COMPUTE.option(
+        "NAME",
+        "Device that computes: cpu, cuda, cuda:1, mps. By default the first CUDA GPU where there is one, else the "
         "processor.",
-        rich_help_panel=COMPUTE,
     ),
 ]
 
@@ -273,7 +258,7 @@ def loaded(
         arguments=parse_settings(settings or []) | dict(asked),
     )
     for note in classifier.notes:
-        Console(stderr=True, highlight=False).print(safe(note), highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(safe(note), soft_wrap=True)
     names = None if classes is None or "classes" in asked else class_names(classes, model)
     if not compiled and draws is None and names is None:
         return classifier

@@ -88,11 +88,10 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
     if said:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
     for sentence in said:
-        console.print(f"- {safe(sentence)}", highlight=False)
+        console.print(f"- {safe(sentence)}")
 
 
 def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
-    """McNemar's test in words, for each attack."""
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values <= _SIGNIFICANT
@@ -153,15 +152,13 @@ def _hypervolume_tests(
 
 
 def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared]) -> None:
-    """Whose hypervolumes are upper bounds, in one sentence."""
     attacks = {attack: [not run.table.outcome(attack).frontier for run in runs] for attack in runs[0].volumes}
     unsearched = [attack for attack, lacking in attacks.items() if any(lacking)]
     if unsearched:
         of = [name for place, name in enumerate(names) if any(attacks[attack][place] for attack in unsearched)]
         console.print(
             f"The hypervolume of {safe(listed(of))} under {safe(listed(unsearched))} is an {UPPER_BOUND}, as its "
-            "margins were not searched for; evaluate with --search frontier before models are compared by it.",
-            highlight=False,
+            "margins were not searched for; evaluate with --search frontier before models are compared by it."
         )
 
 

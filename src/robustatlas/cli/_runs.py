@@ -17,77 +17,67 @@ if TYPE_CHECKING:
 
 Reference = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Accuracies of models trained against each attack, which CR and UAR divide by: a name, a JSON file, or "
+    REFERENCE.option(
+        "NAME",
+        "Accuracies of models trained against each attack, which CR and UAR divide by: a name, a JSON file, or "
         "`none`. By default the shipped reference that fits the run, if there is one.",
-        rich_help_panel=REFERENCE,
     ),
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help='JSON file of how often an attacker chooses each point: `{"clean": 1, "linf": 2, "l2": {"0.5": 3}}`, an '
+    REFERENCE.option(
+        "FILE",
+        'JSON file of how often an attacker chooses each point: `{"clean": 1, "linf": 2, "l2": {"0.5": 3}}`, an '
         "attack's number for each of its strengths. Competitiveness ratios are expectations over that; what is not "
         "named takes no part. By default all ranked points alike.",
-        rich_help_panel=REFERENCE,
     ),
 ]
 TrainedOn = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME=STRENGTH,...",
-        help="Threat models that the model was trained against, such as `linf=8/255,l2=0.5`, or `none`. The stability "
+    MODEL.option(
+        "NAME=STRENGTH,...",
+        "Threat models that the model was trained against, such as `linf=8/255,l2=0.5`, or `none`. The stability "
         "constant (SC) and the competitiveness ratios on seen and unseen attacks need it.",
-        rich_help_panel=MODEL,
     ),
 ]
 Alpha = Annotated[
     float | None,
-    typer.Option(
-        metavar="A",
-        help="Stability constant: largest difference of difficulty of two points. By default 3, in percentage points.",
-        rich_help_panel=REFERENCE,
+    REFERENCE.option(
+        "A", "Stability constant: largest difference of difficulty of two points. By default 3, in percentage points."
     ),
 ]
 Difficulty = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Stability constant: how difficult a point is. `reference`: 100 - acc*; `epsilon`: the strength, of the "
+    REFERENCE.option(
+        "NAME",
+        "Stability constant: how difficult a point is. `reference`: 100 - acc*; `epsilon`: the strength, of the "
         "one attack of the training; or a JSON file like that of `--weights`. Others than `reference` need `--alpha`.",
-        rich_help_panel=REFERENCE,
     ),
 ]
 Union = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME=STRENGTH,...",
-        help="Attacks and strengths of the union accuracy (the share of samples that withstand all of them), such as "
+    ATTACKS.option(
+        "NAME=STRENGTH,...",
+        "Attacks and strengths of the union accuracy (the share of samples that withstand all of them), such as "
         "`linf=8/255,l2=0.5`. By default all attacks, each at the middle of its strengths.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 About = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, notes).",
-        rich_help_panel=MODEL,
+    MODEL.option(
+        "FILE", "JSON file on the models (name of the model: title, url, architecture, extra_data, trained_on, notes)."
     ),
 ]
 Headline = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME@STRENGTH",
-        help="The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
+    ATTACKS.option(
+        "NAME@STRENGTH",
+        "The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
         "By default at the usual strength for the data, where there is one, or else the worst case over all attacks at "
         "their usual strengths.",
-        rich_help_panel=ATTACKS,
     ),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Say below what each number means.", rich_help_panel=OUTPUT)]
+Explain = Annotated[bool, OUTPUT.flag("--explain", "Say below what each number means.")]
 Joined = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Run directories, all of the same model and data set.")
 ]

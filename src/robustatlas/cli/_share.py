@@ -21,6 +21,6 @@ def share_here(part: str | None) -> Share:
         return share_of(part)
     share, why = found
     Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"Part {share} of the work, by {safe(why)}; --part 0/1 takes all.", highlight=False
+        f"Part {share} of the work, by {safe(why)}; --part 0/1 takes all."
     )
     return share

@@ -129,12 +129,10 @@ def tables_that_fit(headings: Sequence[str], rows: Sequence[Sequence[str]], widt
 
 
 def _width(cell: str) -> int:
-    """Columns of the terminal that a cell with markup takes."""
     return max((cell_len(line) for line in render(cell).plain.split("\n")), default=0)
 
 
 def print_definitions(console: Console, names: Iterable[str]) -> None:
-    """Print what the numbers mean, in the registry's order."""
     chosen = set(names)
     console.print("\n[bold]What the numbers mean[/bold]")
     meanings = Table(box=None, show_header=False, pad_edge=False)
@@ -147,10 +145,7 @@ def print_definitions(console: Console, names: Iterable[str]) -> None:
 
 
 def print_run(folder: Path, console: Console) -> None:
-    """Print where a run is, and how to look at it."""
-    console.print(
-        f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", highlight=False, soft_wrap=True
-    )
+    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", soft_wrap=True)
 
 
 def print_ways_out(folder: Path, console: Console) -> None:
@@ -158,6 +153,5 @@ def print_ways_out(folder: Path, console: Console) -> None:
     run = safe(in_shell(folder))
     console.print(
         f"What to do: robustatlas diagnose {run}   Try it: robustatlas diagnose {run} --repair",
-        highlight=False,
         soft_wrap=True,
     )

@@ -18,29 +18,24 @@ Architecture = Annotated[
 ]
 RecipeSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A setting of the recipe, such as `beta=6` or `warmup=0.5`. May be given several times.",
-        rich_help_panel=TRAINING,
+    TRAINING.option(
+        "NAME=VALUE", "A setting of the recipe, such as `beta=6` or `warmup=0.5`. May be given several times.", "--set"
     ),
 ]
 TrainerSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="NAME=VALUE",
-        help="A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
+    TRAINING.option(
+        "NAME=VALUE",
+        "A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
         "`augmentation=crop+flip`, `ema=0.995` or `selection=best`. May be given several times.",
-        rich_help_panel=TRAINING,
+        "--with",
     ),
 ]
 Features = Annotated[
     str | None,
-    typer.Option(
-        metavar="NET=FILE",
-        help="Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or "
+    ATTACKS.option(
+        "NET=FILE",
+        "Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or "
         "`vgg16=FILE`, with its file of weights. By default the trained network itself.",
-        rich_help_panel=ATTACKS,
     ),
 ]

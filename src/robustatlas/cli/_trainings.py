@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def carry_out(asked: TrainingRequest, data: Dataset, extra: Dataset | None, out: Path, seed: int) -> None:
-    """Train, and say what came of it."""
     from robustatlas.report.training import write_training_page
 
     with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
@@ -38,7 +37,7 @@ def _say(trained: Trained, out: Path, page: Path) -> None:
         table.add_row(name if at is None else f"{name} {strength(at, of=name)}", f"{value:.1f}")
     console.print(table)
     for note in trained.card.notes:
-        console.print(safe(note), highlight=False, soft_wrap=True)
+        console.print(safe(note), soft_wrap=True)
     for warning in trained.card.warnings:
-        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False, soft_wrap=True)
-    console.print(f"Weights and card: {safe(out)}   Figure: {safe(page)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", soft_wrap=True)
+    console.print(f"Weights and card: {safe(out)}   Figure: {safe(page)}", soft_wrap=True)

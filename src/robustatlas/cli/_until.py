@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -26,21 +25,16 @@ if TYPE_CHECKING:
 
 Until = Annotated[
     str | None,
-    typer.Option(
-        metavar="POINTS",
-        help="Take the samples in random order, and end when every accuracy asked for is known to this many percentage "
+    ATTACKS.option(
+        "POINTS",
+        "Take the samples in random order, and end when every accuracy asked for is known to this many percentage "
         "points either way, at 95 % for all of them together. `separated`: end when it is known which of this model "
         "and the one of --against has the higher average accuracy.",
-        rich_help_panel=ATTACKS,
     ),
 ]
 Against = Annotated[
     Path | None,
-    typer.Option(
-        metavar="RUN",
-        help="Run of the other model, for `--until separated`; the samples that it has are taken.",
-        rich_help_panel=ATTACKS,
-    ),
+    ATTACKS.option("RUN", "Run of the other model, for `--until separated`; the samples that it has are taken."),
 ]
 
 
@@ -63,7 +57,7 @@ def result_of(model: Any, data: Any, request: Request, until: str | None, agains
     console.print(known_table(known.result, known.clean, known.accuracies))
     why = masked(known.result) | ({} if against is None else masked(load_result(against)))
     for sentence in _said(known, why):
-        console.print(sentence, highlight=False)
+        console.print(sentence)
     return known.result
 
 

@@ -38,10 +38,6 @@ class _Typed:
 def settled(parameters: Sequence[Any], words: Sequence[str]) -> list[str]:
     """``words`` with each option that takes one value there once: lists that are given several times are one.
 
-    Args:
-        parameters: of the command.
-        words: behind its name.
-
     Raises:
         UserError: an option of one value that is given twice, or a list with spaces for commas.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from robustatlas.cli._help import DISTRIBUTED
 from robustatlas.common.errors import UserError
 
@@ -14,62 +12,43 @@ if TYPE_CHECKING:
 
 Workers = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Number of processes that share the work on this machine. The results do not depend on it.",
-        rich_help_panel=DISTRIBUTED,
+    DISTRIBUTED.option(
+        "N", "Number of processes that share the work on this machine. The results do not depend on it.", min=1
     ),
 ]
 Automatic = Annotated[
     str,
-    typer.Option(
-        metavar="N",
-        help="Number of processes that share the work on this machine. `auto` measures in the first seconds how many "
+    DISTRIBUTED.option(
+        "N",
+        "Number of processes that share the work on this machine. `auto` measures in the first seconds how many "
         "pay. The results do not depend on it.",
-        rich_help_panel=DISTRIBUTED,
     ),
 ]
 Devices = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Devices that share the work, one process on each: `cuda:0,cuda:1`.",
-        rich_help_panel=DISTRIBUTED,
-    ),
+    str | None, DISTRIBUTED.option("NAMES", "Devices that share the work, one process on each: `cuda:0,cuda:1`.")
 ]
 Ray = Annotated[
     bool,
-    typer.Option(
-        "--ray",
-        help="Share the work by Ray, on a cluster that is started on this machine; `--workers` is its size.",
-        rich_help_panel=DISTRIBUTED,
+    DISTRIBUTED.flag(
+        "--ray", "Share the work by Ray, on a cluster that is started on this machine; `--workers` is its size."
     ),
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Share the work by Ray, on the running cluster at this address; `auto` finds it.",
-        rich_help_panel=DISTRIBUTED,
-    ),
+    DISTRIBUTED.option("ADDRESS", "Share the work by Ray, on the running cluster at this address; `auto` finds it."),
 ]
 RayGpus = Annotated[
     float | None,
-    typer.Option(
-        metavar="SHARE",
-        min=0,
-        help="GPUs for each worker of Ray: 1 for a whole one, 0.5 where two workers share one.",
-        rich_help_panel=DISTRIBUTED,
+    DISTRIBUTED.option(
+        "SHARE", "GPUs for each worker of Ray: 1 for a whole one, 0.5 where two workers share one.", min=0
     ),
 ]
 Part = Annotated[
     str | None,
-    typer.Option(
-        metavar="I/N",
-        help="Do only part I of N parts of the work, counted from 0 to N-1; other machines do the other parts. By "
+    DISTRIBUTED.option(
+        "I/N",
+        "Do only part I of N parts of the work, counted from 0 to N-1; other machines do the other parts. By "
         "default the part that a Slurm array, or RANK and WORLD_SIZE, give to this process, and else all.",
-        rich_help_panel=DISTRIBUTED,
     ),
 ]
 

@@ -21,13 +21,9 @@ _SINGLE = ", by one published attack"
 
 def attacks(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Attack or suite to explain. Without a name all are listed."),
+        str | None, typer.Argument(metavar="NAME", help="Attack or suite to explain. Without a name all are listed.")
     ] = None,
-    plans: Annotated[
-        bool,
-        typer.Option("--plans", help="Show what each search runs, how often and how long.", rich_help_panel=OUTPUT),
-    ] = False,
+    plans: Annotated[bool, OUTPUT.flag("--plans", "Show what each search runs, how often and how long.")] = False,
 ) -> None:
     """List the attacks and suites, or explain one of them.
 
@@ -72,7 +68,7 @@ def _list(console: Console) -> None:
         console.print(f"[bold]{family}[/bold]")
         if family == CORRUPTION:
             names = ", ".join(name.removeprefix("corruption-") for name in members)
-            console.print(f"corruption-NAME, at severities 1 to 5: {names}\n", highlight=False)
+            console.print(f"corruption-NAME, at severities 1 to 5: {names}\n")
         else:
             console.print(_table_of(members.values()))
     console.print("[bold]Suites[/bold]")
@@ -80,7 +76,7 @@ def _list(console: Console) -> None:
     for suite in SUITES.values():
         suites.add_row(suite.name, suite.about)
     console.print(suites)
-    console.print("'robustatlas attacks NAME' explains an attack or a suite.", highlight=False)
+    console.print("'robustatlas attacks NAME' explains an attack or a suite.")
 
 
 def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
@@ -116,7 +112,7 @@ def _explain(console: Console, name: str, plans: bool) -> None:
 
     attack, paper = attack_named(name), attack_named(name, "paper")
     about = (type(attack.threat).__doc__ or "").strip().split("\n\n")[0].replace("``", "")
-    console.print(f"[bold]{attack.name}[/bold]: {' '.join(about.split())}", highlight=False)
+    console.print(f"[bold]{attack.name}[/bold]: {' '.join(about.split())}")
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_row("strengths", _span(attack))

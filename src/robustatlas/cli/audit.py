@@ -15,14 +15,9 @@ from robustatlas.cli._help import ATTACKS, DATA
 
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Data set; by default that of the run.", rich_help_panel=DATA),
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Samples to search again, drawn at random.", rich_help_panel=DATA)
-    ] = 50,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of their choice.", rich_help_panel=ATTACKS)] = 0,
+    data: Annotated[str | None, DATA.option("NAME", "Data set; by default that of the run.")] = None,
+    samples: Annotated[int, DATA.option("N", "Samples to search again, drawn at random.", min=1)] = 50,
+    seed: Annotated[int, ATTACKS.option("N", "Seed of their choice.")] = 0,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,

@@ -22,53 +22,27 @@ def calibrate(
     ],
     reference: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Reference by the rule ata that has linf at six strengths; `robustatlas reference` makes it.",
-            rich_help_panel=REFERENCE,
+        REFERENCE.option(
+            "FILE", "Reference by the rule ata that has linf at six strengths; `robustatlas reference` makes it."
         ),
     ],
-    like: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Attack whose accuracies the six strengths are to match.",
-            rich_help_panel=REFERENCE,
-        ),
-    ] = "linf",
+    like: Annotated[str, REFERENCE.option("NAME", "Attack whose accuracies the six strengths are to match.")] = "linf",
     clean: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PERCENT",
-            help="Clean accuracy, where the reference holds none.",
-            rich_help_panel=REFERENCE,
-        ),
+        float | None, REFERENCE.option("PERCENT", "Clean accuracy, where the reference holds none.")
     ] = None,
     below: Annotated[
         float,
-        typer.Option(
-            metavar="PERCENT",
-            help="Accuracy after adversarial training (ATA) that the largest strength is to push below.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "PERCENT", "Accuracy after adversarial training (ATA) that the largest strength is to push below."
         ),
     ] = 25.0,
     up_to: Annotated[
         float | None,
-        typer.Option(
-            metavar="STRENGTH",
-            help="Largest strength that may be chosen. By default the largest one of the reference.",
-            rich_help_panel=ATTACKS,
-        ),
+        ATTACKS.option("STRENGTH", "Largest strength that may be chosen. By default the largest one of the reference."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="JSON file to write the reference at the chosen strengths to.",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("FILE", "JSON file to write the reference at the chosen strengths to.", "--output", "-o"),
     ] = None,
 ) -> None:
     """Choose six strengths of ATTACK as UAR does (Kang et al. 2019).
@@ -97,10 +71,10 @@ def calibrate(
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
-        console.print(f"{what}: {'not reached' if value is None else strength(value, of=attack)}", highlight=False)
-    console.print(f"distance to {like}: {found.cost:.2f} points", highlight=False)
+        console.print(f"{what}: {'not reached' if value is None else strength(value, of=attack)}")
+    console.print(f"distance to {like}: {found.cost:.2f} points")
     if found.far:
-        console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", soft_wrap=True)
     if output is not None:
         calibrated(source, found, like).to_json(output)
-        console.print(f"Calibrated reference: {safe(output)}", highlight=False, soft_wrap=True)
+        console.print(f"Calibrated reference: {safe(output)}", soft_wrap=True)

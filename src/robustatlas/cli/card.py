@@ -20,12 +20,9 @@ from robustatlas.results.result import load_result
 
 def card(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a card for each.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Picture to write: .svg, .png or .pdf.", rich_help_panel=OUTPUT
-        ),
-    ] = Path("card.svg"),
+    output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .svg, .png or .pdf.", "--output", "-o")] = Path(
+        "card.svg"
+    ),
     reference: _runs.Reference = None,
     headline: _runs.Headline = None,
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli import _asked, _attacks, _models, _workers
@@ -29,37 +28,30 @@ def certify(
     data: _models.Data,
     attacks: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks whose threat models are certified, with commas between them: linf, l2, l1, brightness, "
+        ATTACKS.option(
+            "NAMES",
+            "Attacks whose threat models are certified, with commas between them: linf, l2, l1, brightness, "
             "contrast, saturation, hue.",
-            rich_help_panel=ATTACKS,
         ),
     ] = "linf,l2",
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How: interval, crown-ibp, crown, alpha-crown, complete, linear, line, lipschitz or smoothing. By "
+        ATTACKS.option(
+            "NAME",
+            "How: interval, crown-ibp, crown, alpha-crown, complete, linear, line, lipschitz or smoothing. By "
             "default what fits the network and the attack, at the effort that is asked for.",
-            rich_help_panel=ATTACKS,
         ),
     ] = None,
     method_setting: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Setting of the method, such as `steps=50` of alpha-crown. May be given several times.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "NAME=VALUE", "Setting of the method, such as `steps=50` of alpha-crown. May be given several times."
         ),
     ] = None,
     effort: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="How long it may take: low (crown-ibp), default (crown) or high (alpha-crown).",
-            show_default=False,
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "NAME", "How long it may take: low (crown-ibp), default (crown) or high (alpha-crown).", show_default=False
         ),
     ] = "default",
     resize: _asked.Resize = None,
@@ -69,11 +61,10 @@ def certify(
     stratified: _asked.Stratified = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
+        OUTPUT.option(
+            "DIR",
+            "Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
             "default `runs/MODEL-DATA-HASH`, by the weights' hash.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     weights: _models.Weights = None,
@@ -82,13 +73,7 @@ def certify(
     std: _models.Std = None,
     seed: _asked.Seed = 0,
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of samples that are computed at once, at most 64.",
-            rich_help_panel=COMPUTE,
-        ),
+        int | None, COMPUTE.option("N", "Number of samples that are computed at once, at most 64.", min=1)
     ] = None,
     shard_size: _asked.ShardSize = None,
     device: _models.Device = None,
@@ -100,12 +85,7 @@ def certify(
     part: _workers.Part = None,
     threads: _asked.Threads = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Certify a few samples, say how long all would take, and write nothing.",
-            rich_help_panel=COMPUTE,
-        ),
+        bool, COMPUTE.flag("--dry-run", "Certify a few samples, say how long all would take, and write nothing.")
     ] = False,
 ) -> None:
     """Find, for each sample, a size up to which no attack on MODEL can succeed.

@@ -40,57 +40,40 @@ def check(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WHAT>=NUMBER",
-            help="A bound, in percent: on a robust accuracy (`linf@8/255>=45`), on a typical one "
+        GENERAL.option(
+            "WHAT>=NUMBER",
+            "A bound, in percent: on a robust accuracy (`linf@8/255>=45`), on a typical one "
             "(`typical-rotation@15>=90`), or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
             "hypervolume (`ah-linf>=0.3`) or a median size (`median-linf>=0.02`). <= bounds from above. "
             "`diagnosis=sound` asks for the verdict of the run's diagnosis, on the strengths that are required. Give "
             "it several times for several bounds.",
-            rich_help_panel=GENERAL,
         ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN0",
-            help="A run of an earlier version of the model: no accuracy may fall behind it, on the same images, by "
+        GENERAL.option(
+            "RUN0",
+            "A run of an earlier version of the model: no accuracy may fall behind it, on the same images, by "
             "more than --max-drop.",
-            rich_help_panel=GENERAL,
         ),
     ] = None,
     max_drop: Annotated[
-        float,
-        typer.Option(
-            metavar="POINTS",
-            help="Percentage points that an accuracy may fall behind --against.",
-            rich_help_panel=GENERAL,
-        ),
+        float, GENERAL.option("POINTS", "Percentage points that an accuracy may fall behind --against.")
     ] = 0.0,
     value: Annotated[
         bool,
-        typer.Option(
+        GENERAL.flag(
             "--value",
-            help="Judge by the measured values alone. Without it, the whole 95 % interval of a number has to keep its "
+            "Judge by the measured values alone. Without it, the whole 95 % interval of a number has to keep its "
             "bound, and a drop has to be significant to count.",
-            rich_help_panel=GENERAL,
         ),
     ] = False,
     reference: _runs.Reference = None,
     headline: _runs.Headline = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the verdict as JUnit XML.", rich_help_panel=OUTPUT)
-    ] = None,
-    sarif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the verdict as SARIF.", rich_help_panel=OUTPUT)
-    ] = None,
+    junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
+    sarif: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as SARIF.")] = None,
     markdown: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
     ] = None,
 ) -> None:
     """Check what is required of a run; the exit code is 3 where it is not kept.
@@ -138,8 +121,8 @@ def _print(checks: Sequence[Check], warnings: Sequence[str]) -> None:
     console = Console(highlight=False)
     failed = sum(not check.passed for check in checks)
     for warning in warnings:
-        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", highlight=False)
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     for check in checks:
         verdict = "[green]passed[/green]" if check.passed else "[bold red]failed[/bold red]"
-        console.print(f"{verdict}  {safe(check.name)}: {safe(check.sentence)}", highlight=False)
+        console.print(f"{verdict}  {safe(check.name)}: {safe(check.sentence)}")
     console.print(f"{counted(failed, 'check')} of {len(checks)} failed." if failed else "All checks passed.")

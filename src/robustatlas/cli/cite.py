@@ -19,13 +19,7 @@ def cite(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.bib",
-            help="Write the BibTeX entries there, and print the text alone.",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("FILE.bib", "Write the BibTeX entries there, and print the text alone.", "--output", "-o"),
     ] = None,
     reference: _runs.Reference = None,
 ) -> None:

@@ -18,12 +18,11 @@ def compact(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many.")],
     output: Annotated[
         Path,
-        typer.Option(
+        OUTPUT.option(
+            "FILE",
+            "File to keep them in. What one that exists holds of the same runs is renewed where they have grown.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="File to keep them in. What one that exists holds of the same runs is renewed where they have grown.",
-            rich_help_panel=OUTPUT,
         ),
     ],
 ) -> None:

@@ -71,22 +71,16 @@ def compare(
     about: _runs.About = None,
     save_reference: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the best accuracy of these runs at each shared strength to this JSON file, which "
+        OUTPUT.option(
+            "FILE",
+            "Write the best accuracy of these runs at each shared strength to this JSON file, which "
             "`--reference` reads.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all numbers and differences as JSON.", rich_help_panel=OUTPUT)
-    ] = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print all numbers and differences as CSV.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, OUTPUT.flag("--json", "Print all numbers and differences as JSON.")] = False,
+    as_csv: Annotated[bool, OUTPUT.flag("--csv", "Print all numbers and differences as CSV.")] = False,
     as_latex: Annotated[
-        bool,
-        typer.Option("--latex", help="Print a table for a paper, with intervals and p-values.", rich_help_panel=OUTPUT),
+        bool, OUTPUT.flag("--latex", "Print a table for a paper, with intervals and p-values.")
     ] = False,
 ) -> None:
     """Compare runs on the samples, attacks and strengths that all of them have: intervals, differences, tests.
@@ -125,7 +119,7 @@ def compare(
     if save_reference is not None:
         tables = {unmarked(name): run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
         _save(save_reference, runs or [], tables, found.shared.results[0])
-        console.print(f"Reference: {safe(save_reference)}", highlight=False, soft_wrap=True)
+        console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
 
 def _form(**asked: bool) -> str | None:
@@ -138,8 +132,6 @@ def _form(**asked: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The runs beside one another: all that is printed or written of them."""
-
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
@@ -184,7 +176,7 @@ class _Sides:
         """For people: the verdict, the numbers, the pairs."""
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
         for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)))):
-            console.print(f"[bold]{safe(sentence)}[/bold]", highlight=False)
+            console.print(f"[bold]{safe(sentence)}[/bold]")
         _print_numbers(console, short, self.statistics[0], self.seen, self.union)
         _pairs.print_pairs(console, short, self.pairs, explain)
         for pair in self.pairs:
@@ -199,11 +191,10 @@ class _Sides:
 def _print_numbers(
     console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
 ) -> None:
-    """The numbers of all models side by side."""
     for part in _side_by_side(names, numbers, seen, console.width):
         console.print(part)
     if "union accuracy" in numbers:
-        console.print(f"[dim]union: {named_points(union)}[/dim]", highlight=False)
+        console.print(f"[dim]union: {named_points(union)}[/dim]")
 
 
 def _print_agreement(
@@ -231,16 +222,15 @@ def _compare_groups(
     explain: bool,
     save_reference: Path | None,
 ) -> None:
-    """The same with several trainings in the place of each run."""
     if runs or save_reference is not None:
         raise UserError("--group takes all runs, and makes no reference; leave the others, or --save-reference, out.")
     results = {name: Results(found, kept=_KEPT) for name, found in _groups.parse_groups(given).items()}
     everything = in_a_row(results)
     groups = groups_of(results, chosen_reference(reference, everything, weights), union)
     console = Console(highlight=False)
-    console.print(_heading(groups.shared, everything[0].data), highlight=False)
+    console.print(_heading(groups.shared, everything[0].data))
     for note in groups.held.notes() if groups.held else ():
-        console.print(safe(note), highlight=False)
+        console.print(safe(note))
     _groups.print_groups(console, groups)
     if explain:
         numbers = next(iter(groups.numbers.values()))
@@ -276,7 +266,6 @@ class _Seen:
 
 
 def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
-    """Write the best accuracies as a reference."""
     source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
     data = leading.identity.data if leading.identity else None
     Reference.from_models(file.stem, source, tables, data).to_json(file)
@@ -295,12 +284,12 @@ def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -
     """Say what is compared; the names of the models, short enough for tables."""
     names = shared.names
     short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
-    console.print(_heading(shared, data), highlight=False)
+    console.print(_heading(shared, data))
     for name, whole in zip(short, names, strict=True):
         if name != whole:
-            console.print(f"{safe(name)} is {safe(whole)}.", highlight=False)
+            console.print(f"{safe(name)} is {safe(whole)}.")
     for note in held.notes() if held else ():
-        console.print(safe(note), highlight=False)
+        console.print(safe(note))
     return short
 
 
@@ -325,6 +314,5 @@ def _heading(shared: Shared, data: str) -> str:
 
 
 def _side_by_side(models: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], width: int) -> list[Table]:
-    """These numbers of all models, in as many tables as the width asks for."""
     rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
     return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)

@@ -29,57 +29,33 @@ def diagnose(
             help="Source of a model, as of `evaluate`, or the directory of a run, whose model and data are looked up.",
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Data set, as of `evaluate`; of a run by default its own.", rich_help_panel=DATA
-        ),
-    ] = None,
+    data: Annotated[str | None, DATA.option("NAME", "Data set, as of `evaluate`; of a run by default its own.")] = None,
     attacks: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks whose numbers are to be judged, with commas between them; of a run its own.",
-            rich_help_panel=ATTACKS,
-        ),
+        ATTACKS.option("NAMES", "Attacks whose numbers are to be judged, with commas between them; of a run its own."),
     ] = "linf",
     samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Samples to look at, drawn at random. By default 100.", rich_help_panel=DATA
-        ),
+        int | None, DATA.option("N", "Samples to look at, drawn at random. By default 100.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choice of samples.", rich_help_panel=ATTACKS)] = 0,
+    seed: Annotated[int, ATTACKS.option("N", "Seed of the choice of samples.")] = 0,
     repair: Annotated[
         bool,
-        typer.Option(
+        ATTACKS.flag(
             "--repair",
-            help="Try the remedies of what is flagged on the samples concerned, and add what they find to the run.",
-            rich_help_panel=ATTACKS,
+            "Try the remedies of what is flagged on the samples concerned, and add what they find to the run.",
         ),
     ] = False,
     everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Read the indicators that decide nothing as well, as they were published.",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, OUTPUT.flag("--all", "Read the indicators that decide nothing as well, as they were published.")
     ] = False,
     full: Annotated[
         bool,
-        typer.Option(
-            "--full",
-            help="Run attacks of several kinds on 50 samples besides, and read the indicators that look at them.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.flag(
+            "--full", "Run attacks of several kinds on 50 samples besides, and read the indicators that look at them."
         ),
     ] = False,
-    each: Annotated[
-        bool, typer.Option("--each", help="List every sample that is doubted.", rich_help_panel=OUTPUT)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, and no tables.", rich_help_panel=OUTPUT)
-    ] = False,
+    each: Annotated[bool, OUTPUT.flag("--each", "List every sample that is doubted.")] = False,
+    as_json: Annotated[bool, OUTPUT.flag("--json", "Print what was found as JSON, and no tables.")] = False,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
@@ -140,9 +116,9 @@ def diagnose(
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console, each: bool = False) -> None:
     """Print the verdict, what each indicator found, and what to do."""
-    console.print(f"[bold]{safe(diagnosis.sentence)}[/bold]", highlight=False)
+    console.print(f"[bold]{safe(diagnosis.sentence)}[/bold]")
     console.print(diagnosis)
     for remedy in diagnosis.remedies:
-        console.print(f"[yellow]{safe(remedy)}[/yellow]", highlight=False)
+        console.print(f"[yellow]{safe(remedy)}[/yellow]")
     if each and len(diagnosis.samples.doubtful):
         console.print(diagnosis.samples.select(diagnosis.samples.doubtful))

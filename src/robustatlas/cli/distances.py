@@ -27,33 +27,17 @@ from robustatlas.metrics.interclass import InterclassDistances, LpNorm
 def distances(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Data set: its name, or a `FILE.npz`.")],
     norms: Annotated[
-        str,
-        typer.Option(
-            "--norm",
-            "-n",
-            metavar="NAMES",
-            help="Norms to measure in: linf, l2, l1, with commas between them.",
-            rich_help_panel=DATA,
-        ),
+        str, DATA.option("NAMES", "Norms to measure in: linf, l2, l1, with commas between them.", "--norm", "-n")
     ] = "linf,l2,l1",
-    samples: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of samples: the first ones. By default all.", rich_help_panel=DATA),
-    ] = None,
-    split: Annotated[
-        str, typer.Option(metavar="NAME", help="Images to compare: test or train.", rich_help_panel=DATA)
-    ] = "test",
+    samples: Annotated[int | None, DATA.option("N", "Number of samples: the first ones. By default all.")] = None,
+    split: Annotated[str, DATA.option("NAME", "Images to compare: test or train.")] = "test",
     resize: _asked.Resize = None,
     crop: _asked.Crop = None,
     channels: _asked.Channels = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="File .npz to write the distance and the nearest sample of each sample to.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.option(
+            "FILE", "File .npz to write the distance and the nearest sample of each sample to.", "--output", "-o"
         ),
     ] = None,
     explain: _runs.Explain = False,

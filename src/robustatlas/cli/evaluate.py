@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli import _asked, _attacks, _draws, _models, _runs, _until, _workers
@@ -55,24 +54,19 @@ def evaluate(
     against: _until.Against = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
+        OUTPUT.option(
+            "DIR",
+            "Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
             "continued: what it holds is not computed again. By default `runs/MODEL-DATA-HASH`, by the weights' hash.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="What tables and reports call the model.", rich_help_panel=MODEL),
-    ] = None,
+    name: Annotated[str | None, MODEL.option("TEXT", "What tables and reports call the model.")] = None,
     about: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file about the model, kept in the run for reports and leaderboards: title, url, architecture, "
+        MODEL.option(
+            "FILE",
+            "JSON file about the model, kept in the run for reports and leaderboards: title, url, architecture, "
             "extra_data, trained_on (attack: strength), notes.",
-            rich_help_panel=MODEL,
         ),
     ] = None,
     weights: _models.Weights = None,
@@ -98,71 +92,55 @@ def evaluate(
     threads: _asked.Threads = None,
     precision: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="Number format of the search: float32, tf32 (faster on NVIDIA GPUs) or bfloat16 (GPUs and new "
+        COMPUTE.option(
+            "NAME",
+            "Number format of the search: float32, tf32 (faster on NVIDIA GPUs) or bfloat16 (GPUs and new "
             "processors; finds larger examples). What is found is always checked in float32.",
-            rich_help_panel=COMPUTE,
         ),
     ] = "float32",
     compiled: Annotated[
         bool,
-        typer.Option(
-            "--compile",
-            help="Search through torch.compile, which takes about a minute to begin and is faster afterwards.",
-            rich_help_panel=COMPUTE,
+        COMPUTE.flag(
+            "--compile", "Search through torch.compile, which takes about a minute to begin and is faster afterwards."
         ),
     ] = False,
     keep_adversarial: Annotated[
-        bool,
-        typer.Option(
-            "--keep-adversarial",
-            help="Keep the smallest adversarial example of each sample in the run.",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, OUTPUT.flag("--keep-adversarial", "Keep the smallest adversarial example of each sample in the run.")
     ] = False,
     diagnose: Annotated[
         bool,
-        typer.Option(
+        ATTACKS.flag(
             "--diagnose/--no-diagnose",
-            help="Look at some samples first, and where their searches ended at last, to tell whether numbers can be "
+            "Look at some samples first, and where their searches ended at last, to tell whether numbers can be "
             "trusted.",
-            rich_help_panel=ATTACKS,
         ),
     ] = True,
     audit: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Search N samples, drawn at random, again by every kind of attack that fits, and say what that would "
+        ATTACKS.option(
+            "N",
+            "Search N samples, drawn at random, again by every kind of attack that fits, and say what that would "
             "leave on all. By default 50 where they cost at most a tenth of the passes; 0: none.",
-            rich_help_panel=ATTACKS,
+            min=0,
         ),
     ] = None,
     escalate: Annotated[
         bool,
-        typer.Option(
+        ATTACKS.flag(
             "--escalate",
-            help="Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
+            "Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
             "what they find.",
-            rich_help_panel=ATTACKS,
         ),
     ] = False,
     headline: _runs.Headline = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Try each attack for some seconds, say how long the evaluation would take, and write nothing.",
-            rich_help_panel=COMPUTE,
+        COMPUTE.flag(
+            "--dry-run", "Try each attack for some seconds, say how long the evaluation would take, and write nothing."
         ),
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="Say which device and how many threads were chosen.", rich_help_panel=OUTPUT
-        ),
+        bool, OUTPUT.flag("--verbose", "Say which device and how many threads were chosen.", "-v")
     ] = False,
 ) -> None:
     """Find, for each sample and attack, the smallest strength at which MODEL errs.
@@ -246,7 +224,6 @@ def _evaluated(
     escalate: bool,
     first: Mapping[str, float] | None,
 ) -> None:
-    """Evaluate, and print what was found."""
     folder = cast(Path, request.run)
     with stopped_by_hand(partial(what_is_kept, folder)):
         if any_of is not None:
@@ -320,7 +297,6 @@ def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool)
 def _conclude(
     result: Result, card: Mapping[str, Any], folder: Path, request: Request, first: Mapping[str, float] | None
 ) -> None:
-    """Keep what is said of the model, and print the tables."""
     from robustatlas.evaluation.workers.share import share_of
 
     share = share_of(request.part)

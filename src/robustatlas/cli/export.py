@@ -20,21 +20,16 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     to: Annotated[
         str,
-        typer.Option(
-            metavar="FORM",
-            help="; ".join(f"`{name}`: {exporter.about}" for name, exporter in EXPORTERS.items()) + ".",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("FORM", "; ".join(f"`{name}`: {exporter.about}" for name, exporter in EXPORTERS.items()) + "."),
     ] = "evidence",
     output: Annotated[
         Path | None,
-        typer.Option(
+        OUTPUT.option(
+            "FILE",
+            "The file to write (mlflow, wandb: a folder, instead of the tracker of the environment). By default "
+            "beside the run.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="The file to write (mlflow, wandb: a folder, instead of the tracker of the environment). By default "
-            "beside the run.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
 ) -> None:

@@ -38,11 +38,10 @@ def field(
     data: _models.Data,
     store: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder, or address in a store of objects (`s3://bucket/field`), that has the run of each model by "
+        OUTPUT.option(
+            "DIR",
+            "Folder, or address in a store of objects (`s3://bucket/field`), that has the run of each model by "
             "its name.",
-            rich_help_panel=OUTPUT,
         ),
     ],
     attacks: _asked.Attacks = None,
@@ -63,20 +62,16 @@ def field(
     part: _workers.Part = None,
     price: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            min=0,
-            help="What an hour of this machine costs; with `--dry-run`, to say what all would cost.",
-            rich_help_panel=COMPUTE,
+        COMPUTE.option(
+            "NUMBER", "What an hour of this machine costs; with `--dry-run`, to say what all would cost.", min=0
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
+        COMPUTE.flag(
             "--dry-run",
-            help="Try each attack on each model for some seconds, say what they lack and how long all would take, and "
+            "Try each attack on each model for some seconds, say what they lack and how long all would take, and "
             "write nothing.",
-            rich_help_panel=COMPUTE,
         ),
     ] = False,
 ) -> None:
@@ -158,7 +153,6 @@ def _print_runs(
 
 
 def _row(result: Result) -> dict[str, str]:
-    """What the table at the end says of a model."""
     medians = {
         f"median {name}": beside_masked(size(result.outcome(name).median_size, of=name), masked(result, [name]))
         for name in result.attacks

@@ -22,23 +22,16 @@ _LONGEST = 40
 
 def figure(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a line for each in every panel.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Picture to write: .pdf, .svg or .png.", rich_help_panel=OUTPUT
-        ),
-    ] = Path("curves.pdf"),
+    output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .pdf, .svg or .png.", "--output", "-o")] = Path(
+        "curves.pdf"
+    ),
     attacks: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Attacks to draw, such as `linf,l2,l1`, a panel for each. By default all that the runs share.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "NAME,...", "Attacks to draw, such as `linf,l2,l1`, a panel for each. By default all that the runs share."
         ),
     ] = None,
-    error: Annotated[
-        bool, typer.Option("--error", help="Draw the robust error instead of the accuracy.", rich_help_panel=OUTPUT)
-    ] = False,
+    error: Annotated[bool, OUTPUT.flag("--error", "Draw the robust error instead of the accuracy.")] = False,
 ) -> None:
     """Draw the robustness curves of runs, ready for a paper: a panel for each attack, with 95 % intervals.
 

@@ -18,10 +18,9 @@ def gallery(
     data: _models.Data,
     attacks: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks or suites of attacks, with commas between them; `file.py:ATTACK` is an attack of your own.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "NAMES",
+            "Attacks or suites of attacks, with commas between them; `file.py:ATTACK` is an attack of your own.",
         ),
     ] = "linf,l2,l1,l0",
     features: _asked.Features = None,
@@ -30,25 +29,20 @@ def gallery(
     channels: _asked.Channels = None,
     sample: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Position of the image in the data set, counted from 0. By default the first image that the model "
+        DATA.option(
+            "N",
+            "Position of the image in the data set, counted from 0. By default the first image that the model "
             "classifies correctly.",
-            rich_help_panel=DATA,
+            min=0,
         ),
     ] = None,
-    columns: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, max=20, help="Number of strengths of each attack.", rich_help_panel=OUTPUT),
-    ] = 4,
+    columns: Annotated[int, OUTPUT.option("N", "Number of strengths of each attack.", min=1, max=20)] = 4,
     strengths: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUES",
-            help="Strengths of an attack that are drawn: a list, `fog=128,8192`, or equal steps, `linf=0.1:4`. By "
+        ATTACKS.option(
+            "NAME=VALUES",
+            "Strengths of an attack that are drawn: a list, `fog=128,8192`, or equal steps, `linf=0.1:4`. By "
             "default some of its own, evenly spread. Given once for each attack.",
-            rich_help_panel=ATTACKS,
         ),
     ] = None,
     weights: _models.Weights = None,
@@ -56,16 +50,9 @@ def gallery(
     mean: _models.Mean = None,
     std: _models.Std = None,
     device: _models.Device = None,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Picture to write: .png, .pdf or .svg.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = Path("gallery.png"),
+    output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .png, .pdf or .svg.", "--output", "-o")] = Path(
+        "gallery.png"
+    ),
 ) -> None:
     """Draw what attacks do to an image: a row for each attack, a column for each strength.
 

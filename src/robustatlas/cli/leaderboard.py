@@ -47,16 +47,12 @@ def build(
         list[Path] | None,
         typer.Argument(metavar="RUN", help="Run directories of your own models, shown beside the published defenses."),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory of the site.", rich_help_panel=OUTPUT)
-    ] = Path("leaderboard"),
+    output: Annotated[Path, OUTPUT.option("DIR", "Directory of the site.", "--output", "-o")] = Path("leaderboard"),
     reference: _runs.Reference = None,
     weights: _runs.Weights = None,
     alpha: _runs.Alpha = None,
     about: _runs.About = None,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Title of the site.", rich_help_panel=OUTPUT)
-    ] = None,
+    title: Annotated[str | None, OUTPUT.option("TEXT", "Title of the site.")] = None,
 ) -> None:
     """Write the site. Open its index.html, or put the directory on any web server.
 
@@ -100,12 +96,7 @@ def serve(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Directory that `robustatlas leaderboard build` wrote.")
     ] = Path("leaderboard"),
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=65535, help="Port of the server; 0 takes a free one.", rich_help_panel=OUTPUT
-        ),
-    ] = 8000,
+    port: Annotated[int, OUTPUT.option("N", "Port of the server; 0 takes a free one.", min=0, max=65535)] = 8000,
 ) -> None:
     """Serve a site that was built, to this machine only, until Ctrl-C.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli import _runs
@@ -18,12 +17,7 @@ from robustatlas.outcomes import merge as merge_runs
 from robustatlas.outcomes.masked import masked
 from robustatlas.results.result import Result, load_result
 
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output", "-o", metavar="DIR", help="Directory of the joined run, a new one.", rich_help_panel=OUTPUT
-    ),
-]
+Output = Annotated[Path, OUTPUT.option("DIR", "Directory of the joined run, a new one.", "--output", "-o")]
 
 
 def merge(runs: _runs.Joined, output: Output) -> None:

@@ -28,16 +28,11 @@ def query(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many, or files of `compact`.")
     ],
-    as_csv: Annotated[
-        bool,
-        typer.Option("--csv", help="Print comma-separated values instead of a table.", rich_help_panel=OUTPUT),
-    ] = False,
+    as_csv: Annotated[bool, OUTPUT.flag("--csv", "Print comma-separated values instead of a table.")] = False,
     unrestricted: Annotated[
         bool,
-        typer.Option(
-            "--unrestricted",
-            help="Let the SQL read and write files and take any memory; only for SQL that you trust.",
-            rich_help_panel=GENERAL,
+        GENERAL.flag(
+            "--unrestricted", "Let the SQL read and write files and take any memory; only for SQL that you trust."
         ),
     ] = False,
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 
 from robustatlas.cli import _models, _training, _workers
@@ -25,152 +24,111 @@ if TYPE_CHECKING:
 def reference(
     arch: _training.Architecture,
     data: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Data set: its test images evaluate the models, and its training images train them.",
-            rich_help_panel=DATA,
-        ),
+        str, DATA.option("NAME", "Data set: its test images evaluate the models, and its training images train them.")
     ],
     strengths: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME=VALUES",
-            help="Strengths of an attack in the reference: a list, `linf=0.02,0.05`, or equal steps, `l2=2:5` (5 steps "
+        ATTACKS.option(
+            "NAME=VALUES",
+            "Strengths of an attack in the reference: a list, `linf=0.02,0.05`, or equal steps, `l2=2:5` (5 steps "
             "up to 2). Given once for each attack.",
-            rich_help_panel=ATTACKS,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for all trainings and for reference.json. What it holds is not computed again.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.option(
+            "DIR", "Directory for all trainings and for reference.json. What it holds is not computed again."
         ),
     ],
     train_data: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Data set whose training images train the models: needed where `--data` is a file or a folder of "
+        DATA.option(
+            "NAME",
+            "Data set whose training images train the models: needed where `--data` is a file or a folder of "
             "pictures, which has no splits. By default that of `--data`.",
-            rich_help_panel=DATA,
         ),
     ] = None,
     rule: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="acc, as MultiRobustBench: a model is trained at each strength, and the mean over the seeds counts. "
+        TRAINING.option(
+            "NAME",
+            "acc, as MultiRobustBench: a model is trained at each strength, and the mean over the seeds counts. "
             "ata, as UAR: the best of all models that are trained against the attack counts.",
-            rich_help_panel=TRAINING,
         ),
     ] = "acc",
     trained: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUES",
-            help="Strengths to train at by the rule ata, where they are not those of the reference. Given once for "
+        TRAINING.option(
+            "NAME=VALUES",
+            "Strengths to train at by the rule ata, where they are not those of the reference. Given once for "
             "each attack.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of times that each training is run, each time with another seed.",
-            rich_help_panel=TRAINING,
-        ),
+        int, TRAINING.option("N", "Number of times that each training is run, each time with another seed.", min=1)
     ] = 1,
     recipe: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="How the models are trained. By default as each attack's own field does: pat against lpips, and "
+        TRAINING.option(
+            "NAME",
+            "How the models are trained. By default as each attack's own field does: pat against lpips, and "
             "against all others pgd (rule acc) or uniform (rule ata).",
-            rich_help_panel=TRAINING,
         ),
     ] = "",
     presets: Annotated[
         str,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help="Train against each attack as a paper prints it: multirobustbench, uar or uar-imagenet100. Other "
+        TRAINING.option(
+            "NAME",
+            "Train against each attack as a paper prints it: multirobustbench, uar or uar-imagenet100. Other "
             "options count in place of what is printed.",
-            rich_help_panel=TRAINING,
+            "--preset",
         ),
     ] = "",
     for_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--for",
-            metavar="NAME:KEY=VALUE",
-            help="What is otherwise against one attack, such as `elastic:steps=30` or `lpips:epochs=60`: steps, rate, "
+        TRAINING.option(
+            "NAME:KEY=VALUE",
+            "What is otherwise against one attack, such as `elastic:steps=30` or `lpips:epochs=60`: steps, rate, "
             "recipe, a setting of the trainer or of the recipe. `standard:` is the standard training. May be given "
             "several times.",
-            rich_help_panel=TRAINING,
+            "--for",
         ),
     ] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of times that each training sees all images. By default 20.",
-            rich_help_panel=TRAINING,
-        ),
+        int | None, TRAINING.option("N", "Number of times that each training sees all images. By default 20.", min=1)
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        TRAINING.option(
+            "N",
+            "Number of steps that make an adversarial example for training. By default 10; for ata 30 of elastic.",
             min=1,
-            help="Number of steps that make an adversarial example for training. By default 10; for ata 30 of elastic.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the first run of each training.", rich_help_panel=TRAINING)
-    ] = 0,
+    seed: Annotated[int, TRAINING.option("N", "Seed of the first run of each training.")] = 0,
     training_samples: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of training images, drawn with the classes in their proportions. By default all.",
-            rich_help_panel=DATA,
+        DATA.option(
+            "N", "Number of training images, drawn with the classes in their proportions. By default all.", min=1
         ),
     ] = None,
     samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of test images to evaluate on: the first ones. By default all.",
-            rich_help_panel=DATA,
-        ),
+        int | None, DATA.option("N", "Number of test images to evaluate on: the first ones. By default all.", min=1)
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
+        ATTACKS.option(
+            "NAME",
+            "How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
             "every with `--protocol paper`.",
-            rich_help_panel=ATTACKS,
         ),
     ] = None,
     protocol: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps.",
-            rich_help_panel=ATTACKS,
+        ATTACKS.option(
+            "NAME", "`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps."
         ),
     ] = "default",
     features: _training.Features = None,
@@ -271,9 +229,7 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         return
     for attack in found.accuracies.attacks:
         entries = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
-        console.print(
-            f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries), highlight=False
-        )
+        console.print(f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries))
     for mark in (*found.marks, *found.warnings):
-        console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", highlight=False, soft_wrap=True)
-    console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", soft_wrap=True)
+    console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", soft_wrap=True)

@@ -24,35 +24,29 @@ def report(
             metavar="RUN", help="Run directories, one to five. The curves of several are drawn in the same plots."
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.", rich_help_panel=OUTPUT)
-    ] = Path("report.html"),
+    output: Annotated[Path, OUTPUT.option("FILE", "HTML file to write.", "--output", "-o")] = Path("report.html"),
     reference: _runs.Reference = None,
     headline: _runs.Headline = None,
     about: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file that says for each model what it was trained on (name of the model: trained_on: attack: "
+        MODEL.option(
+            "FILE",
+            "JSON file that says for each model what it was trained on (name of the model: trained_on: attack: "
             "strength), which the stability constant needs.",
-            rich_help_panel=MODEL,
         ),
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WHAT>=NUMBER",
-            help="A bound as `check` takes it; the page begins with whether it is kept, how many images would decide "
+        OUTPUT.option(
+            "WHAT>=NUMBER",
+            "A bound as `check` takes it; the page begins with whether it is kept, how many images would decide "
             "it, and the images that broke. Give it several times for several bounds.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Data set of the runs, for the clean images beside the adversarial examples that a run kept.",
-            rich_help_panel=DATA,
+        DATA.option(
+            "NAME", "Data set of the runs, for the clean images beside the adversarial examples that a run kept."
         ),
     ] = None,
 ) -> None:

@@ -61,27 +61,18 @@ def show(
     headline: _runs.Headline = None,
     every: Annotated[
         bool,
-        typer.Option(
-            "--all",
-            help="Show the accuracy at every strength, in several rows where the terminal is too narrow for one.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.flag(
+            "--all", "Show the accuracy at every strength, in several rows where the terminal is too narrow for one."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print every number as JSON, and no tables.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, OUTPUT.flag("--json", "Print every number as JSON, and no tables.")] = False,
     as_csv: Annotated[
         bool,
-        typer.Option(
-            "--csv",
-            help="Print attack, strength, accuracy, its interval and the certified accuracy as CSV, and no tables.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.flag(
+            "--csv", "Print attack, strength, accuracy, its interval and the certified accuracy as CSV, and no tables."
         ),
     ] = False,
-    as_latex: Annotated[
-        bool,
-        typer.Option("--latex", help="Print the table for a paper (package booktabs).", rich_help_panel=OUTPUT),
-    ] = False,
+    as_latex: Annotated[bool, OUTPUT.flag("--latex", "Print the table for a paper (package booktabs).")] = False,
 ) -> None:
     """Print what a run found: how robust, the rank, and a row for each attack; every metric with --explain.
 
@@ -167,7 +158,7 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
         named = listed([one.attack for one in facts.advice])
         console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
         for line in continued(facts.extended, console.width - 4):
-            console.print(f"    {printable(line)}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"    {printable(line)}", markup=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.missing:
@@ -181,8 +172,6 @@ def print_facts(
     """Print every number of a run, with intervals.
 
     Args:
-        facts: of the run.
-        console: where to print.
         explain: whether to print the definitions of the numbers below them.
         trained_on: what the model was trained on, to name what takes no part.
     """
@@ -190,7 +179,7 @@ def print_facts(
     console.print(_overall(facts))
     if facts.union:
         names.append("union accuracy")
-        console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]", highlight=False)
+        console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]")
     names += [metric.name for metric in of_model() if any(name.startswith(metric.name) for name in facts.own)]
     console.print(*_by_attack(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
@@ -200,8 +189,7 @@ def print_facts(
         if bounds:
             console.print(
                 f"AH of {safe(some(bounds))} is an {UPPER_BOUND}: the lowest margins were not searched for "
-                "(--search frontier does).",
-                highlight=False,
+                "(--search frontier does)."
             )
     uneven = sorted(attack.attack for attack in facts.attacks if not attack.equal_steps)
     if uneven:
@@ -216,7 +204,6 @@ def print_facts(
 
 
 def _print_kinds(facts: RunFacts, console: Console) -> None:
-    """Print which share of the smallest examples each kind of run found last."""
     for attack in facts.attacks:
         if attack.found_last:
             rows = table(f"{safe(attack.attack)}: the smallest example was found by", "% of samples")
@@ -236,7 +223,7 @@ def _print_against(
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
         if note not in facts.held.doubts:  # said above, with the warnings
-            console.print(safe(note), highlight=False)
+            console.print(safe(note))
     rows = table(f"against {safe(facts.name)}", "")
     for name, number in facts.numbers.items():
         rows.add_row(marked(name, facts.masked), beside_masked(shown(number), facts.masked))
@@ -265,7 +252,6 @@ def _print_against(
 
 
 def _steadiness(training: TrainingFacts, floor: float) -> str:
-    """A stability constant with its interval."""
     ends = training.steadiness.get(floor)
     return (
         "- (no pair)"
@@ -275,14 +261,13 @@ def _steadiness(training: TrainingFacts, floor: float) -> str:
 
 
 def _print_field(beside: Beside, console: Console) -> None:
-    """The run beside published models, and what their one point hides."""
-    console.print(f"\n{safe(beside.sentence)}", highlight=False)
+    console.print(f"\n{safe(beside.sentence)}")
     rows = table("beside it", safe(f"{beside.point}, %"), "clean, %")
     for entry in beside.neighbours:
         rows.add_row(safe(entry.name), f"{entry.accuracy:.2f}", f"{entry.clean:.2f}")
     console.print(rows)
     if beside.hidden:
-        console.print(safe(beside.hidden), highlight=False)
+        console.print(safe(beside.hidden))
 
 
 def _overall(facts: RunFacts) -> Table:
@@ -320,7 +305,6 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
 
 
 def _query_tables(facts: RunFacts) -> list[Table]:
-    """Success over queries, of models that can only be asked."""
     tables = []
     for found in (success for attack in facts.attacks for success in attack.queries):
         rows = table(

@@ -26,44 +26,34 @@ def study(
         str | None,
         typer.Argument(metavar="FILE", help="File of the study, or the name of one that comes with robustatlas."),
     ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="One of the sizes in the file. By default small.", rich_help_panel=COMPUTE),
-    ] = None,
+    size: Annotated[str | None, COMPUTE.option("NAME", "One of the sizes in the file. By default small.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder of all trainings, runs and tables; what it holds is not done again. By default "
+        OUTPUT.option(
+            "DIR",
+            "Folder of all trainings, runs and tables; what it holds is not done again. By default "
             "`studies/NAME-SIZE`.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="STEP",
-            help="Do these steps alone, such as `models`, `models.linf` or `outputs.uar`. May be given several times.",
-            rich_help_panel=COMPUTE,
+        COMPUTE.option(
+            "STEP",
+            "Do these steps alone, such as `models`, `models.linf` or `outputs.uar`. May be given several times.",
         ),
     ] = None,
     part: _workers.Part = None,
     device: _models.Device = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
+        COMPUTE.flag(
             "--dry-run",
-            help="Say what is missing, and its passes, hours and disk, from some seconds of each kind of step; write "
+            "Say what is missing, and its passes, hours and disk, from some seconds of each kind of step; write "
             "nothing.",
-            rich_help_panel=COMPUTE,
         ),
     ] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the file, to copy it and change it.", rich_help_panel=OUTPUT)
-    ] = False,
-    list_: Annotated[
-        bool, typer.Option("--list", help="List the studies that come with robustatlas.", rich_help_panel=OUTPUT)
-    ] = False,
+    show: Annotated[bool, OUTPUT.flag("--show", "Print the file, to copy it and change it.")] = False,
+    list_: Annotated[bool, OUTPUT.flag("--list", "List the studies that come with robustatlas.")] = False,
 ) -> None:
     """Train, evaluate and tabulate all that the file of a study says.
 

@@ -22,165 +22,114 @@ def train(
     arch: _training.Architecture,
     data: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="Data set whose training images are used: digits, mnist, fashion-mnist, cifar10, or a `FILE.npz`.",
-            rich_help_panel=DATA,
+        DATA.option(
+            "NAME", "Data set whose training images are used: digits, mnist, fashion-mnist, cifar10, or a `FILE.npz`."
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for weights, card, log and checkpoint. A training that it holds is continued.",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("DIR", "Directory for weights, card, log and checkpoint. A training that it holds is continued."),
     ],
     recipe: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the network is trained; `robustatlas train --recipes` lists the recipes. By default standard.",
-            rich_help_panel=TRAINING,
+        TRAINING.option(
+            "NAME", "How the network is trained; `robustatlas train --recipes` lists the recipes. By default standard."
         ),
     ] = None,
     against: Annotated[
         str,
-        typer.Option(
-            metavar="NAME=STRENGTH,...",
-            help="Threat models to train against, with their strengths: `linf=8/255,l2=0.5`.",
-            rich_help_panel=TRAINING,
+        TRAINING.option(
+            "NAME=STRENGTH,...", "Threat models to train against, with their strengths: `linf=8/255,l2=0.5`."
         ),
     ] = "",
     preset: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Train as a paper prints it, with its recipe, strengths, steps, optimiser and schedule; `robustatlas "
+        TRAINING.option(
+            "NAME",
+            "Train as a paper prints it, with its recipe, strengths, steps, optimiser and schedule; `robustatlas "
             "train --presets` lists the presets. Other options count in place of what is printed; the card says so.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of times that the training sees all images. By default 20.",
-            rich_help_panel=TRAINING,
-        ),
+        int | None, TRAINING.option("N", "Number of times that the training sees all images. By default 20.", min=1)
     ] = None,
     seed: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            help="Seed of the first weights, of the order of the images, and of everything else that is random.",
-            rich_help_panel=TRAINING,
+        TRAINING.option(
+            "N", "Seed of the first weights, of the order of the images, and of everything else that is random."
         ),
     ] = 0,
     steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        TRAINING.option(
+            "N",
+            "Number of steps that make an adversarial example for training. By default 10, or what the recipe says.",
             min=1,
-            help="Number of steps that make an adversarial example for training. By default 10, or what the recipe "
-            "says.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="R",
-            help="Length of such a step, as a share of the strength. By default what the recipe says.",
-            rich_help_panel=TRAINING,
-        ),
+        TRAINING.option("R", "Length of such a step, as a share of the strength. By default what the recipe says."),
     ] = None,
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Number of images in each update. By default 128.", rich_help_panel=TRAINING
-        ),
+        int | None, TRAINING.option("N", "Number of images in each update. By default 128.", min=1)
     ] = None,
     learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R", help="Largest learning rate of the schedule. By default 0.003.", rich_help_panel=TRAINING
-        ),
+        float | None, TRAINING.option("R", "Largest learning rate of the schedule. By default 0.003.")
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option(
+        TRAINING.option(
+            "FILE",
+            "Weights to begin with: a file, or the directory of another training. By default random ones.",
             "--from",
-            metavar="FILE",
-            help="Weights to begin with: a file, or the directory of another training. By default random ones.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     features: _training.Features = None,
     extra: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="More images with labels, such as generated ones: a data set or a `FILE.npz`. Each batch draws a "
+        DATA.option(
+            "NAME",
+            "More images with labels, such as generated ones: a data set or a `FILE.npz`. Each batch draws a "
             "share of them.",
-            rich_help_panel=DATA,
         ),
     ] = None,
     ratio: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE", help="Share of each batch that comes from `--extra`. By default 0.7.", rich_help_panel=DATA
-        ),
+        float | None, DATA.option("SHARE", "Share of each batch that comes from `--extra`. By default 0.7.")
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Keep the weights after every N epochs, in DIR/epochs; each is a model of its own.",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("N", "Keep the weights after every N epochs, in DIR/epochs; each is a model of its own.", min=1),
     ] = None,
     seeds: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of trainings, with seeds one after the other, in DIR/seed-0 and so on.",
-            rich_help_panel=TRAINING,
-        ),
+        TRAINING.option("N", "Number of trainings, with seeds one after the other, in DIR/seed-0 and so on.", min=1),
     ] = 1,
     samples: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of training images, drawn with the classes in their proportions. By default all.",
-            rich_help_panel=DATA,
+        DATA.option(
+            "N", "Number of training images, drawn with the classes in their proportions. By default all.", min=1
         ),
     ] = None,
     device: _models.Device = None,
     recipes: Annotated[
         bool,
-        typer.Option(
+        TRAINING.flag(
             "--recipes",
-            help="List the recipes, and stop.",
+            "List the recipes, and stop.",
             is_eager=True,
             callback=lambda value: _list_recipes() if value else None,
-            rich_help_panel=TRAINING,
         ),
     ] = False,
     presets: Annotated[
         bool,
-        typer.Option(
+        TRAINING.flag(
             "--presets",
-            help="List the presets, and stop.",
+            "List the presets, and stop.",
             is_eager=True,
             callback=lambda value: _list_presets() if value else None,
-            rich_help_panel=TRAINING,
         ),
     ] = False,
 ) -> None:

@@ -30,44 +30,30 @@ def verify(
             "of the run are computed again.",
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Who found the examples. By default the name of the file.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    by: Annotated[str | None, OUTPUT.option("TEXT", "Who found the examples. By default the name of the file.")] = None,
     attacks: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Attacks of the run that the examples are evidence for, with commas between them. By default those "
+        ATTACKS.option(
+            "NAMES",
+            "Attacks of the run that the examples are evidence for, with commas between them. By default those "
             "of linf, l2, l1 and l0 that the run has.",
-            rich_help_panel=ATTACKS,
         ),
     ] = None,
     eight_bit: Annotated[
-        bool,
-        typer.Option(
-            "--eight-bit",
-            help="Count an example only if it still fools the model after rounding to 8 bits.",
-            rich_help_panel=ATTACKS,
-        ),
+        bool, ATTACKS.flag("--eight-bit", "Count an example only if it still fools the model after rounding to 8 bits.")
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Model of the run, where it is found under another name now. By default the one that the run names.",
-            rich_help_panel=MODEL,
+        MODEL.option(
+            "MODEL",
+            "Model of the run, where it is found under another name now. By default the one that the run names.",
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Data set of the run, where it is found under another name now. By default the one that the run "
-            "names.",
-            rich_help_panel=DATA,
+        DATA.option(
+            "NAME",
+            "Data set of the run, where it is found under another name now. By default the one that the run names.",
         ),
     ] = None,
     weights: _models.Weights = None,
@@ -76,13 +62,7 @@ def verify(
     std: _models.Std = None,
     device: _models.Device = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of examples that are checked at once. By default 256.",
-            rich_help_panel=COMPUTE,
-        ),
+        int | None, COMPUTE.option("N", "Number of examples that are checked at once. By default 256.", min=1)
     ] = None,
 ) -> None:
     """Check adversarial examples that others found, and add those that hold to RUN; or check its certificates.
@@ -115,12 +95,9 @@ def verify(
         batch_size=batch_size,
     )
     console = Console(highlight=False)
-    console.print(
-        f"{int(found.verified.sum())} of {counted(found.given, 'example')} by {safe(found.by)} verified.",
-        highlight=False,
-    )
+    console.print(f"{int(found.verified.sum())} of {counted(found.given, 'example')} by {safe(found.by)} verified.")
     for reason, count in found.refused.items():
-        console.print(f"{count} refused: {safe(reason)}.", highlight=False)
+        console.print(f"{count} refused: {safe(reason)}.")
     rows = table("attack", "samples", "now the\nsmallest", "strength", "robust accuracy\nbefore", "with them")
     for name, told in found.attacks.items():
         changed = [k for k in range(len(told.strengths)) if told.before[k] != told.after[k]]
@@ -143,6 +120,6 @@ def _recheck(run: Path, model: Classifier, data: str | None) -> None:
     found = recheck(run, model=model, data=data)
     console = Console(highlight=False)
     for each in found:
-        console.print(f"{safe(str(each))}.", highlight=False, soft_wrap=True)
+        console.print(f"{safe(str(each))}.", soft_wrap=True)
     if not all(each.holds for each in found):
         raise typer.Exit(1)

@@ -22,8 +22,6 @@ class Paper:
 
     Attributes:
         name: authors and year, as texts name it; those that share both have a letter.
-        title: of the paper.
-        where: its address.
         authors: all of them, joined by "and"; empty where only its address is known here.
 
     Example:

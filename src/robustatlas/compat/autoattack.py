@@ -234,7 +234,6 @@ class AutoAttack:
         return each
 
     def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
-        """What an evaluation is given, once it was looked at."""
         check_default_device()
         x, labels, size = tensor_of(x_orig), tensor_of(y_orig), count_of("bs", bs)
         x, labels = check_inputs(x, labels), labels.to(x.device)

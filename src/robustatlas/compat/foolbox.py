@@ -96,7 +96,6 @@ class FoolboxAttack:
 
 
 def _asked(epsilons: Any) -> tuple[bool, list[float | None]]:
-    """Whether they are a list, and all of them."""
     several = isinstance(epsilons, (list, tuple)) or getattr(epsilons, "ndim", 0) == 1
     given = list(epsilons) if several else [epsilons]
     found = [None if epsilon is None else real(epsilon) for epsilon in given]

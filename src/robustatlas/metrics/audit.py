@@ -52,7 +52,6 @@ def sentence(audit: Audited, times: float) -> str:
     """What an audit says, in words.
 
     Args:
-        audit: its estimates.
         times: how many times the passes of the cheap search the dear one takes.
 
     Example:
@@ -75,8 +74,6 @@ def concern(attack: str, audit: Audited, kind: str) -> str:
     """A warning where an audit found much more; empty elsewhere.
 
     Args:
-        attack: its name.
-        audit: its estimates.
         kind: of attack, that found most.
 
     Example:

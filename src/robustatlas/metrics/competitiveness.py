@@ -186,7 +186,6 @@ def _weighed(
     attacks: Iterable[str] | None,
     weights: Points | None,
 ) -> tuple[MatchedEntries, NDArray[np.float64]]:
-    """The points that count, and their weights."""
     known = table_of(reference)
     if weights is not None:
         weights = points_of(weights, "weights", known)

@@ -21,9 +21,6 @@ class Metric:
     """A number, or a kind of statement.
 
     Attributes:
-        name: in tables.
-        definition: what it is, in a sentence or two.
-        source: the paper.
         heading: of its column on a page; ends with ``%`` where the number is in percent.
         needs_clean: whether there is none where the reference has no clean accuracy.
         against: from a model's statistics and a reference at the same points; None for what needs no reference.

@@ -238,7 +238,6 @@ class Certificates:
 
 
 def _checked(given: Columns, place: str) -> Arrays:
-    """The columns of a part; of an old one, that nothing abstained."""
     none = np.zeros(len(given.get("index", ())), np.int8)
     return check_columns({"abstained": none} | dict(given), CERTIFIED_COLUMNS, 0, place)
 
@@ -266,10 +265,7 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
     """Raise where an example is smaller than a size that is certified.
 
     Args:
-        name: of the run or model.
-        attack: its name.
         index: ``[N]``, positions in the data set.
-        certified: of the model itself.
         found: ``[N]``, sizes of the smallest examples.
 
     Raises:

@@ -135,7 +135,6 @@ def _state(run: Run) -> str:
 
 
 def _rows(view: str) -> str:
-    """What a view holds, as it is kept."""
     if view != "outcomes":
         return f"SELECT * FROM {view}"
     return (

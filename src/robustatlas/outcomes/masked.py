@@ -21,7 +21,6 @@ def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float
     Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
 
     Args:
-        told: of the model.
         attacks: those that the number is computed from.
 
     Returns:

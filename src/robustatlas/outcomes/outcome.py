@@ -44,7 +44,6 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
     """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken.
 
     Args:
-        values: the numbers.
         what: whose they are, for the error message.
     """
     try:

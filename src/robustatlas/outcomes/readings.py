@@ -20,13 +20,11 @@ class Reading(Record):
     """One indicator at the samples of a diagnosis.
 
     Attributes:
-        name: of the indicator.
         severity: what a flag makes of the verdict.
         threshold: share of the samples above which the model is flagged.
         limit: from which value on a sample is doubtful, in words.
         means: what a flag says.
         remedy: what to do then.
-        source: where the indicator was published.
         decides: whether the verdict counts it.
         values: [n] what was measured; None where nothing can be said.
         doubtful: rows, from 0, of the samples that it speaks against.
@@ -69,10 +67,8 @@ class DiagnosisRecord(Record):
 
     Attributes:
         asked: names the model's attacks, the samples to choose from and the seed; the same for the same question.
-        created: when, in UTC.
         told: whether anything can be told: attacks by gradients were asked for, or such with nothing to optimise.
         index: [n] positions of the samples in the data set; all are classified correctly.
-        readings: of the indicators.
         forward, backward: passes a sample.
 
     Example:

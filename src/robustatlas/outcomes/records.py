@@ -178,7 +178,6 @@ def cumulated_sentence(attack: str) -> str:
 
 
 def _of_stages(plan: JsonValue, name: str) -> list[JsonValue]:
-    """A setting of the stage of each leg of a recorded plan."""
     legs = plan.get("legs") if isinstance(plan, dict) else None
     stages = [leg.get("stage") for leg in legs or () if isinstance(leg, dict)] if isinstance(legs, list) else []
     return [stage.get(name) for stage in stages if isinstance(stage, dict)]

@@ -215,7 +215,6 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
 
 
 def _legend(card: ResultCard) -> list[str]:
-    """What the marks mean, and the footer."""
     marks = ["dark: 100% correct; bar: clean accuracy halved,", "with interval; right: where, of the largest strength"]
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []

@@ -104,8 +104,6 @@ class Citation:
 
 
 class _Papers:
-    """Collects what is cited."""
-
     def __init__(self) -> None:
         self.found: dict[str, Paper] = {}
 

@@ -20,13 +20,9 @@ class Comparison:
     """What is written of a comparison.
 
     Attributes:
-        data: name of the data set.
-        samples: number of shared samples.
         grid: attack -> the shared strengths.
-        models: their names.
         numbers: of each model, name of a number -> its value.
         masked: of each model, the numbers that are upper bounds only.
-        pairs: of the models.
     """
 
     data: str

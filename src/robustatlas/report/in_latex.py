@@ -98,7 +98,6 @@ def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interv
 
 
 def _chosen(attack: str, grid: Sequence[float]) -> list[int]:
-    """Places of the strengths that are written."""
     if len(grid) <= _MOST:
         return list(range(len(grid)))
     usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]

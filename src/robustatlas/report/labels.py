@@ -49,15 +49,6 @@ class Label:
 def placed(lines: Sequence[Curve], names: Sequence[str], width: float, height: float) -> list[Label]:
     """A place for the name of each line.
 
-    Args:
-        lines: of the chart.
-        names: theirs.
-        width: of the chart.
-        height: likewise.
-
-    Returns:
-        of each the place that hides least.
-
     Example:
         >>> falling = np.array([0.0, 200.0])
         >>> high, low = placed([(falling, np.array([10, 40])), (falling, np.array([60, 90]))], ["a", "b"], 200, 100)

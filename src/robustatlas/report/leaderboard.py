@@ -217,7 +217,6 @@ def _card_file(row: int) -> str:
 
 
 def _card(row: Row, reference: Reference, compared: bool) -> str:
-    """The card of a row as a file of its own."""
     return str(row_card(row, reference, compared)).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
@@ -242,7 +241,6 @@ def _own_rows(
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
-    """The first runs beside published models."""
     names = distinct_names(runs)
     return [
         view

@@ -36,12 +36,7 @@ def style_sheet(styles: Sequence[Style]) -> Markup:
 
 
 def swatch(place: int, style: Style) -> Markup:
-    """A sample of a model's line with its marker.
-
-    Args:
-        place: of the model among those of the page, from 1.
-        style: of the model.
-    """
+    """A sample of a model's line with its marker."""
     return Markup(
         '<svg class="swatch series-{}" viewBox="0 0 26 12" aria-hidden="true"><path d="M0 6h26"/><path class="dot" '
         'd="{}"/></svg>'

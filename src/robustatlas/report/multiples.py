@@ -65,12 +65,7 @@ class Panel:
     """One attack.
 
     Attributes:
-        attack: its name.
-        label: what it is called.
-        axis: what its strengths measure.
         said: the chart in words, with its values.
-        lines: of the runs that know every strength.
-        ticks: along the strengths.
         own_threat: whether some run searched another threat model than the reference's.
         note: what is to be known of its lines: that one is masked, or that they are not of the same images.
     """

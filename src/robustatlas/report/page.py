@@ -56,7 +56,6 @@ class RunPage:
     """What the template shows of one run.
 
     Attributes:
-        facts: of the run.
         beside: of what all runs of the page share; the same where that is everything, None where it is nothing.
         apart: attacks that stand apart, as not all runs have them at the same strength.
     """
@@ -162,7 +161,6 @@ class _Sides:
     """The runs of a page, and each beside the others.
 
     Attributes:
-        facts: of each run.
         shared: what all of them have; None of one run, and where that is nothing.
         beside: what can be said of each on that: the same where it is everything, None where it is nothing.
     """
@@ -200,7 +198,6 @@ class _Sides:
 
 
 def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str, Any]:
-    """The metrics that need a reference, and what it is of."""
     return {
         "against": against_reference(),
         "against_what": "" if reference is None else against_what(reference, [run.name for run in facts]),
@@ -209,7 +206,6 @@ def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str
 
 
 def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
-    """What the template writes numbers and attacks with."""
     attacks = [attack for run in facts for attack in run.attacks]
     return {
         "attacks": _attacks(facts),
@@ -226,7 +222,6 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
 def _cards(
     results: Sequence[Result], facts: Sequence[RunFacts], reference: Reference | None, distances: Mapping[str, float]
 ) -> list[str]:
-    """Each run's robustness card, as SVG."""
     return [
         svg_of(picture_of(card_of(result, run, reference, distances)))
         for result, run in zip(results, facts, strict=True)
@@ -234,7 +229,6 @@ def _cards(
 
 
 def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tuple[Section, Markup]]:
-    """The sections that have something to say."""
     said = [(section, section.body(results, facts)) for section in SECTIONS.usable().values()]
     return [(section, Markup(body)) for section, body in said if body]
 
@@ -305,7 +299,6 @@ def _run(
 
 
 def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
-    """What was compared with the reference and what not: pairs of a run and its sentences."""
     return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
 
 
@@ -356,7 +349,6 @@ def _attacks(facts: Sequence[RunFacts]) -> list[str]:
 
 
 def _crossings(facts: Sequence[RunFacts]) -> list[str]:
-    """A sentence for each significant crossing of two runs' curves."""
     sentences = []
     for first, second in combinations(facts, 2):
         for ours in first.attacks:

@@ -36,7 +36,6 @@ def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], chart
 
     Args:
         groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
-        styles: of their models.
         charts: the small ones, in which the names of the lines have their places.
     """
     groups = [runs for runs in groups if runs]
@@ -53,7 +52,6 @@ def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], chart
 
 
 def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Cards and ratios of the attacks of some runs."""
     attacks = dict.fromkeys(attack.attack for run in runs for attack in run.attacks)
     by_attack = {
         attack: [next((item for item in run.attacks if item.attack == attack), None) for run in runs]
@@ -68,7 +66,6 @@ def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[d
 
 
 def _about(runs: Sequence[RunFacts]) -> str:
-    """What a figure that is taken away says of its numbers."""
     images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
     behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
@@ -107,7 +104,6 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
 
 
 def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
-    """What is typical at the strengths, as errors."""
     if not item.typical:
         return {}
     cells = [run.clean, *item.typical]
@@ -135,7 +131,6 @@ def _steps(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -
 
 
 def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
-    """Where the names of the lines stand, in strength and accuracy."""
     return [
         {"run": line.series - 1, "name": line.name, "size": line.label[0] * end / 100, "accuracy": 100 - line.label[1]}
         for line in chart.lines

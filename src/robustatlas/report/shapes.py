@@ -76,8 +76,6 @@ class Picture:
     """Shapes on white.
 
     Attributes:
-        width: in units.
-        height: in units.
         shapes: those behind come first.
         said: the picture in words.
     """

@@ -41,7 +41,6 @@ class Cell:
     Attributes:
         strength: upper end of the sizes.
         image: ``[C, H, W]``: the adversarial image, or the attempt that came nearest to one.
-        predicted: its class.
         fooled: whether the model reads it as another class than the true one.
     """
 

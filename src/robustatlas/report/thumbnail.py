@@ -25,7 +25,6 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
     """The card of a row as SVG, with words for those who do not see it.
 
     Args:
-        row: of the board.
         reference: of the board; its ranked attacks have a strip each, at the same height in every row.
         compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
 
@@ -54,7 +53,6 @@ def _top(place: int) -> int:
 
 
 def _shaded(strips: tuple[Strip | None, ...]) -> Markup:
-    """One path for each shade."""
     paths: dict[int, list[str]] = defaultdict(list)
     for place, strip in enumerate(strips):
         left = 0

@@ -14,7 +14,6 @@ class Tick:
 
     Attributes:
         place: share of the axis, in [0, 1].
-        text: what stands there.
         line: whether a line marks it across the chart.
     """
 
@@ -29,9 +28,6 @@ def without_collisions(ticks: Sequence[Tick], width: float) -> list[Tick]:
     Args:
         ticks: the more important ones first; each stands in the middle of its place, at the ends inside the axis.
         width: of the axis in pixels.
-
-    Returns:
-        the ticks that stay, in their order.
 
     Example:
         >>> [tick.text for tick in without_collisions([Tick(0, "0"), Tick(0.03, "8/255"), Tick(1, "1")], 200)]

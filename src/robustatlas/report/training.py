@@ -160,7 +160,6 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 
 
 def _about(card: Card) -> list[tuple[str, str]]:
-    """What the card says of the training, in pairs."""
     identity = card.identity
     against = ", ".join(f"{wording(name).label} {strength(at, of=name)}" for name, at in card.trained_on.items())
     return [

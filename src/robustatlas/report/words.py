@@ -107,7 +107,6 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     """The three findings that matter: pairs of what they are about, the number, and the sentence around it.
 
     Args:
-        facts: of the run.
         distances: attack -> smallest distance between images of different classes, where it is known.
     """
     found = [_breaking_point(facts, distances or {})]
@@ -169,7 +168,6 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
 
 
 def _best_known(attack: AttackFacts) -> str:
-    """What verified examples of others change under an attack."""
     assert attack.best_known is not None
     known, label = attack.best_known, wording(attack.attack).label
     if known.searched is None or known.known is None or not known.names:
@@ -184,7 +182,6 @@ def _best_known(attack: AttackFacts) -> str:
 
 
 def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
-    """The rank among the published defenses, or the number that the reference gives."""
     place, doubt = reference.place, " See the warnings on the reference." if reference.held.doubts else ""
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
@@ -279,7 +276,6 @@ def _paired(contest: Contest) -> str:
 
 
 def _contested(contest: Contest) -> bool:
-    """Whether two runs or more compete."""
     return len(contest.values) - len(contest.masked) > 1
 
 

@@ -36,7 +36,6 @@ class ReferenceModel:
     Attributes:
         attack: it was trained against; None for standard training.
         strength: of that training; 0 for standard training.
-        seed: of the training.
         accuracies: in percent on test images, under its own attack.
     """
 
@@ -60,8 +59,6 @@ def reference_of(
     """The reference accuracies that ``models`` set.
 
     Args:
-        name: of the reference.
-        source: how it was made.
         models: trained against each attack, and without any for the clean accuracy.
         strengths: attack -> the strengths of the reference.
         rule: "acc": at each strength the mean over the runs trained at that very strength (acc* of MultiRobustBench,
@@ -69,7 +66,6 @@ def reference_of(
             strength (adversarial training accuracy, Kang et al. 2019).
         notes: what a user has to know about the numbers.
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
-        data: what the models were measured on.
         warnings: what their trainings and evaluations warned of.
 
     Raises:

@@ -86,8 +86,6 @@ def match_entries(
     """Pair every point of the table with the same point of the reference.
 
     Args:
-        accuracies: of the model.
-        reference: acc*, or ATA.
         attacks: the attacks to go over; when None those that the reference ranks.
         clean: whether the unperturbed input is a point.
 
@@ -141,7 +139,6 @@ def seen_mask(entries: MatchedEntries, trained_on: Mapping[str, float], known: I
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
 
     Args:
-        entries: the points.
         trained_on: attack -> largest strength of the training.
         known: attacks that may be named in `trained_on`.
     """

@@ -79,8 +79,6 @@ class Objects:
         """Keep an object, in one request.
 
         Args:
-            name: below the address.
-            content: of the object.
             patient: try again where the store fails, for half a minute.
 
         Raises:

@@ -39,8 +39,6 @@ class Sending:
     """Sends the files below ``root`` that are marked as waiting, also those that an earlier process left behind.
 
     Args:
-        objects: where they go.
-        root: the folder that they lie in.
         look: is called now and then, to see what others have written.
     """
 
@@ -150,7 +148,6 @@ class Sending:
                 self._send(pack)
 
     def _send(self, names: list[str], patient: bool = True) -> None:
-        """Send files as one object, and strike them off."""
         if len(names) == 1:
             self._objects.put(names[0], (self._root / names[0]).read_bytes(), patient)
         else:
@@ -173,7 +170,6 @@ class Sending:
         return sum((self._root / name).stat().st_size for name in self.waiting())
 
     def _failed(self, error: UserError) -> None:
-        """Warn once until it works again."""
         if self._failure is None:
             warn(f"The run cannot be sent at the moment: {error} Until that works there are {self._told()}.")
         self._failure = error

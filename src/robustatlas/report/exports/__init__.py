@@ -16,8 +16,6 @@ class Exporter:
     """A form.
 
     Attributes:
-        name: by which it is asked for.
-        about: what is written, in one line.
         suffix: of the file, where no other name is given; empty for a service that needs no file.
         write: writes a result to a path (or None), and says where it is.
     """

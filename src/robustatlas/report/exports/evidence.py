@@ -54,7 +54,6 @@ def about_of(result: Result) -> dict[str, Any]:
 
 
 def _audit(attack: str, audit: Audited) -> dict[str, Any]:
-    """What a stronger search of some samples would leave of all."""
     ends = ("strengths", "found", "estimate", "low", "high", "fallen")
     numbers = {name: getattr(audit, name).tolist() for name in ends}
     mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
@@ -99,7 +98,6 @@ def _columns(result: Result) -> dict[str, NDArray[Any]]:
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An outcome of an attack."""
     found = {name: row[name] for name in (*_SAMPLE, *_OUTCOME)}
     if not row["verified"]:
         return found | {"minimal_size": None, "minimal_strength": None, "found_class": None}
@@ -107,7 +105,6 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _certified(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is certain of a sample under an attack."""
     found, size = {name: row[name] for name in (*_SAMPLE, *_CERTIFIED)}, row["certified_size"]
     return found | {"certified_size": _finite(size), "at_every_size": math.isinf(size)}
 

@@ -18,11 +18,7 @@ def write(result: Result, path: Path | None) -> str:
     strength, the strengths as metrics too, settings as parameters, the figure and the evidence as artifacts.
 
     Args:
-        result: of a run.
         path: a folder that is the tracking store; None: where MLFLOW_TRACKING_URI says.
-
-    Returns:
-        a sentence that says where it is.
 
     Raises:
         UserError: MLflow is not installed, or does not take the run.

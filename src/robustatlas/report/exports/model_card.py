@@ -18,11 +18,7 @@ def write(result: Result, path: Path) -> str:
     intervals and settings; and a table of them for people.
 
     Args:
-        result: of a run.
         path: the file, a ``README.md``; one that is there keeps its text and its other metadata.
-
-    Returns:
-        a sentence that says where it is.
 
     Raises:
         UserError: huggingface_hub is not installed.

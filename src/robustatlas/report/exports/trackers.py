@@ -13,7 +13,6 @@ def taken_by(tracker: str, otherwise: str) -> Iterator[None]:
     """What is done within is done by a tracker.
 
     Args:
-        tracker: its name.
         otherwise: what to do where it does not take a run.
 
     Raises:

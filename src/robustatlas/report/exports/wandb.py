@@ -17,11 +17,7 @@ def write(result: Result, path: Path | None) -> str:
     accuracy in its summary, settings as its configuration, the figure and the evidence as an artifact.
 
     Args:
-        result: of a run.
         path: a folder for the files of an offline run (``wandb sync`` uploads it later); None: as WANDB_MODE says.
-
-    Returns:
-        a sentence that says where it is.
 
     Raises:
         UserError: wandb is not installed, or does not take the run.

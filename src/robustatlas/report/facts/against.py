@@ -25,8 +25,6 @@ class Held:
     """What a run and a reference have in common.
 
     Attributes:
-        name: of the run.
-        reference: as it is.
         shared: attack, ranked or not -> the strengths that both have and at which the reference accuracy is not 0.
         missing: names of the ranked points that the run lacks.
         extra: names of the points that the reference lacks.

@@ -23,7 +23,6 @@ class Agreement:
     """Scores of models under attacks, and how the attacks agree on them.
 
     Attributes:
-        attacks: A names.
         scores: [M, A] in percent: UAR where there is a reference, else average accuracies.
         uar: whether they are UAR.
         correlation: [A, A] over the models that count; None of fewer than three models or two attacks.

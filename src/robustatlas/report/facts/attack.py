@@ -35,8 +35,6 @@ class AttackFacts:
     """One attack of a run.
 
     Attributes:
-        attack: name.
-        unit: of its strengths.
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.

@@ -13,7 +13,6 @@ class BreakingPoint:
     """The attack that leaves fewest images correct, and the size from which on half of all images are wrong.
 
     Attributes:
-        attack: name.
         half: the size; 0 where half of the images are wrong before any attack, inf where more than half withstand it.
     """
 

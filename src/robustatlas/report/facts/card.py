@@ -34,16 +34,9 @@ class ResultCard:
     """What a card says.
 
     Attributes:
-        title: name of the model.
-        scope: images and data set.
         place: rank range among the published defenses, or that the score is masked; empty where there is neither.
-        clean: clean accuracy.
         score: the number at the right: the headline.
-        score_name: what it is called.
-        strips: one for each attack.
         others: number of attacks that the card has no room or no scale for.
-        axis: what the shared axis is.
-        footer: hash of the run, and version.
     """
 
     title: str
@@ -78,12 +71,10 @@ def card_of(
     """The card of a run.
 
     Args:
-        result: the run.
         facts: of the run, held against the reference.
         reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
         distances: attack -> smallest distance between images of different classes: the scale where there is no
             reference.
-        most: attacks that have strips.
 
     Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
     run have strips too.
@@ -116,8 +107,6 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
     Between the strengths accuracies lie on straight lines, as only they are published.
 
     Args:
-        row: of the board.
-        reference: of the board.
         compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
     """
     attacks = reference.ranked[:MOST_STRIPS]

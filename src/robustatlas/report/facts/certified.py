@@ -24,10 +24,8 @@ class CertifiedFacts:
     Attributes:
         row: what tables call it: the attack, and of another model than the run's own which.
         held: sizes, methods, and what was certified.
-        unit: of its sizes.
         strengths: those of the attack as it was run, or of the certificate.
         accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
-        curve: the curve of the certified sizes.
         both: both sides; None where the attack was not run, or another model is certified.
         saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
         half: the size up to which half of the clean accuracy is proved; 0 where that is not so at any.
@@ -75,12 +73,6 @@ class CertifiedFacts:
 
 def certified_of(result: Result) -> Iterator[CertifiedFacts]:
     """The certified side of each attack that has one.
-
-    Args:
-        result: of a run.
-
-    Yields:
-        one for each row of what is certified; nothing in it is called robust without "at least".
 
     Example:
         >>> import numpy as np

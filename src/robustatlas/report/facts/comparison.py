@@ -74,7 +74,6 @@ class Compared:
         """Every number in which runs are compared.
 
         Args:
-            held: what the runs share with a reference.
             union: see `robustatlas.report.facts.numbers.union_strengths`; None for no union.
         """
         found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
@@ -118,7 +117,6 @@ class Shared:
     """What runs share.
 
     Attributes:
-        names: of the runs.
         results: the runs; :class:`robustatlas.results.many.Results` are read whenever one is looked at, so that not all
             are in memory at once.
         index: positions of the shared samples in the data set, increasing.

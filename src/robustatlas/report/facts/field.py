@@ -57,15 +57,11 @@ class Beside:
     """A run beside a field.
 
     Attributes:
-        field: the published models.
         accuracy: of the run at the field's point, under all of `attacks` at once.
-        clean: clean accuracy of the run.
-        samples: number of its images.
         attacks: of the run that search the field's threat model.
         rank: place by the number alone, among the entries and the run; it means nothing where the run is masked.
         best: the best place that the intervals leave open; likewise.
         worst: the worst one; likewise.
-        elsewhere: what the run is at other strengths and under other norms.
         curve: of the run under these attacks at once; None of corruptions.
         masked: why the run has no place, as :func:`robustatlas.outcomes.masked.masked` says it.
     """

@@ -41,10 +41,7 @@ class GridAdvice:
     """Why the strengths of an attack tell little, and better ones: equal steps up to `last`.
 
     Attributes:
-        attack: name.
-        why: a sentence.
         last: the largest of the strengths that are proposed.
-        steps: their number.
     """
 
     attack: str
@@ -63,7 +60,6 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
     is judged by itself, as then no strength tells of another, and of everyday changes, whose sizes people chose.
 
     Args:
-        outcome: of the attack.
         clean: accuracy without an attack, in percent.
 
     Example:

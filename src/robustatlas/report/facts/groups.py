@@ -25,7 +25,6 @@ class Groups:
     """Several groups of runs, on the images, attacks and strengths that all runs have.
 
     Attributes:
-        shared: what they share.
         numbers: group -> number -> of its trainings; only numbers that every run has.
         masked: group -> numbers that may not compete, as they are upper bounds of some training.
         held: what they share with the reference; None without one.
@@ -127,7 +126,6 @@ class _Training:
 
 
 def _uars(run: Compared, held: Held | None) -> dict[str, SampleStatistic]:
-    """UAR under each attack of a reference: a row of the matrix."""
     if held is None:
         return {}
     ours, reference = AccuracyStatistics(run.table.restrict(held.ranked)), held.table(held.ranked)

@@ -31,7 +31,6 @@ class Headline:
 
     Attributes:
         at: attack -> strength.
-        accuracy: in percent.
         why: why this point, in words that follow it.
     """
 

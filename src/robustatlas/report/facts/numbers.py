@@ -136,8 +136,6 @@ def hypervolume_of(
     where a margin at one strength says nothing of larger ones.
 
     Args:
-        table: of the run.
-        attack: its name.
         strengths: take only these of its strengths.
     """
     if attack not in table.attacks or not table.outcome(attack).monotone:

@@ -21,7 +21,6 @@ class Pair:
     """One model against another one.
 
     Attributes:
-        first, second: their places.
         differences: name of a number -> first less second; intervals hold for all pairs at once (Bonferroni), for each
             number by itself.
         p_values: name of a number -> of no difference, corrected for all pairs (Holm), for each number by itself.
@@ -66,7 +65,6 @@ def pairs_of(
 
 
 def _corrected(chances: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-    """Each p-value, corrected for those of the same number of the other pairs."""
     found: list[dict[str, float]] = [{} for _ in chances]
     for name in dict.fromkeys(name for each in chances for name in each):
         having = [place for place, each in enumerate(chances) if name in each]

@@ -20,8 +20,6 @@ class QuerySuccess:
     """One attack at one strength.
 
     Attributes:
-        attack: name.
-        strength: at which samples are broken.
         limits: [Q] numbers of queries, up to what was asked.
         success: [Q] percent of all samples broken within them.
 
@@ -38,9 +36,6 @@ class QuerySuccess:
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
     """What one attack found at its middle and its largest strength.
-
-    Args:
-        outcome: of the attack.
 
     Returns:
         none where gradients were used, or queries were not counted.

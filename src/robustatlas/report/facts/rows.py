@@ -103,13 +103,10 @@ class Row:
 
     Attributes:
         name: of the defense; unique on a board.
-        accuracies: in percent.
         about: what is known of the model.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
         hypervolume_is: "upper bound" where it was not searched for.
-        notes: free text.
-        own_run: whether it is a run of the user.
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
             empty where an entry is missing, and for rows of which only the accuracies are known.
@@ -199,8 +196,6 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
     Args:
         result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
-        reference: of the board.
-        about: what the run does not know of its model.
 
     Example:
         >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 60}}), ("linf",))

@@ -50,7 +50,6 @@ class ReferenceFacts:
     """A run held against a reference, on the ranked entries that both have.
 
     Attributes:
-        held: what both have.
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
         place: among the published defenses of the reference; None without any, and for a run that lacks ranked entries
@@ -85,16 +84,11 @@ class RunFacts:
     """A run: accuracies in percent, its attacks, how it compares with a reference, and what to beware of.
 
     Attributes:
-        name: what the run is called.
-        data: name of the data set.
-        samples: number of samples.
-        clean: clean accuracy.
         average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
         union: accuracy under all attacks of `union_at` at once; None for a single attack.
         union_at: attack -> strength up to which it counts there.
         own: name -> what the outcomes give beside these, such as UA2.
         breaking: where it breaks; None without any attack.
-        attacks: of the run.
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work, and what makes the reference worth little.
         missing: attack -> number of samples that are not evaluated yet.
@@ -170,7 +164,6 @@ def facts_of(
     """The facts of a run.
 
     Args:
-        result: the run.
         name: what to call it; its model's name when empty.
         reference: acc* to compare with; None for no comparison.
         trained_on: attack -> largest strength of the model's training; None for what the run keeps.

@@ -30,10 +30,8 @@ class Steadiness:
     """Which stability constants are given.
 
     Attributes:
-        alpha: largest difference of difficulty.
         difficulty: of a point, see :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those
             of the one attack of the training.
-        floors: smallest differences of difficulty.
 
     Example:
         >>> Steadiness(alpha=0.01, difficulty="epsilon").floors

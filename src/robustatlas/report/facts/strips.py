@@ -27,8 +27,6 @@ class StripSource:
     """What is known of an attack.
 
     Attributes:
-        attack: name.
-        last: largest strength.
         accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
         halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
             where more is left at every size.
@@ -53,13 +51,10 @@ class Strip:
     """One attack of a card. Places are shares of the axis, in [0, 1]; None lies beyond it, or is not known.
 
     Attributes:
-        attack: name.
-        label: in front of people.
         shades: robust accuracy in percent in the middle of each of `CELLS` cells; None where it was not searched.
         halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
             where more is left at every size.
         tick: its place.
-        low, high: places of its interval.
         reference: place at which half of the reference's clean accuracy is left; None where there is none.
         beyond: whether that is only farther, as its strengths end there.
         certified: place up to which half of the clean accuracy is proved; None where that is not so at any size.
@@ -120,7 +115,6 @@ class Scale:
     Attributes:
         kind: "reference", "distance" or "strength".
         units: attack -> the size that is its unit.
-        words: what the axis is.
         beyond: attacks under which the reference keeps more than half of its clean accuracy at all its strengths.
     """
 

@@ -34,7 +34,6 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
 
     Args:
         text: ``diagnosis=sound``, or another verdict.
-        result: the run.
         bounds: what else is required; the strengths that these name have to be looked at, or all where they name none.
 
     Raises:

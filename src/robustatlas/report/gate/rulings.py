@@ -19,8 +19,6 @@ class Ruling:
     """A requirement on the number that a run has for it.
 
     Attributes:
-        requirement: what is asked for.
-        number: what was found.
         state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
         samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
     """

@@ -23,13 +23,7 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked.
-
-    Attributes:
-        name: as it was asked for.
-        passed: whether it holds.
-        sentence: what was found.
-    """
+    """One thing that was checked."""
 
     name: str
     passed: bool
@@ -42,9 +36,6 @@ def check_requirements(
     """Each requirement against the number that it is about.
 
     Args:
-        requirements: to be kept.
-        result: the run.
-        facts: its numbers.
         judged: whether the whole 95 % interval has to keep a bound, or the value alone.
 
     Raises:
@@ -81,8 +72,6 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     check fails.
 
     Args:
-        new: the run in question.
-        old: of the earlier version.
         max_drop: in percentage points.
         judged: whether a drop has to be significant, or its value alone decides.
 
@@ -116,7 +105,6 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
-    """An attack that is masked on some of two models."""
     whose, why = listed([one.name for one in which]), why_masked(masked(which[0], [attack]))
     return Check(f"{attack} against {against}", False, f"{attack} of {whose} is {MASKED}, which proves nothing. {why}")
 

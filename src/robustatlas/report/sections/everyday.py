@@ -24,7 +24,6 @@ def _body(results: Sequence[Result], facts: Sequence[RunFacts]) -> str:
 
 
 def _line(strengths: Sequence[float], clean: float, values: Sequence[float]) -> str:
-    """The points of a curve, from the clean accuracy on."""
     last = float(strengths[-1])
     points = [(0.0, clean), *zip((float(at) / last for at in strengths), values, strict=True)]
     return " ".join(f"{_WIDTH * x:.1f},{_HEIGHT * (1 - y / 100):.1f}" for x, y in points)
