@@ -181,7 +181,6 @@ def evaluate(
     chosen = _attacks.chosen(_attacks.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
-    cores = _cores(threads, classifier, dataset, verbose)
     request = Request(
         attacks=chosen,
         search=search,  # type: ignore[arg-type]
@@ -203,7 +202,7 @@ def evaluate(
         workers=_workers.workers_from(workers),
         devices=names_in(devices) or None,
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
-        cores=cores,
+        cores=_cores(threads, classifier, dataset, verbose),
     )
     if first:
         _check_headline(first, classifier, dataset, request)
