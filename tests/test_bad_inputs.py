@@ -282,7 +282,10 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
     ("evaluate net.py:make --data digits --headline linf", "such as linf@8/255,l2@0.5"),
     ("evaluate net.py:make --data digits --attacks linf --headline lnif@8/255", "did you mean 'linf'?"),
     ("evaluate net.py:make --data digits --attacks linf --headline linf@8", "for 8 of 255 give 8/255"),
-    ("evaluate net.py:make --data digits --attacks corruption-fog --headline corruption-fog@2.5", "give one of 1, 2, 3"),
+    (
+        "evaluate net.py:make --data digits --attacks corruption-fog --headline corruption-fog@2.5",
+        "give one of 1, 2, 3",
+    ),
     ("evaluate net.py:make --data digits --attacks linf --any-of 2 --headline linf@0.1", "leave one of them out"),
     ("evaluate net.py:make --data digits --workers none", "--workers none"),
     ("evaluate net.py:make --data digits --workers 0", "--workers 0"),
