@@ -62,7 +62,8 @@ class ResultCard:
     @property
     def words(self) -> str:
         """The whole card in words, for those who do not see it."""
-        score = f"{self.score_over or self.score_name} {_ranged(self.score)}" if self.score else "no attack was searched at every strength"
+        known = f"{self.score_over or self.score_name} {_ranged(self.score)}" if self.score else ""
+        score = known or "no attack was searched at every strength"
         place = f"{self.place}; " if self.place else ""
         return (
             f"Robustness card of {self.title} on {self.scope}: clean accuracy {_ranged(self.clean)}; {score}; {place}"
