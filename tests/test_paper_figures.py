@@ -13,7 +13,14 @@ from robustatlas.metrics import (
     hypervolume_at_levels,
     hypervolume_limit,
 )
-from robustatlas.metrics.figures import plot_convergence, plot_frontier, plot_frontiers, plot_scores
+from robustatlas.metrics.figures import (
+    plot_convergence,
+    plot_curves,
+    plot_frontier,
+    plot_frontiers,
+    plot_panels,
+    plot_scores,
+)
 
 
 def test_the_change_of_slope_is_found_where_it_is() -> None:
@@ -79,3 +86,15 @@ def test_heat_maps_leave_what_is_missing_empty() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["L∞", "L2"]
     with pytest.raises(UserError, match="no scores"):
         plot_scores({"a": {}})
+
+
+@pytest.mark.parametrize(("attack", "written", "at"), [("linf", "8/255", 8 / 255), ("l2", "0.5", 0.5)])
+def test_the_strength_of_papers_is_marked_where_the_axis_has_it(attack: str, written: str, at: float) -> None:
+    curve = RobustnessCurve([0.01 * at, at, 2 * at], attack=attack)
+    axes = plot_curves(curve, up_to=3 * at)
+    (mark,) = axes.texts
+    assert mark.get_text() == written and mark.xy[0] == at
+    assert axes.collections[-1].get_segments()[0].tolist() == [[at, 0.0], [at, 1.0]]
+    assert not plot_curves(curve, up_to=at / 2).texts
+    panels = plot_panels({attack: {"a": curve}, "fog": {"a": RobustnessCurve([1.0], attack="fog")}})
+    assert [len(one.texts) for one in panels.axes] == [1, 0]

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.cli._terminal import in_groups, safe, shown
+from robustatlas.common.standard import NEAR, STANDARD
 from robustatlas.common.wording import MASKED, beside_masked, counted, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.display import classes_in
@@ -21,7 +22,6 @@ from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import accuracies_of
 from robustatlas.report.facts.breaking import breaking_point
 from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
-from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.words import half_words
 from robustatlas.results.result import Result

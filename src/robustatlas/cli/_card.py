@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
+from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import MASKED, marked, size
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.facts.strips import CELLS, Strip
 
 _BLOCKS = "·░▒▓█"

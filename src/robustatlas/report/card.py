@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 from robustatlas.common.files import named, picture_kind, write_text
 from robustatlas.common.wording import MARK, MASKED, marked, shortened, size, strength
@@ -24,6 +25,8 @@ _TEXT = 11.0
 _LETTER = 0.56 * _TEXT
 """Width of a letter, on average."""
 _EDGE, _STRIP, _GAP = 8.0, 13.0, 5.0
+_LINE_LETTERS = 52
+"""Letters of a line below the strips."""
 _LABELS, _SIZES = 16, 13
 """Letters of the name of an attack, and of the sizes at the right, for which there is room."""
 _LEFT, _RIGHT = _EDGE + _LABELS * _LETTER, WIDTH - _EDGE - _SIZES * _LETTER
@@ -219,8 +222,8 @@ def _legend(card: ResultCard) -> list[str]:
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
     more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
-    more += [f"{card.others} more not shown"] if card.others else []
-    return [card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
+    more += [f"{card.others} more attacks not shown"] if card.others else []
+    return [*wrap(card.score_over, _LINE_LETTERS), card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
 
 
 def _x(place: float) -> float:

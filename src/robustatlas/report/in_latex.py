@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from robustatlas.common.latex import in_latex
+from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import strength, wording
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
 
 _MOST = 5
 """Of attacks at more strengths those that papers give, the middle one and the largest are written."""

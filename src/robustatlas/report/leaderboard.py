@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, one_sentence
+from robustatlas.common.standard import NEAR, STANDARD
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
@@ -36,7 +37,6 @@ from robustatlas.report.facts.rows import (
     read_about,
     run_row,
 )
-from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common import wording
+from robustatlas.common.standard import STANDARD
 from robustatlas.common.styles import Style
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
@@ -17,7 +18,6 @@ from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent

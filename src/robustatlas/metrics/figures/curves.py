@@ -11,7 +11,7 @@ from robustatlas.common import wording
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import Style, styles_of
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,8 @@ def plot_curves(
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
     A model has the same colour, dash and marker in all figures (:func:`robustatlas.common.styles.styles_of`), where the
-    curves are of different models; curves of one model under several attacks are told apart by their names.
+    curves are of different models; curves of one model under several attacks are told apart by their names. The
+    strength at which papers measure is marked.
 
     Args:
         curves: one curve, several, or name -> curve. Without names, the attacks name them.
@@ -103,6 +104,8 @@ def plot_curves(
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_unit_and_norm(named.values()))
+        if len(attacks := {curve.attack for curve in named.values()}) == 1:
+            usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             legend_above(axes, len(named))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from robustatlas.common import wording
 from robustatlas.common.files import picture_kind, write_atomically
+from robustatlas.common.standard import STANDARD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +29,9 @@ _DPI = 300
 
 _FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}
 """TrueType, which publishers ask for and other programs can edit; matplotlib's own choice is Type 3."""
+
+_LETTER = 0.035
+"""Part of an axis that a letter of the name of a strength takes."""
 
 INK, OTHER = "#0a6670", "#d95f0e"
 """Colours of what belongs to no model."""
@@ -75,6 +80,21 @@ def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
     axes.set_xlabel(", ".join(said for said in (norm, wording.axis(unit)) if said))
     if (top := wording.falls_from(unit)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
+
+
+def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
+    """A line at the strength that papers give, with its name, where it is on an axis that ends at ``end``; the name
+    stands in the corner that curves leave free: at the bottom, over those that rise at the top."""
+    at, written = STANDARD.get(attack, (math.inf, ""))
+    if at > end:
+        return
+    axes.vlines(at, 0, 1, "#00000059", "dotted", transform=axes.get_xaxis_transform(), linewidth=0.7)
+    left = at > _LETTER * len(written) * end
+    axes.annotate(
+        written, (at, float(rises)), (-2 if left else 2, -2 if rises else 2), xycoords=("data", "axes fraction"),
+        textcoords="offset points", horizontalalignment="right" if left else "left",
+        verticalalignment="top" if rises else "bottom", fontsize=6.5, color="#565c63",
+    )  # fmt: skip
 
 
 def percent_axis(axes: Axes, label: str) -> None:

@@ -36,6 +36,7 @@ class ResultCard:
     Attributes:
         place: rank range among the published defenses, or that the score is masked; empty where there is neither.
         score: the number at the right: the headline.
+        score_over: what it is over, where that is several attacks.
         others: number of attacks that the card has no room or no scale for.
     """
 
@@ -45,6 +46,7 @@ class ResultCard:
     clean: Interval
     score: Interval | None
     score_name: str
+    score_over: str
     strips: tuple[Strip, ...]
     others: int
     axis: str
@@ -53,7 +55,8 @@ class ResultCard:
     @property
     def words(self) -> str:
         """The whole card in words, for those who do not see it."""
-        score = f"{self.score_name} {_ranged(self.score)}" if self.score else "no attack was searched at every strength"
+        known = f"{self.score_over or self.score_name} {_ranged(self.score)}" if self.score else ""
+        score = known or "no attack was searched at every strength"
         place = f"{self.place}; " if self.place else ""
         return (
             f"Robustness card of {self.title} on {self.scope}: clean accuracy {_ranged(self.clean)}; {score}; {place}"
@@ -94,6 +97,7 @@ def card_of(
         clean=facts.clean,
         score=first.accuracy if first else None,
         score_name=first.words if first else "",
+        score_over=first.explained() if first and len(first.at) > 1 else "",
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import MASKED, beside_masked, counted, listed, ordinal, strength, why_masked, wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
@@ -20,7 +21,6 @@ from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.numbers import CONFIDENCE, intervals
 from robustatlas.report.facts.plain import plain
 from robustatlas.report.facts.ranks import rank_ranges, ranks
-from robustatlas.report.facts.standard import STANDARD
 from robustatlas.results.result import Result
 
 NEIGHBOURS = 2

@@ -13,7 +13,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.standard import usual_strength
+from robustatlas.report.facts.units import usual_strength
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (

@@ -71,11 +71,12 @@ const Columns = (() => {
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
       number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: clean accuracy halved", kind: "text",
         usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
-      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
-      number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
+      // The headline: the accuracies at the strengths that papers give come before every average.
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
         below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
+      number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
+      number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated",
         value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byEntries, descends: false }),
       number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of entries at least one point of difficulty apart, which no few images decide; lower is steadier",
@@ -87,8 +88,8 @@ const Columns = (() => {
     ];
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
-    /** Beside an average over attacks and strengths stands what withstands all of them. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : 4, 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
+    /** What withstands all attacks stands before an average over attacks and strengths. */
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
