@@ -16,6 +16,7 @@ import robustatlas as ra
 from robustatlas.evaluation import cores as measured
 from robustatlas.evaluation.cores import Cores, cores_for
 from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.memory import bytes_kept
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.evaluation.workers.process import Processes
@@ -78,30 +79,29 @@ def test_little_work_is_done_here(watched: list[int]) -> None:
 def test_what_was_measured_decides() -> None:
     """The plan's upper bound is worth a tenth; after a part, its seconds count."""
     dispatcher = dispatcher_of(1_000, expected=0.05, part=100)
-    sharing = measured.Sharing(Cores(8, threads=1, speedup=1.0), dispatcher, batch=256)
+    sharing = measured.Sharing(Cores(8, threads=1, speedup=1.0), dispatcher, memory=1e9)
     assert sharing.processes() == 1, "5 of the 50 seconds that the plan allows"
     job = dispatcher.next()
     assert job is not None
     dispatcher.finish(job, found_of(job, 0.05))
     assert sharing.processes() == 8, "45 seconds are left"
-    as_good = measured.Sharing(Cores(8, threads=8, speedup=7.5), dispatcher, batch=256)
+    as_good = measured.Sharing(Cores(8, threads=8, speedup=7.5), dispatcher, memory=1e9)
     assert as_good.processes() == 1
 
 
 def test_there_are_no_more_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes what this one does, and twice what a forward pass keeps of a batch."""
-    monkeypatch.setattr(measured, "peak_bytes", lambda: 10**9)
     monkeypatch.setattr(measured, "usable_bytes", lambda: 20 * 10**9)
-    heavy = Cores(64, threads=1, speedup=1.0, bytes=10**7)
-    assert heavy.processes(seconds=1e4, samples=10_000, batch=50) == 7, "14 of 20 GB, 2 GB each"
-    assert heavy.processes(seconds=1e4, samples=10_000, batch=1000) == 1
+    many = Cores(64, threads=1, speedup=1.0)
+    assert many.processes(seconds=1e4, samples=10_000, memory=2e9) == 7, "14 of 20 GB, 2 GB each"
+    assert many.processes(seconds=1e4, samples=10_000, memory=2e10) == 1
 
 
-def test_what_a_forward_pass_keeps_is_counted(two_threads: None) -> None:
+def test_what_a_forward_pass_keeps_is_counted() -> None:
     """Of a sample: the inputs of all three layers, but not the weights."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 1000), nn.Softplus(), nn.Linear(1000, 10))
-    found = cores_for(Classifier(net), ra.load_dataset("digits").rows)
-    assert found.bytes == 4 * (64 + 1000 + 1000)
+    model, x = Classifier(net), ra.load_dataset("digits").rows[:3]
+    assert bytes_kept(model, x) == 4 * (64 + 1000 + 1000)
+    assert bytes_kept(Classifier(net, knowledge="scores"), x) == 0
 
 
 def test_a_nursery_that_has_ended_is_done_without(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_nursery_that_has_ended_is_done_without(tmp_path: Path) -> None:
 
 
 def test_few_samples_take_few_processes() -> None:
-    assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100, batch=256) == 6
+    assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100, memory=1e8) == 6
 
 
 @pytest.mark.parametrize(("times", "threads"), [((1.0, 1.0), 1), ((0.4, 1.0), 2)])

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import benchmark
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.attacks.plans import plans_of
 from robustatlas.data import Beginning, Fingerprint, Rows
@@ -31,8 +32,8 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.threats.lp import Linf
-from test_evaluation_memory import Live
 
+Live = benchmark("memory").Live
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
 ATTACK = Attack("linf", Linf(), plans_of(Stage(PGD(steps=1), "cross-entropy")), STRENGTHS)
 LARGE = (3, 256, 256)
@@ -149,12 +150,11 @@ def test_a_job_holds_its_inputs_as_they_are_kept() -> None:
 
 
 def test_memory_does_not_grow_with_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where parts are as large as memory allows: in all about three times a part's inputs, and what a batch
-    holds."""
+    """Not even where parts are as large as memory allows: in all about three times a part's inputs, which are as many
+    as a batch and its forward pass take, here twice a batch, and what a batch holds."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 2))
-    part, batch = (count * 4 * 3 * 32 * 32 for count in (192, 32))
-    monkeypatch.setattr("robustatlas.evaluation.dispatcher._BYTES", part)
+    part, batch = (count * 4 * 3 * 32 * 32 for count in (64, 32))
     monkeypatch.setattr("robustatlas.evaluation.dispatcher.SECONDS", 1e6)  # however busy the machine is
     peaks = []
     for count in (384, 960):

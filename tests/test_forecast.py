@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from robustatlas.cli import main
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import fitting_batch
+from robustatlas.evaluation.workers.memory import peak_bytes
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -63,7 +65,7 @@ def test_fewer_samples_at_once_where_memory_runs_out(batch_size: Any, whole: ra.
     assert max(net.seen[-5:]) <= 11
 
 
-@pytest.mark.parametrize("bad", [22, 27, 31])
+@pytest.mark.parametrize("bad", [23, 28, 32])
 def test_samples_that_are_through_when_memory_runs_out_stay(bad: int, whole: ra.Result) -> None:
     net = Hungry(most=40, bad=bad)
     assert_same(evaluate(net), whole)
@@ -131,6 +133,7 @@ def test_a_forecast_counts_what_is_left_and_writes_nothing(tmp_path: Path) -> No
     assert expected.passes == pytest.approx(sum(result.passes("linf")), abs=2)
     left = forecast(net, data, ATTACK, run=tmp_path / "run", workers=4)
     assert [each.samples for each in left.expected] == [20]
+    assert left.memory is not None and left.memory > peak_bytes() / 2
     assert left.seconds == left.expected[0].seconds / 4
     assert forecast(net, data, ATTACK, run=tmp_path / "run", part="1/2").expected == ()
 
@@ -170,4 +173,5 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         )
     said = capsys.readouterr().out
     assert not ended.value.code and "In all" in said and "passes a sample" in said
+    assert re.search(r"Memory: about [1-9][0-9.]* [MG]B\.$", said.strip())
     assert not run.exists()

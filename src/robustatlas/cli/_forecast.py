@@ -41,4 +41,7 @@ def forecast_table(forecast: Forecast, device: str) -> RenderableType:
         f"In all {most}{duration(forecast.seconds)} on {safe(device)}{shared}{passes}, "
         f"{volume(forecast.bytes)} on disk; {counted(forecast.batch_size, 'sample')} at work at once."
     )
-    return Group(shown, total)
+    if forecast.memory is None:
+        return Group(shown, total)
+    several = f" in each process, {volume(forecast.workers * forecast.memory)} in all" if forecast.workers > 1 else ""
+    return Group(shown, total, f"Memory: about {volume(forecast.memory)}{several}.")

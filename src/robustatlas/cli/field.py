@@ -162,7 +162,7 @@ def _row(result: Result) -> dict[str, str]:
 
 def _print_forecast(done: Sequence[Done], price: float | None) -> None:
     known = [(one.entry.name, one.forecast) for one in done if one.forecast is not None]
-    shown = table("model", "samples x attacks", "passes", "time", "disk")
+    shown = table("model", "samples x attacks", "passes", "time", "disk", "memory")
     for name, forecast in known:
         lacking = sum(each.samples for each in forecast.expected)
         most = "up to " if any(each.bounded for each in forecast.expected) else ""
@@ -172,6 +172,7 @@ def _print_forecast(done: Sequence[Done], price: float | None) -> None:
             f"{most}{forecast.passes:,.0f}",
             f"{most}{duration(forecast.seconds)}",
             volume(forecast.bytes),
+            volume(forecast.workers * (forecast.memory or 0.0)),
         )
     seconds = sum(forecast.seconds for _, forecast in known)
     passes, size = sum(forecast.passes for _, forecast in known), sum(forecast.bytes for _, forecast in known)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
-from robustatlas.evaluation.memory import ran_out
+from robustatlas.evaluation.memory import ran_out, weights_of
 from robustatlas.evaluation.workers import begun_nursery
-from robustatlas.evaluation.workers.memory import peak_bytes, usable_bytes
+from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
 _BATCH, _ROUNDS, _ENOUGH = 16, 3, 1.0
@@ -33,32 +33,28 @@ _TOO_HIGH = 10.0
 """How many times less than its plan says an attack may take: most samples are through long before the last run."""
 _MEMORY = 0.7
 """Share of the machine's memory that processes may take."""
-_BOTH_WAYS = 2
-"""What a pass holds of a sample, in bytes of what its forward pass keeps: the backward pass makes as much anew."""
 
 
 @dataclass(frozen=True)
 class Cores:
-    """``count`` cores that may be used, ``threads`` that the network runs fastest with, its ``speedup`` by as many
-    threads as cores, and the ``bytes`` that its forward pass keeps of a sample."""
+    """``count`` cores that may be used, ``threads`` that the network runs fastest with, and its ``speedup`` by as many
+    threads as cores."""
 
     count: int
     threads: int
     speedup: float
-    bytes: float = 0.0
 
-    def processes(self, seconds: float, samples: int, batch: int) -> int:
-        """Among how many processes it pays to share so many seconds of work of one, on so many samples, of which each
-        has a batch at work; no more than memory has room for.
+    def processes(self, seconds: float, samples: int, memory: float) -> int:
+        """Among how many processes it pays to share so many seconds of work of one, on so many samples; no more than
+        there is room for where each takes so many bytes of ``memory``.
 
         Example:
-            >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000, batch=256)
+            >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000, memory=1e8)
             8
         """
         if seconds < _WORTH or self.speedup >= _AS_GOOD * self.count:
             return 1
-        room = _MEMORY * usable_bytes() / (peak_bytes() + _BOTH_WAYS * self.bytes * batch)
-        return max(1, min(self.count, samples // SMALLEST, int(room)))
+        return max(1, min(self.count, samples // SMALLEST, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -84,13 +80,12 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
     x = images[:_BATCH].to(model.dtype)
     try:
         with undisturbed(), model.evaluating():
-            kept = _bytes_kept(model, x)
             several, alone = (_seconds(model, x, threads) for threads in (count, 1))
     except Exception as error:
         if not ran_out(error):
             raise
         return Cores(1, count, 1.0)  # the evaluation takes fewer samples at once
-    return Cores(count, count if several < _GAIN * alone else 1, alone / several, kept / len(x))
+    return Cores(count, count if several < _GAIN * alone else 1, alone / several)
 
 
 class Sharing:
@@ -101,11 +96,11 @@ class Sharing:
     Args:
         cores: what may be used.
         dispatcher: of the work, which begins with a short part.
-        batch: samples at work at once.
+        memory: bytes that each takes.
     """
 
-    def __init__(self, cores: Cores, dispatcher: Dispatcher, batch: int) -> None:
-        self.cores, self.dispatcher, self.batch = cores, dispatcher, batch
+    def __init__(self, cores: Cores, dispatcher: Dispatcher, memory: float) -> None:
+        self.cores, self.dispatcher, self.memory = cores, dispatcher, memory
         self.nursery = begun_nursery(threads=1) if self._among(too_high=_TOO_HIGH**0.5) > 1 else None
 
     def close(self) -> None:
@@ -119,7 +114,7 @@ class Sharing:
 
     def _among(self, too_high: float) -> int:
         seconds = self.dispatcher.remaining() / too_high
-        return self.cores.processes(seconds, self.dispatcher.lacking, self.batch)
+        return self.cores.processes(seconds, self.dispatcher.lacking, self.memory)
 
 
 def can_share(model: Classifier) -> bool:
@@ -128,28 +123,7 @@ def can_share(model: Classifier) -> bool:
 
 
 def _by_torch(model: Classifier) -> bool:
-    return model.device.type == "cpu" and model.knowledge == "gradients" and bool(_weights(model))
-
-
-def _weights(model: Classifier) -> list[Tensor]:
-    """Those of a network of torch."""
-    return [*model.net.parameters(), *model.net.buffers()] if isinstance(model.net, nn.Module) else []
-
-
-def _bytes_kept(model: Classifier, x: Tensor) -> float:
-    """Bytes that a forward pass keeps for the backward pass, but for the weights."""
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        answer = model.logits(x.clone().requires_grad_())  # held, so that no memory is used twice
-    weights = {part.untyped_storage().data_ptr() for part in _weights(model)}
-    del answer
-    return float(sum(size for place, size in kept.items() if place not in weights))
+    return model.device.type == "cpu" and model.knowledge == "gradients" and bool(weights_of(model))
 
 
 def _seconds(model: Classifier, x: Tensor, threads: int) -> float:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.memory import bytes_of_a_part
 from robustatlas.evaluation.plan import Integers, Work
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
@@ -26,10 +27,6 @@ SMALLEST, _GROWTH = 16, 4
 
 _SHORTEST = 10.0
 """Seconds aimed at, at least, for the parts at the end of work that several share; these may have fewer samples."""
-
-_BYTES = 96 * 2**20
-"""Inputs of a part: it holds them twice, as they are and as the smallest examples found, and a search that shares its
-examples holds one a strength besides. A data set of a few such parts takes as much memory as the largest one."""
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""
@@ -131,6 +128,7 @@ class Dispatcher:
         self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
         self.short = short
         sample = work.rows[:1].nbytes
+        room = bytes_of_a_part(sample, manner.kept, manner.batch_size)
         self._least = SMALLEST
         self._number = 0
         self._waits = False
@@ -142,7 +140,7 @@ class Dispatcher:
                 columns = run.columns(task.record, work.index[known], task.told)
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
-            most = max(SMALLEST, _BYTES // max(sample * task.held, 1))
+            most = max(SMALLEST, int(room // max(sample * task.held, 1)))
             self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
         self._dearest_first = sorted(range(len(tasks)), key=costs.of, reverse=True)
 

@@ -145,7 +145,7 @@ def _complete(
             short,
         )
         if dispatcher.lacking:
-            with closing(Sharing(cores, dispatcher, ready.at_once)) if shares else nullcontext() as sharing:
+            with closing(Sharing(cores, dispatcher, ready.memory())) if shares else nullcontext() as sharing:
                 _work_through(dispatcher, ready, tasks, places, sharing)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"

@@ -68,6 +68,8 @@ class Forecast:
         workers: processes that share the work.
         batch_size: samples at work at once.
         beginning: seconds before the first sample, such as for reading a network.
+        memory: bytes that each process takes, with the network and the data; on an accelerator those there. None: not
+            known.
 
     Example:
         >>> linf = Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4)
@@ -79,6 +81,7 @@ class Forecast:
     workers: int
     batch_size: int
     beginning: float = 0.0
+    memory: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -107,7 +110,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
         store = request.begun(ready.identity)
         check_answers(ready.model, store, ready.work)
         mine = request.mine(len(ready.work.index))
-        expected = []
+        expected, memory = [], ready.memory()
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
             held = store.done(task.record, examples=request.keep_adversarial)
             missing = mine & ~np.isin(ready.work.index, held)
@@ -117,8 +120,8 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
     workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
     if request.shares and can_share(ready.model):
         seconds, samples = (sum(getattr(each, what) for each in expected) for what in ("seconds", "samples"))
-        workers = cores.processes(seconds, samples, ready.at_once)
-    return Forecast(tuple(expected), workers, ready.at_once)
+        workers = cores.processes(seconds, samples, memory)
+    return Forecast(tuple(expected), workers, ready.at_once, memory=memory)
 
 
 class _Enough(Exception):  # noqa: N818

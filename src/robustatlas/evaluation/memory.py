@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robustatlas.common.bundle import per_sample
-from robustatlas.models.classifier import Classifier
+from robustatlas.evaluation.workers.memory import peak_bytes
+from robustatlas.models.classifier import Classifier, seeded
 
 _LARGEST = 4096
 _GAIN = 1.1
@@ -18,6 +19,14 @@ _SECONDS = 2.0
 _SHARE = 2
 """An attack holds a few batches besides the network's activations, so this part of the largest batch that fits is
 taken."""
+
+_BOTH_WAYS, _COPIES = 2, 24
+"""What an attack takes, at most, of a sample at work: so often what a forward pass keeps of it, as the backward pass
+makes as much anew, and so often its image. Measured on norms; sparse changes and maps with tables of their own take
+more copies, which shows where a network keeps next to nothing."""
+
+_PART = 96 * 2**20
+"""Bytes of the inputs of the largest part."""
 
 _SAID = ("can't allocate memory", "out of memory", "not enough memory")
 
@@ -77,6 +86,62 @@ def seconds_of_a_batch(model: Classifier, x: Tensor, size: int) -> float | None:
         forget(model.device)
         return None
     return min(taken)
+
+
+def bytes_of_a_part(image: int, kept: float, batch: int) -> float:
+    """Bytes of the inputs of a part, at most, of which each takes ``image`` bytes and a forward pass keeps ``kept`` (0:
+    not known): as many as a batch takes, and no more than the largest part.
+
+    A part holds them twice, as they are and as the smallest examples found, and a search that shares its examples holds
+    one a strength besides. A data set of a few such parts takes as much memory as the largest one.
+    """
+    return min(_PART, batch * (image + kept)) if kept else _PART
+
+
+def bytes_at_work(image: int, kept: float, batch: int, samples: int) -> float:
+    """Bytes that an attack on so many samples takes beside the network while a batch of them is at work; at most 8
+    times a batch's images and what a forward pass keeps of them, where that is 4.5 times the images or more.
+
+    Example:
+        >>> bytes_at_work(image=1_000, kept=10_000, batch=4, samples=4)
+        184000
+    """
+    part = min(bytes_of_a_part(image, kept, batch), samples * image)
+    return batch * (_BOTH_WAYS * kept + _COPIES * image) + 2 * part
+
+
+def bytes_loaded(device: torch.device) -> int:
+    """Memory that this process has taken so far, at most; on an accelerator what it holds there."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_bytes()
+
+
+def bytes_kept(model: Classifier, x: Tensor) -> float:
+    """Bytes that a forward pass of ``x`` [B, ...] keeps of a sample for the backward pass, but for the weights; 0 where
+    there is none, and where not even that fits."""
+    if model.knowledge != "gradients":
+        return 0.0
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), seeded(0, model.device):
+            answer = model.logits(x.clone().requires_grad_())  # held, so that no memory is used twice
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        return 0.0
+    weights = {part.untyped_storage().data_ptr() for part in weights_of(model)}
+    del answer
+    return sum(size for place, size in kept.items() if place not in weights) / len(x)
+
+
+def weights_of(model: Classifier) -> list[Tensor]:
+    """Those of a network of torch."""
+    return [*model.net.parameters(), *model.net.buffers()] if isinstance(model.net, nn.Module) else []
 
 
 def forget(device: torch.device) -> None:

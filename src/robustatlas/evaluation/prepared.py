@@ -18,7 +18,7 @@ from robustatlas.common.host import looking_is_free
 from robustatlas.common.wording import invalid_sentence
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
-from robustatlas.evaluation.memory import fitting_batch, seconds_of_a_batch
+from robustatlas.evaluation.memory import bytes_at_work, bytes_kept, bytes_loaded, fitting_batch, seconds_of_a_batch
 from robustatlas.evaluation.plan import (
     EIGHT_BIT,
     Data,
@@ -43,7 +43,7 @@ from robustatlas.threats.probe import probe
 
 DEFAULT_BATCH = 256
 _BACK = 2
-"""Samples by which it is tried whether the backward pass of a model fails."""
+"""Samples by which it is tried whether the backward pass of a model fails, and what a pass keeps."""
 _LOOKED_AT = 64
 """Samples that are looked at for pixels that no 8-bit file holds, before the work; all are when their turn comes."""
 
@@ -76,6 +76,12 @@ class Prepared:
     def at_once(self) -> int:
         """Samples at work at once."""
         return min(self.manner.batch_size, len(self.work.labels))
+
+    def memory(self) -> float:
+        """Bytes that a process takes for the work, with all that this one has taken so far."""
+        image = self.work.rows[:1].to(self.model.dtype).nbytes
+        at_work = bytes_at_work(image, self.manner.kept, self.at_once, len(self.work.labels))
+        return bytes_loaded(self.model.device) + at_work
 
     @property
     def classes(self) -> int:
@@ -183,7 +189,8 @@ def _manner_of(model: Classifier, work: Work, request: Request) -> Manner:
     count, size = len(work.labels), DEFAULT_BATCH if request.batch_size is None else request.batch_size
     if size == "auto":
         size = fitting_batch(model, _probed(model, work.rows[:1]), count)
-    return Manner(request.seed, size, not isinstance(request.batch_size, int), request.keep_adversarial)
+    kept = bytes_kept(model, _probed(model, work.rows[:_BACK]))
+    return Manner(request.seed, size, not isinstance(request.batch_size, int), request.keep_adversarial, kept)
 
 
 def _probe(attacks: Sequence[Attack], x: Tensor) -> None:

@@ -45,13 +45,14 @@ class Manner:
     """How the work is done; none of it changes the numbers but ``seed``.
 
     ``batch_size``: inputs at work at once, of one sample each, or several points of a sweep; ``halves``: that many at
-    first, and half of it where memory runs out.
+    first, and half of it where memory runs out; ``kept``: bytes that a forward pass keeps of a sample, as far as known.
     """
 
     seed: int
     batch_size: int
     halves: bool = False
     keep_adversarial: bool = False
+    kept: float = 0.0
 
 
 @dataclass(frozen=True)
