@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.models.checkpoints import content_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import chosen_here
 
@@ -212,15 +212,7 @@ def _backbone(architecture: str) -> nn.Sequential:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     """Convolution weights ``features.*`` of a file, whatever the checkpoint is wrapped in."""
-    if not path.is_file():
-        raise UserError(f"There is no weights file {path}; give the path of a .safetensors or .pt file.")
-    try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read as weights ({type(error).__name__}); expected .safetensors, or plain tensors saved "
-            "by torch.save. Nothing is unpickled."
-        ) from error
+    content = content_of(path)
     while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
         inner = [value for value in content.values() if isinstance(value, Mapping) and value]
         if not inner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -53,12 +54,16 @@ def random_streaks(noise: Noise, dtype: torch.dtype) -> Tensor:
     lines = streak(row, column, width)
     lines[..., : _CENTRE + 1, : _CENTRE + 1] = lines[..., _CENTRE:, _CENTRE:].flip(-1, -2)
 
-    sigma = 0.41 + 0.19 * noise.child(3).uniform(GRIDS, dtype=dtype)
-    side = torch.exp(-0.5 / sigma**2)[..., None, None]
+    return blurred(lines, 0.41 + 0.19 * noise.child(3).uniform(GRIDS, dtype=dtype), "constant")
+
+
+def blurred(lines: Tensor, sigma: Tensor, border: Literal["constant", "reflect"]) -> Tensor:
+    """``lines`` [B, K, k, k] smoothed over 3 by 3 pixels with ``sigma`` [B, K]; zeros or a mirror beyond."""
+    side = torch.exp(-0.5 / sigma.square())[..., None, None]
     total = 1 + 2 * side
-    padded = F.pad(lines, (1, 1, 1, 1))
-    lines = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
-    return (side * (lines[..., :-2] + lines[..., 2:]) + lines[..., 1:-1]) / total
+    padded = F.pad(lines, (1, 1, 1, 1), mode=border)
+    rows = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
+    return (side * (rows[..., :-2] + rows[..., 2:]) + rows[..., 1:-1]) / total
 
 
 def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:

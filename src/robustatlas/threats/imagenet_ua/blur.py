@@ -27,13 +27,6 @@ class UaBlur(LatentThreat):
     most epsilon, and at most 1.
 
     Difference from the published attack: none of the sets; steps are those of the search.
-
-    Example:
-        >>> import torch
-        >>> threat = UaBlur()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-blur"

@@ -51,12 +51,6 @@ class UaEdge(Faded, EdgeMap):
 
     Differences from the published attack: it paints the edges at every strength and starts outside of its sets, here
     the paint is faded in, fully from the smallest published strength (0.03) on.
-
-    Example:
-        >>> threat = UaEdge()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

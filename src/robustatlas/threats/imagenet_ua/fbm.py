@@ -61,12 +61,6 @@ class UaFbm(LatentThreat):
 
     Differences from the published attack: it returns the image before its last update, and starts on one side; the sets
     are the same. Images need not be square.
-
-    Example:
-        >>> threat = UaFbm()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-fbm"

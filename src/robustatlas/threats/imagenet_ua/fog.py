@@ -45,12 +45,6 @@ class UaFog(LatentThreat):
 
     Differences from the published attack: it starts on one side; the sets are the same. Grey images are mixed with the
     mean grey. Unlike the ``fog`` of 2019 nothing is stretched or divided by a maximum.
-
-    Example:
-        >>> threat = UaFog()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-fog"

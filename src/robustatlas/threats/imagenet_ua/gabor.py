@@ -65,12 +65,6 @@ class UaGabor(LatentThreat):
     Differences from the published attack: its kernel is drawn anew at every step and for the result, here it is one of
     several drawn, the one along which the gradient of the image rewards noise the most; the weights are this image's,
     not a share of the batch's. Unlike the ``gabor`` of 2019 the noise is not normalised and takes both signs.
-
-    Example:
-        >>> threat = UaGabor()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-gabor"

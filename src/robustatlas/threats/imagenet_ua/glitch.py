@@ -38,12 +38,6 @@ class UaGlitch(LatentThreat):
 
     Differences from the published attack: there every pixel is read half a pixel off, so the image is blurred even by
     no shift; here no shift leaves it as it is.
-
-    Example:
-        >>> threat = UaGlitch()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-glitch"

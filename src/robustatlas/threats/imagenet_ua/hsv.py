@@ -60,12 +60,6 @@ class UaHsv(LatentThreat):
 
     Differences from the published attack: the change of colours is added to the image itself, so that no change leaves
     it as it is to the last bit; it starts on both sides.
-
-    Example:
-        >>> threat = UaHsv()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-hsv"

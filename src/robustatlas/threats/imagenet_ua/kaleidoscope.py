@@ -97,12 +97,6 @@ class UaKaleidoscope(Faded, KaleidoscopeMap):
 
     Differences from the published attack: its shapes lie there at every strength, here they are faded in, fully from
     the smallest published strength (0.05) on.
-
-    Example:
-        >>> threat = UaKaleidoscope()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     varied: ClassVar[bool] = True

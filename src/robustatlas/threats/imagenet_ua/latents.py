@@ -42,7 +42,14 @@ class FadedLatents(Bundle):
 
 
 class LatentThreat(ThreatModel):
-    """A map of the image and of latent numbers in a box or a ball around 0."""
+    """A map of the image and of latent numbers in a box or a ball around 0; latent numbers of 0 leave the image.
+
+    Example:
+        >>> from robustatlas.threats.imagenet_ua.glitch import UaGlitch
+        >>> threat, x = UaGlitch(), torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
 
     title: ClassVar[str]
     """Of the attack, in messages."""

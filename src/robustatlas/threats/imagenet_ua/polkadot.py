@@ -62,12 +62,6 @@ class UaPolkadot(Faded, PolkadotMap):
     Differences from the published attack: even without any strength its dots cover most of the image, here that is
     faded in, fully from the smallest published strength (1) on; it reflects negative strengths, here they are cut; dots
     belong to the image and not to the batch.
-
-    Example:
-        >>> threat = UaPolkadot()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     geometry: ClassVar[Geometry] = POSITIVE_BALL

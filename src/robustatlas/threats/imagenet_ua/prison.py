@@ -65,12 +65,6 @@ class UaPrison(Faded, PrisonMap):
 
     Differences from the published attack: its bars stand there at every strength, here they are faded in, fully from
     the smallest published strength (0.01) on.
-
-    Example:
-        >>> threat = UaPrison()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     geometry: ClassVar[Geometry] = POSITIVE

@@ -51,12 +51,6 @@ class UaTexture(Faded, TextureMap):
 
     Differences from the published attack: its edges are black at every strength, here that is faded in, fully from the
     smallest published strength (0.01) on.
-
-    Example:
-        >>> threat = UaTexture()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)

@@ -46,12 +46,6 @@ class UaWhirlpool(LatentThreat):
 
     Differences from the published attack: there every whirlpool turns by half a radian at least and every pixel is read
     half a pixel off, here no rotation leaves the image as it is.
-
-    Example:
-        >>> threat = UaWhirlpool()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     title: ClassVar[str] = "ua-whirlpool"

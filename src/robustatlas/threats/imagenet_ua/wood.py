@@ -60,12 +60,6 @@ class UaWood(Faded, WoodMap):
     Differences from the published attack: the rings stand there at every strength, here they are faded in, fully from
     the smallest published strength (0.03) on; there the numbers around the middle can never move, since their gradient
     is not a number.
-
-    Example:
-        >>> threat = UaWood()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
     """
 
     whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)
