@@ -113,8 +113,7 @@ _BORDERS = Stage(PGD(25, rate=10.0, schedule="cosine"), "margin", targets="dista
 
 def sparse() -> Attack:
     """l0: sigma-zero (with a smoother count and a higher first threshold than its own) and FAB's projection bound the
-    count, restarts of sigma-zero lower it; projected ascent on the largest changes, by steps from border to border of
-    the box, tries below; at last FAB goes on from the smallest example."""
+    count, restarts of sigma-zero lower it. Projected ascent, by steps from border to border of the box, tries below."""
     ascent = Leg(_BORDERS, runs=SEVERAL)
     made = plans(
         (ascent, Leg(replace(_SIGMA, targets=None)), Leg(_FAB, runs=SEVERAL)),

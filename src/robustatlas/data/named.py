@@ -71,9 +71,8 @@ class _Idx:
 
 @dataclass(frozen=True)
 class _Cifar:
-    """CIFAR-10 or CIFAR-100 in its binary version, or in the Python version. ``labels``: bytes of labels before the
-    pixels of an image, of which the last one counts; ``pickled``: the folder of the Python version; ``pickles``: split
-    to its files there with their md5."""
+    """CIFAR-10 or CIFAR-100 in its binary version, of whose bytes of ``labels`` the last counts, or in the Python
+    version: files in the folder ``pickled``, and in ``pickles`` their md5 for each split."""
 
     name: str
     classes: tuple[str, ...]

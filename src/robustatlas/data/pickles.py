@@ -80,8 +80,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """What a pickle holds, where that is dictionaries, lists, texts, numbers and arrays of numbers (as stand-ins, whose
-    ``array`` they are) alone.
+    """What a pickle of dictionaries, lists, texts, numbers and arrays of numbers (stand-ins with an ``array``) holds.
     """
     try:
         return _Plain(io.BytesIO(path.read_bytes()), encoding="bytes").load()

@@ -43,11 +43,8 @@ class Fitted:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a ``.safetensors`` file, or of a file of ``torch.save``.
-
-    A state dict may lie under the key "state_dict", "model_state_dict", "model", "net" or "network", as checkpoints of
-    trainers keep it.
-    """
+    """The named tensors of a ``.safetensors`` file, or of a file of ``torch.save``: a state dict, also under one of the
+    keys by which checkpoints of trainers keep it."""
     content = content_of(path)
     while isinstance(content, dict) and (
         taken := next((key for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
@@ -97,9 +94,9 @@ def _tell_of(path: Path, taken: str, others: Sequence[str]) -> None:
 def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, what: str) -> Fitted:
     """The ``tensors`` of the file ``path`` under the names of ``own``, the state of the network ``what``.
 
-    A prefix that trainers put before all names is dropped, and with it what lies outside (losses, averages). A
-    normalisation in the file that the network has no place for is handed back; one that the network has and the file
-    lacks stays the network's, where ``optional`` (its buffers) names it.
+    A prefix that trainers put before all names is dropped, with what lies outside. A normalisation in the file that the
+    network has no place for is handed back. One that the file lacks stays the network's, where ``optional`` (its
+    buffers) names it.
     """
     kept = [n for n in own if n in optional and (n in (*_MEANS, *_DEVIATIONS) or n.endswith(_COUNTERS))]
     needed = [name for name in own if name not in kept]

@@ -71,10 +71,9 @@ def _network_of(model: Classifier) -> nn.Module:
 def find_layers(model: Classifier, x: Tensor) -> tuple[str, ...]:
     """Names of the layers to compare images by: the stages of a CNN, or its nonlinearities where it has no stages.
 
-    Looks at the outputs for ``x`` [B, C, H, W]: the children of the network (or of the one child that does nearly
-    everything) that are made of several layers and put out feature maps are its stages, e.g. ``layer1 .. layer4`` of a
-    ResNet. Among more than six, the last of each resolution is taken. A network without feature maps is compared by its
-    hidden vectors.
+    Stages are the children of the network (or of the one child that does nearly everything) that are made of several
+    layers and put out feature maps for ``x`` [B, C, H, W], such as ``layer1 .. layer4`` of a ResNet. Among more than
+    six, the last of each resolution is taken. A network without feature maps is compared by its hidden vectors.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(10))

@@ -38,12 +38,11 @@ class Swap:
 
 
 def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
-    """The best ways around modules of the network, the best first: what their gradient claims is compared with what
-    steps of the model measure.
+    """The best ways around modules of the network: what their gradient claims is compared with what steps measure.
 
     Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit),
-    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (it is skipped forwards as well, for
-    gradients alone: Yao et al. 2021).
+    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (forwards as well, for gradients
+    alone: Yao et al. 2021).
     """
     steps, changes = _measured(look)
     found: list[tuple[float, Tensor, Way]] = []

@@ -46,11 +46,10 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
     """Probe the model with a few samples of ``images`` [N, ...]; return warnings, raise :class:`UserError` where no
     honest number can come out.
 
-    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes.
-    Warnings: no gradient, or one that ends on the way; the first of several outputs taken; outputs look like
-    probabilities; operations without a gradient,
-    such as rounding; a network that writes into its input; the forward pass is random; a sample's output depends on the
-    rest of the batch; clean accuracy no better than chance.
+    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes. Warnings: no gradient, or one
+    that ends on the way; the first of several outputs taken; outputs that look like probabilities; rounding; a network
+    that writes into its input; a random forward pass; outputs that depend on the rest of the batch; an accuracy of
+    chance.
 
     Args:
         model: to probe.

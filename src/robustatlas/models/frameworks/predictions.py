@@ -27,10 +27,8 @@ Answers = Literal["probabilities", "logits", "labels"]
 
 
 class Sender(ABC):
-    """A function that may send the same samples more than once until it has its answer.
-
-    ``sent``: samples that were sent before its first call.
-    """
+    """A function that may send the same samples more than once until it has its answer; ``sent``: before its first
+    call."""
 
     sent: int = 0
 
@@ -111,8 +109,8 @@ def from_predictions(
 class Oracle:
     """A function of arrays, asked within a rate and a budget; threads and processes take turns.
 
-    ``kind`` of its answers, of so many ``classes`` (None: not known, of scores). ``keeps``: its answers are kept in the
-    directory of a run, see :meth:`keep_answers`. ``shape`` [B, C, H, W] of its inputs, where the function states it.
+    ``kind`` of its answers, of so many ``classes`` (None: not known, of scores). ``keeps``: see :meth:`keep_answers`.
+    ``shape`` [B, C, H, W] of its inputs, where the function states it.
     """
 
     def __init__(

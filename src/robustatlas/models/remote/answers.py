@@ -30,9 +30,9 @@ _SAME = 1e-3
 class KeptAnswers:
     """Answers in the files of a folder, which each process adds to in a file of its own.
 
-    The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given, and only
-    where there is none the model is asked: what is asked twice on purpose, such as to verify a success, is. Before the
-    first kept answer is used, the model is asked about a few inputs of before, because it may be another one by now.
+    The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given. Only where
+    there is none the model is asked: so what is asked twice on purpose, to verify a success, is. Before the first kept
+    answer is used, the model is asked about a few earlier inputs, because it may be another one by now.
     """
 
     def __init__(self, folder: Path) -> None:

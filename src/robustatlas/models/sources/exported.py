@@ -18,8 +18,7 @@ from robustatlas.models.classifier import Classifier, Origin, Outputs
 
 
 def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs = "logits") -> Classifier:
-    """The program in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits, or to what
-    ``outputs`` says (``--set outputs=probabilities`` where a softmax ends it).
+    """The program in ``file``: images in [0, 1] (less ``mean``, divided by ``std``) to what ``outputs`` says.
 
     A program exported with a fixed batch gets batches of that size. A ``.pt2`` file is a program: load only what you
     trust. Files that hold pickled objects are refused.

@@ -16,11 +16,8 @@ from robustatlas.models.sources.packages import optional, version_of
 
 
 def onnx_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs = "logits") -> Classifier:
-    """The network in ``file``, which maps images in [0, 1] (less ``mean``, divided by ``std``) to logits, or to what
-    ``outputs`` says (``--set outputs=probabilities`` where a softmax ends it).
-
-    A network with a fixed batch gets batches of that size.
-    """
+    """The network in ``file``: images in [0, 1] (less ``mean``, divided by ``std``) to what ``outputs`` says. A network
+    with a fixed batch gets batches of that size."""
     onnx = optional("onnx", f"onnx:{file}", "onnx")
     path = Path(file)
     if not path.is_file():

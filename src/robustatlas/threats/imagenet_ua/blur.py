@@ -24,10 +24,7 @@ def blurred(x: Tensor, weights: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UaBlur(LatentThreat):
     """Blur of ImageNet-UA: every pixel is mixed with the blurred image (17 by 17 pixels), by a smoothed weight of at
-    most epsilon, and at most 1.
-
-    Difference from the published attack: none of the sets; steps are those of the search.
-    """
+    most epsilon, and at most 1."""
 
     title: ClassVar[str] = "ua-blur"
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)

@@ -49,8 +49,7 @@ class UaEdge(Faded, EdgeMap):
     """Edges of ImageNet-UA: the edges of the image are painted grey, and each of their numbers then changes by at most
     epsilon (pixels in [0, 1]).
 
-    Differences from the published attack: it paints the edges at every strength and starts outside of its sets, here
-    the paint is faded in, fully from the smallest published strength (0.03) on.
+    The published attack starts outside of its sets.
     """
 
     whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

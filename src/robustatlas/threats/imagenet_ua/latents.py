@@ -1,8 +1,4 @@
-"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map.
-
-Many published maps change the image whatever the optimised numbers are, so that no set contains the clean image. Here
-such a map is faded in: see :class:`Faded`.
-"""
+"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map."""
 
 from __future__ import annotations
 
@@ -141,8 +137,9 @@ def _values(theta: Tree) -> tuple[Tensor, ...]:
 class Faded(LatentThreat):
     """The map faded in: x + a (map(x) - x), with a = fade / ``whole``, where the fade is in [0, min(epsilon, whole)].
 
-    So the set of strength 0 is the image, the sets are nested, and from epsilon = ``whole`` on (the smallest published
-    strength) they contain every image of the published set with the same draws.
+    Published maps change the image at every strength. Here the set of strength 0 is the image, and the sets are nested.
+    From epsilon = ``whole`` on, the smallest published strength, they contain each image of the published set with the
+    same draws.
     """
 
     whole: ClassVar[BySize[float]]

@@ -103,16 +103,13 @@ class SnowMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaSnow(Faded, SnowMap):
-    """Snow of ImageNet-UA: flakes at random places of five layers, each smeared along a streak; epsilon is how many
-    full flakes fall: every flake is in [0, 1], and their sum is at most epsilon.
+    """Snow of ImageNet-UA: flakes at random places of five layers, each smeared along a streak. epsilon is how many
+    full flakes fall: every flake is in [0, 1], and their sum is at most epsilon. The image is bleached as well, by at
+    most 15 % of the way to ``max(x, 1.5 luminance + 0.5)``.
 
-    The image is bleached as well, by at most 15 % of the way to ``max(x, 1.5 luminance + 0.5)``.
-
-    Differences from the published attack: it bleaches at every strength, here that is faded in up to the smallest
-    published strength; its flakes are fourth powers of numbers whose Euclidean norm is bounded, here their brightness
-    itself is optimised, since the gradient of a fourth power is 0 where nothing falls. A published strength e is e^2
-    full flakes here, and the set of that strength contains the published one's corners. Unlike the ``snow`` of 2019
-    flakes lie anywhere, and are bounded as a whole.
+    Only the bleaching is faded in. Published flakes are fourth powers of numbers whose Euclidean norm is bounded; the
+    gradient of a fourth power is 0 where nothing falls, so their brightness itself is optimised here. A published
+    strength e is e^2 full flakes, and the set of that strength contains the published one's corners.
     """
 
     geometry: ClassVar[Geometry] = Flakes()
