@@ -157,17 +157,9 @@ class Bounds:
         parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
         return torch.cat([self.backward(start, Windowed.all(some), of, backwards=backwards) for some, of in parts])
 
-    def backward(
-        self,
-        start: int,
-        rows: Windowed,
-        owner: Tensor,
-        *,
-        backwards: bool = True,
-        slopes: dict[int, Tensor] | None = None,
-    ) -> Tensor:
-        """:meth:`lowest` of rows that memory takes at once; ``slopes`` [R, ...] replace those of lines below."""
-        at_input, total = self.planes(start, rows, owner, backwards=backwards, slopes=slopes)
+    def backward(self, start: int, rows: Windowed, owner: Tensor, *, backwards: bool = True) -> Tensor:
+        """:meth:`lowest` of rows that memory takes at once."""
+        at_input, total = self.planes(start, rows, owner, backwards=backwards)
         return total if at_input is None else total + self.region.lowest(at_input, owner)
 
     def planes(

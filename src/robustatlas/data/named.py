@@ -19,9 +19,8 @@ from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
 from robustatlas.data.folders import Order
-from robustatlas.data.formats import read_cifar_binary, read_idx, read_npz
+from robustatlas.data.formats import read_cifar_binary, read_cifar_pickle, read_idx, read_npz
 from robustatlas.data.on_disk import Shown, load_on_disk
-from robustatlas.data.pickles import read_cifar_pickle
 from robustatlas.data.pictures import Sizing
 from robustatlas.data.unpacked import UNPACKED
 

@@ -20,8 +20,7 @@ from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier import Classifier, Knowledge, Outputs
 from robustatlas.models.classifier.columns import Classes, check_columns, class_count
 from robustatlas.models.classifier.outputs import believed
-from robustatlas.models.remote.answers import KeptAnswers
-from robustatlas.models.remote.tally import Tally
+from robustatlas.models.remote.answers import KeptAnswers, Tally
 
 Answers = Literal["probabilities", "logits", "labels"]
 

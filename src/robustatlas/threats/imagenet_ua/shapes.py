@@ -37,8 +37,7 @@ def random_shapes(noise: Noise, count: int, size: int, height: int, width: int) 
 
 
 def spans(drawn: tuple[Tensor, ...], size: int, height: int, width: int) -> Tensor:
-    """``[B, K, 2, 2, width]`` float64: both parts, low and high, of the shapes ``drawn`` (kind, row, column and turn).
-    """
+    """``[B, K, 2, 2, width]`` float64: both parts, low and high, of shapes ``drawn`` (kind, row, column, turn)."""
     kind, row, column, turn = drawn
     centre = torch.stack([row, column], -1)
     empty = torch.zeros(*kind.shape, 2, width, dtype=torch.float64, device=kind.device)
