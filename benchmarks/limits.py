@@ -35,9 +35,8 @@ from gradient_step import STRENGTHS, Behind, Subject, claimed, is_right, network
 from resumed import Resumed
 from robustatlas.checks.indicators import INDICATORS, LookedAt
 from robustatlas.checks.indicators.base import DIRECTIONS
-from robustatlas.checks.indicators.border import BorderGradient
 from robustatlas.checks.indicators.differences import Differences
-from robustatlas.checks.indicators.gradients import AGREES
+from robustatlas.checks.indicators.gradients import AGREES, BorderGradient
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.weights import load_weights

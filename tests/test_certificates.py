@@ -16,9 +16,8 @@ from helpers_core import benchmark
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import CERTIFICATES, Samples, Subject, certificate_named
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.distances import distances
 from robustatlas.certificates.network import Network
-from robustatlas.certificates.regions import NormBall
+from robustatlas.certificates.regions import NormBall, distances
 
 GOLDEN = Path(__file__).parent / "goldens" / "crown.npz"
 SIZES = {"linf": (0.01, 0.03, 0.1), "l2": (0.05, 0.15, 0.5), "l1": (0.1, 0.3, 1.0)}

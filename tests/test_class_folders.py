@@ -17,14 +17,14 @@ import robustatlas as ra
 from robustatlas.cli import app
 from robustatlas.cli._models import data_for
 from robustatlas.common.errors import RobustnessWarning
-from robustatlas.data import of_torch, remembered
+from robustatlas.data import of_torch, on_disk
 
 GREY = np.random.default_rng(0).integers(0, 256, (8, 10), np.uint8)
 
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(on_disk, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.cli.distances import distances
 from robustatlas.common.errors import UserError
-from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, remembered
+from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, on_disk
 from robustatlas.data.dataset import Dataset
 from robustatlas.evaluation import plan
 
@@ -29,7 +29,7 @@ LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBUSTATLAS_DATA", str(tmp_path))
-    monkeypatch.setattr(remembered, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(on_disk, "cache_folder", lambda: tmp_path / "cache")
 
 
 def picture_folder(root: Path, names: tuple[str, ...] = ("ant", "bee", "cat")) -> Path:

@@ -14,13 +14,13 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.checks.indicators import INDICATORS, LookedAt, Measured
+from robustatlas.checks.indicators.attack_failures import path
 from robustatlas.checks.indicators.binarisation import Binarisation
-from robustatlas.checks.indicators.paths import path
 from robustatlas.checks.indicators.searched import OWN, SEED, PlantedTest, Searched
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.trust import binarised, full
-from robustatlas.trust.binarised import binarisation
+from robustatlas.trust import full
+from robustatlas.trust.full import binarisation
 
 DATA = ra.load_dataset("digits")
 NEVER = float("inf")
@@ -173,6 +173,6 @@ def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [0.2, 0.9])
 def test_points_at_an_l2_distance_are_there_after_clipping(length: float) -> None:
     x = DATA.images[:4]
-    points = binarised._at_length(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
+    points = full._at_length(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
     assert (points - x).flatten(1).norm(dim=1).allclose(torch.tensor(length), rtol=1e-3)
     assert float(points.min()) >= 0 and float(points.max()) <= 1

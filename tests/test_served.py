@@ -16,8 +16,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.evaluation.field import read_field
 from robustatlas.models.remote import asking
-from robustatlas.models.remote.answers import KeptAnswers
-from robustatlas.models.remote.tally import Tally
+from robustatlas.models.remote.answers import KeptAnswers, Tally
 from robustatlas.outcomes import query
 from robustatlas.report.page import build_report
 from serving import Service, serving

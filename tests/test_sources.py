@@ -93,7 +93,7 @@ def test_timm() -> None:
 
 def test_timm_resizes_as_timm_does() -> None:
     timm = importable("timm")
-    from robustatlas.models.sources.timm import resizing_of
+    from robustatlas.models.sources.zoos import resizing_of
 
     about = timm.create_model("resnet18", pretrained=False).pretrained_cfg
     theirs = timm.data.create_transform(**timm.data.resolve_data_config({}, pretrained_cfg=about))

@@ -30,7 +30,7 @@ ATTACKS: Registry[Attacks] = Registry(
     "robustatlas.attacks",
     {
         "norms": "attacks.lp:lp_attacks",
-        "published": "attacks.published:published_attacks",
+        "published": "attacks.lp:published_attacks",
         "images": "attacks.image:image_attacks",
         "imagenet-ua": "attacks.imagenet_ua:ua_attacks",
         "everyday": "attacks.everyday:everyday_attacks",

@@ -20,10 +20,9 @@ _MORE = 2
 def at_effort(attack: Attack, effort: Effort) -> Attack:
     """``attack`` with fewer passes (``"low"``), as it is, or with several times as many (``"high"``).
 
-    Low effort shortens each leg and leaves targets or restarts out. High effort keeps each leg, and runs it once more
-    with twice the steps towards twice the targets, or, without targets, from two more random points (or by as many
-    restarts); each rule says what becomes of it. What has no steps to scale (a single look, attacks of other
-    libraries) stays as it is.
+    Low effort shortens each leg and leaves targets or restarts out. High effort runs each leg once more with twice the
+    steps, towards twice the targets, or from two more random points; each rule says what becomes of it. What has no
+    steps to scale stays as it is.
     """
     if effort not in get_args(Effort):
         raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")

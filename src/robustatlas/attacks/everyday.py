@@ -77,9 +77,7 @@ def _note(threat: Change, beside: str) -> str:
 
 
 def with_edges(attacks: Sequence[Attack], border: str) -> list[Attack]:
-    """``attacks``, those that show what lies beyond the edges of images with ``"reflect"``, ``"black"`` or ``"grey"``
-    there.
-    """
+    """``attacks``, those that show what lies beyond the edges with ``"reflect"``, ``"black"`` or ``"grey"`` there."""
     if not any(isinstance(attack.threat, Bordered) for attack in attacks):
         raise UserError(
             f"border={border!r} is for everyday changes that show what lies beyond the edges, and there is none among "

@@ -119,9 +119,8 @@ _STARTS = 2
 
 
 def _from_above(ascents: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
-    """The plans at few levels. The descent ascends at the levels themselves, from the highest down: bounds of the size
-    and an order of the classes by distance pay at many strengths, and here cost more than they save. The ``published``
-    steps follow where they are so many that half of their passes have room for both."""
+    """The plans at few levels: ascents at the levels themselves, from the highest down, as bounds would cost more than
+    they save. The ``published`` steps follow where half of their passes have room for both."""
     usual = ascending(ascents)
     again = Leg(Stage(published, "cross-entropy", start="best"), runs=_STARTS)
     fine = [again] if ascents is not FINE and published.steps >= _STEPS_FOR_BOTH else []

@@ -181,11 +181,9 @@ SWEEP = PGD(8, rate=1.0, schedule="cosine", momentum=0.5)
 BOUND_OF_SWEEPS = Leg(Stage(FMN(), "margin", targets="logits"), "bound", 4)
 
 
-def swept(
-    bounds: Legs = (BOUND_OF_SWEEPS,), sweep: Optimizer[Any] = SWEEP, upwards: Optimizer[Any] | None = None
-) -> Plan:
+def swept(bounds: Legs = (BOUND_OF_SWEEPS,), sweep: Optimizer[Any] = SWEEP) -> Plan:
     """The plan of a frontier search: bounds, an ascent towards five targets that are shared out among the strengths,
-    and one sweep down and one up (by an optimizer of its own, where it has one)."""
+    and one sweep down and one up."""
     spread = Leg(Stage(sweep, "log-margin", targets="logits"), "ascend", 5)
-    down, up = (Stage(optimizer, "log-margin", start="best") for optimizer in (sweep, upwards or sweep))
-    return ruled((*bounds, spread, *legs("sweep", down, up)), (PATIENT,))
+    beside = Stage(sweep, "log-margin", start="best")
+    return ruled((*bounds, spread, *legs("sweep", beside, beside)), (PATIENT,))

@@ -3,9 +3,8 @@
 Sources: Gowal et al. 2018 (IBP, section 3: the rows of the margins are multiplied into the last affine layers first);
 Zhang et al. 2018 (CROWN, theorem 3.2); Zhang et al. 2020 (CROWN-IBP).
 
-Each operation may be off by its rounding: by ``rounding`` [B, ...], a bound on the error of the arithmetic that attacks
-see, relative to |W| |x| + |b| (Higham 2002, section 3.1). Bounds hold for every network that differs from the real one
-by no more than that, so for the one that is attacked.
+Each operation may be off by its ``rounding`` [B, ...], relative to |W| |x| + |b| (Higham 2002, section 3.1). Bounds
+hold for every network that differs by no more than that, so for the one that is attacked.
 """
 
 from __future__ import annotations
@@ -38,10 +37,8 @@ Sides = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class Beyond:
-    """Bounds on what goes into the activations of samples, from the last set of each that was too large.
-
-    What keeps its sign on a large set keeps it on a smaller one, so that nothing need be computed of it.
-    """
+    """Bounds on what goes into the activations of samples, from the last set of each that was too large. They hold on
+    smaller sets too, so that nothing need be computed of what keeps its sign."""
 
     def __init__(self) -> None:
         self._sides: dict[int, tuple[Tensor, Tensor]] = {}
@@ -160,17 +157,9 @@ class Bounds:
         parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
         return torch.cat([self.backward(start, Windowed.all(some), of, backwards=backwards) for some, of in parts])
 
-    def backward(
-        self,
-        start: int,
-        rows: Windowed,
-        owner: Tensor,
-        *,
-        backwards: bool = True,
-        slopes: dict[int, Tensor] | None = None,
-    ) -> Tensor:
-        """:meth:`lowest` of rows that memory takes at once; ``slopes`` [R, ...] replace those of lines below."""
-        at_input, total = self.planes(start, rows, owner, backwards=backwards, slopes=slopes)
+    def backward(self, start: int, rows: Windowed, owner: Tensor, *, backwards: bool = True) -> Tensor:
+        """:meth:`lowest` of rows that memory takes at once."""
+        at_input, total = self.planes(start, rows, owner, backwards=backwards)
         return total if at_input is None else total + self.region.lowest(at_input, owner)
 
     def planes(

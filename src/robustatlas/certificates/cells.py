@@ -1,8 +1,7 @@
 """The nearest point of another class in l2, by the linear pieces (activation regions) of a ReLU network around a point.
 
-Regions are visited in the order of their distance: the neurons are given their signs one by one, a half space each, and
-what is nearest goes on first (best first). So the first whole region with a point of another class has the nearest one,
-and whatever ends earlier ends with a lower bound.
+Neurons are given their signs one by one, a half space each, and what is nearest goes on first (best first). So the
+first whole region with a point of another class has the nearest one. Whatever ends earlier ends with a lower bound.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ class Complete(Certificate):
     """Looks at every linear piece of a network that may hold a smaller example: linf, l1 and l0 by mixed-integer
     programming, l2 by the activation regions around the sample.
 
-    On balls that grow from what CROWN certifies, until one holds an example. A size is exact but for the rounding of
-    the network and, where the search ends early, a lower bound. Solvers work in floating point: what HiGHS' tolerance
-    of 1e-7 leaves open is taken off.
+    Balls grow from what CROWN certifies until one holds an example. A size is exact but for rounding and, where the
+    search ends early, a lower bound. What the solver's tolerance of 1e-7 leaves open is taken off.
 
     Attributes:
         nodes: of the branch and bound of each sample and class and ball, at most (linf, l1, l0).

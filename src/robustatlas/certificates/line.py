@@ -26,9 +26,9 @@ _PIECES = 40
 class LineCertificate(Certificate):
     """Walks from the clean image in both directions, each piece bounded by CROWN along the chord between its ends.
 
-    A piece that is certified is followed by one twice as long, one that is not is halved, until it is shorter than
-    ``precision`` of the size: what lies beyond is unknown. Numbers of the image leave the chord where they are clipped
-    or their hue turns a corner; how far is known exactly.
+    A piece that is certified is followed by one twice as long, another one is halved, until it is shorter than
+    ``precision`` of the size. How far numbers leave the chord, where they are clipped or their hue turns, is known
+    exactly.
 
     Attributes:
         precision: relative, of the certified size.

@@ -11,8 +11,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.distances import distances
-from robustatlas.certificates.regions import NormBall
+from robustatlas.certificates.regions import NormBall, distances
 from robustatlas.certificates.windowed import Windowed
 from robustatlas.common.errors import UserError
 

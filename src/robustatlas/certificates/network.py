@@ -18,10 +18,8 @@ Operation = AffineOperation | Activation | MaxPool
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: what its ``inputs`` are (positions in the graph), and the ``shape`` of one sample of its output.
-
-    ``operation`` is None of the input of the network, the first node.
-    """
+    """One operation (None: the input of the network), the positions of its ``inputs``, and the ``shape`` of one sample
+    of its output."""
 
     operation: Operation | None
     inputs: tuple[int, ...]
@@ -30,11 +28,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A network in float64: its ``nodes`` in an order in which each follows its inputs; the last are the logits.
-
-    Of the arithmetic of the network itself, ``unit`` is half the distance from 1 to the next number, and ``largest``
-    the largest number.
-    """
+    """A network in float64: its ``nodes``, each after its inputs; the last are the logits. Of its own arithmetic
+    ``unit`` is half the distance from 1 to the next number, ``largest`` the largest number."""
 
     nodes: tuple[Node, ...]
     unit: float

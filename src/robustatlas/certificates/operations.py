@@ -138,8 +138,7 @@ class Convolution(AffineOperation):
 
 @dataclass(frozen=True)
 class Scaled(AffineOperation):
-    """factor x + shift, number by number: normalisation, batch normalisation, arithmetic with constants. A side of x
-    that is 1 is repeated where these are longer.
+    """factor x + shift, number by number: normalisation, arithmetic with constants. A side of x that is 1 is repeated.
 
     ``terms``: roundings on the way; ``shift_size``: what of the shift rounding is relative to.
     """
@@ -222,11 +221,8 @@ class Picked:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The maximum over windows ``kernel`` of images, ``stride`` apart, with ``padding`` that never is the maximum.
-
-    It is at least the number of the window with the largest middle, exactly that where no other can be larger, and
-    elsewhere at most the largest upper bound.
-    """
+    """The maximum over windows ``kernel`` of images, ``stride`` apart, with ``padding`` that never is the maximum: at
+    least the number of the window with the largest middle, elsewhere at most the largest upper bound."""
 
     kernel: Shape
     stride: Shape

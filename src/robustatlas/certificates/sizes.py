@@ -28,11 +28,10 @@ _DIGITS = 9
 class _Brackets:
     """What is known of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
 
-    A margin falls by a power of the size, at first by the first one, as the network does, then by higher ones as lines
-    loosen; so sizes u are logarithms, and margins the logarithm v of what share of the ``whole`` margin, that at the
-    sample itself, is lost: 0 where the margin is. ``along``: how far the lines at the sample reach. ``points``: u and v
-    [3, 2, B] of the largest success, the smallest failure and what one of them was before; NaN where there is none yet.
-    ``stalled``: how often in turn the same side moved.
+    A margin falls by a power of the size, by higher ones as lines loosen. So sizes u are logarithms, and margins the
+    logarithm v of the share of the ``whole`` margin, at the sample itself, that is lost. ``along``: how far the lines
+    at the sample reach. ``points``: u and v [3, 2, B] of the largest success, the smallest failure and what one of them
+    was before; NaN: none yet. ``stalled``: how often in turn the same side moved.
     """
 
     low: Tensor

@@ -23,10 +23,9 @@ class Smoothing(Certificate):
     """The class that a model gives most often to an input with Gaussian noise, and a radius in l2 in which it stays.
 
     Of each sample ``first`` draws pick the class and ``draws`` fresh ones bound its probability p from below, by
-    Clopper and Pearson; the radius is sigma Phi^-1(p), at most 3.81 sigma with the usual numbers. Where p is not
-    certainly above 1/2 it abstains, which counts as nothing certain, as another class than the label does. The noise is
-    not clipped. What is certified is the smoothed model, in a row of its own: attacks on the model itself say nothing
-    of it. Each radius holds with probability 1 - alpha; all of N at once with 1 - N alpha.
+    Clopper and Pearson. The radius is sigma Phi^-1(p). Where p is not certainly above 1/2 it abstains, and nothing is
+    certain. The noise is not clipped. What is certified is the smoothed model, in a row of its own: attacks on the
+    model itself say nothing of it. Each radius holds with probability 1 - alpha; all of N at once with 1 - N alpha.
 
     Attributes:
         sigma: standard deviation of the noise, of pixels in [0, 1].

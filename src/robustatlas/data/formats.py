@@ -1,19 +1,22 @@
-"""Readers of the files of arrays that data sets come in. Nothing here is unpickled."""
+"""Readers of the files of arrays that data sets come in. Nothing that a pickle names is run."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
+import pickle
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, brief, first_line, warn
 from robustatlas.common.wording import some
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
@@ -75,3 +78,110 @@ def read_cifar_binary(paths: Sequence[Path], labels: int = 1) -> Arrays:
         parts.append(records.reshape(-1, labels + _CIFAR_PIXELS))
     records = np.concatenate(parts)
     return records[:, labels:].reshape(-1, 3, 32, 32), records[:, labels - 1]
+
+
+_PIXELS = 3 * 32 * 32
+_KINDS = "biuf"
+_NDARRAY = object()
+
+
+class _Type:
+    """Stands for ``numpy.dtype`` in a pickle: a plain number's."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        code = code.decode("latin1") if isinstance(code, bytes) else code
+        found = np.dtype(code) if isinstance(code, str) else None
+        if found is None or found.kind not in _KINDS:
+            raise pickle.UnpicklingError(f"it holds arrays of {brief(repr(code))}")
+        self.dtype = found
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order = state[1].decode() if isinstance(state[1], bytes) else state[1]
+        if order == ">":
+            self.dtype = self.dtype.newbyteorder(">")
+        elif order not in ("<", "|", "="):
+            raise pickle.UnpicklingError("it holds numbers in an order of bytes that there is not")
+
+
+class _Array:
+    """Stands for an array in a pickle: its numbers are as many as its bytes hold."""
+
+    def __init__(self, kind: object, *_: object) -> None:
+        if kind is not _NDARRAY:
+            raise pickle.UnpicklingError("it holds arrays of a kind of their own")
+        self.array: NDArray[Any] = np.empty(0)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, raw = state
+        content = raw.encode("latin1") if isinstance(raw, str) else raw
+        if not isinstance(kind, _Type) or not isinstance(content, bytes):
+            raise pickle.UnpicklingError("it holds arrays of something else than numbers")
+        self.array = np.frombuffer(content, kind.dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _bytes(text: object, encoding: object) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError("it holds text in an encoding of its own")
+    return text.encode("latin1")
+
+
+_ALLOWED: Mapping[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _NDARRAY,
+    ("numpy", "dtype"): _Type,
+    ("_codecs", "encode"): _bytes,
+}
+"""What a pickle may name, and what stands for it; nothing of what it names is run."""
+
+
+class _Plain(pickle.Unpickler):
+    """Reads dictionaries, lists, tuples, texts, numbers, and arrays of numbers; refuses anything else by its name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it names {module}.{name}") from None
+
+
+def read_plain_pickle(path: Path) -> Any:
+    """What a pickle of dictionaries, lists, texts, numbers and arrays (stand-ins with an ``array``) holds."""
+    try:
+        return _Plain(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except FileNotFoundError as error:
+        raise UserError(f"There is no file {path}.") from error
+    except Exception as error:  # a damaged pickle may raise anything
+        raise UserError(
+            f"{path} is not a pickle of plain numbers and texts ({first_line(error)}), and nothing else is "
+            "unpickled here."
+        ) from error
+
+
+def read_cifar_pickle(path: Path, published: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images [N, 3, 32, 32] and labels [N] of one file of the Python version; its md5 is compared with that of the
+    ``published`` one, and a difference is said."""
+    held = read_plain_pickle(path)
+    entries = {_text(key): _number(value) for key, value in held.items()} if isinstance(held, dict) else {}
+    images, labels = entries.get("data"), entries.get("fine_labels", entries.get("labels"))
+    truth = np.asarray(labels if isinstance(labels, list | np.ndarray) else [None])
+    if (
+        not isinstance(images, np.ndarray)
+        or images.dtype != np.uint8
+        or images.shape != (len(truth), _PIXELS)
+        or truth.dtype.kind not in "iu"
+    ):
+        raise UserError(
+            f"{path} is not a file of CIFAR's Python version: expected 'data' [N, 3072] and labels [N] in it."
+        )
+    if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != published:
+        warn(f"{path} is not the file that CIFAR's authors published (another md5); it is read as it is.")
+    return images.reshape(-1, 3, 32, 32), truth.astype(np.int64)
+
+
+def _text(key: object) -> object:
+    return key.decode("latin1") if isinstance(key, bytes) else key
+
+
+def _number(value: object) -> object:
+    return value.array if isinstance(value, _Array) else value

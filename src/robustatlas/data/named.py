@@ -19,9 +19,8 @@ from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
 from robustatlas.data.folders import Order
-from robustatlas.data.formats import read_cifar_binary, read_idx, read_npz
+from robustatlas.data.formats import read_cifar_binary, read_cifar_pickle, read_idx, read_npz
 from robustatlas.data.on_disk import Shown, load_on_disk
-from robustatlas.data.pickles import read_cifar_pickle
 from robustatlas.data.pictures import Sizing
 from robustatlas.data.unpacked import UNPACKED
 
@@ -71,9 +70,8 @@ class _Idx:
 
 @dataclass(frozen=True)
 class _Cifar:
-    """CIFAR-10 or CIFAR-100 in its binary version, or in the Python version. ``labels``: bytes of labels before the
-    pixels of an image, of which the last one counts; ``pickled``: the folder of the Python version; ``pickles``: split
-    to its files there with their md5."""
+    """CIFAR-10 or CIFAR-100 in its binary version, of whose bytes of ``labels`` the last counts, or in the Python
+    version: files in the folder ``pickled``, and in ``pickles`` their md5 for each split."""
 
     name: str
     classes: tuple[str, ...]

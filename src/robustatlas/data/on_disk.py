@@ -20,8 +20,15 @@ from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
 from robustatlas.data.formats import read_npz
-from robustatlas.data.loaders import FromHuggingFace, Mapped, PictureFiles, has_member, huggingface_parts, mapped
-from robustatlas.data.parquet import parquet_parts
+from robustatlas.data.loaders import (
+    FromHuggingFace,
+    Mapped,
+    PictureFiles,
+    has_member,
+    huggingface_parts,
+    mapped,
+    parquet_parts,
+)
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
 from robustatlas.data.rows import Rows, check_scale
 from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, gtsrb, har, sizing_of, tiny_imagenet
@@ -131,11 +138,11 @@ def _labels_beside(path: Path) -> Path:
     raise UserError(f"The labels of {path} are neither in {own.name} nor in {common.name} beside it; save them there.")
 
 
-def _npy(path: Path, labels: Path, name: str, classes: Sequence[str] | None = None) -> Dataset:
+def _npy(path: Path, labels: Path, name: str) -> Dataset:
     truth = mapped(labels)
     if truth.ndim != 1 or not np.issubdtype(truth.dtype, np.integer):
         raise UserError(f"{labels} must hold one integer per image; it has {truth.dtype} of shape {truth.shape}.")
-    return _remembered(Mapped(mapped(path), name), truth.tolist(), name, classes, [path], "npy")
+    return _remembered(Mapped(mapped(path), name), truth.tolist(), name, None, [path], "npy")
 
 
 def _found(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:

@@ -12,9 +12,8 @@ _SORTED = 0.25
 
 
 def is_sorted(labels: Tensor) -> bool:
-    """Whether samples with these ``labels`` [N] are sorted by class, in whatever order of the classes: from sample to
-    sample it changes as rarely as it can, or far more rarely than in a random order.
-    """
+    """Whether samples with these ``labels`` [N] are sorted by class, in whatever order: neighbours differ as rarely as
+    they can, or far more rarely than in a random order."""
     counts = torch.unique(labels, return_counts=True)[1].double()
     if not 1 < len(counts) < len(labels):
         return False

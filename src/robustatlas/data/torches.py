@@ -26,9 +26,8 @@ _ALPHA = (2, 4)
 
 
 class OneByOne(Rows):
-    """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays
-    [H, W, C], pictures of Pillow, in colour where the first one is, or what else numpy makes an array of. Each item has
-    to be the same whenever it is read.
+    """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays [H,
+    W, C], or pictures of Pillow, in colour where the first one is. Each item has to be the same whenever it is read.
 
     Attributes:
         labels: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at.

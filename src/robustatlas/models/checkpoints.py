@@ -43,15 +43,25 @@ class Fitted:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a ``.safetensors`` file, or of a file of ``torch.save``.
+    """The named tensors of a ``.safetensors`` file, or of a file of ``torch.save``: a state dict, also under one of the
+    keys by which checkpoints of trainers keep it."""
+    content = content_of(path)
+    while isinstance(content, dict) and (
+        taken := next((key for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
+    ):
+        _tell_of(path, taken, [key for key in content if key != taken and _alike(content[taken], content[key])])
+        content = content[taken]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise UserError(f"{path} does not hold a state dict (names to tensors); save model.state_dict().")
+    return {str(name): tensor for name, tensor in content.items()}
 
-    A state dict may lie under the key "state_dict", "model_state_dict", "model", "net" or "network", as checkpoints of
-    trainers keep it.
-    """
+
+def content_of(path: Path) -> Any:
+    """Whatever a file of weights holds."""
     if not path.is_file():
-        raise UserError(f"There is no weights file {path}.")
+        raise UserError(f"There is no weights file {path}; give the path of a .safetensors or .pt file.")
     try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        return load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         refused = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise UserError(
@@ -62,14 +72,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(
             f"{path} cannot be read as weights ({first_line(error)}); expected a file of safetensors, or of torch.save."
         ) from error
-    while isinstance(content, dict) and (
-        taken := next((key for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
-    ):
-        _tell_of(path, taken, [key for key in content if key != taken and _alike(content[taken], content[key])])
-        content = content[taken]
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise UserError(f"{path} does not hold a state dict (names to tensors); save model.state_dict().")
-    return {str(name): tensor for name, tensor in content.items()}
 
 
 def _alike(taken: Mapping[str, Any], other: Any) -> bool:
@@ -92,9 +94,9 @@ def _tell_of(path: Path, taken: str, others: Sequence[str]) -> None:
 def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, what: str) -> Fitted:
     """The ``tensors`` of the file ``path`` under the names of ``own``, the state of the network ``what``.
 
-    A prefix that trainers put before all names is dropped, and with it what lies outside (losses, averages). A
-    normalisation in the file that the network has no place for is handed back; one that the network has and the file
-    lacks stays the network's, where ``optional`` (its buffers) names it.
+    A prefix that trainers put before all names is dropped, with what lies outside. A normalisation in the file that the
+    network has no place for is handed back. One that the file lacks stays the network's, where ``optional`` (its
+    buffers) names it.
     """
     kept = [n for n in own if n in optional and (n in (*_MEANS, *_DEVIATIONS) or n.endswith(_COUNTERS))]
     needed = [name for name in own if name not in kept]

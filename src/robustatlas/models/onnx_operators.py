@@ -1,10 +1,7 @@
 """The operators of ONNX that classifiers are made of, in torch, so that their gradient is torch's.
 
-Each takes the inputs of a node (None: left out) and its attributes, and returns its output.
-
-torch 2.13 writes ONNX and reads none. onnx2torch 1.5.15 needs torchvision and stops at operator set 17: of the
-operators here it lacks 15 in set 20, which torch's exporter writes (Reshape, Cast, Pad, Split, AveragePool, some
-reductions), and 29 in set 23 (Conv and MaxPool too), so that it reads none of the networks that the tests export.
+Each takes the inputs of a node (None: left out) and its attributes, and returns its output. onnx2torch reads operator
+sets up to 17, and torch's exporter writes later ones.
 """
 
 from __future__ import annotations

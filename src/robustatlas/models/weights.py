@@ -28,7 +28,7 @@ def load_weights(net: nn.Module, path: str | Path) -> Fitted:
         >>> from robustatlas.models.architectures import digits_cnn
         >>> load_weights(digits_cnn(), "nothing.safetensors")
         Traceback (most recent call last):
-        robustatlas.common.errors.UserError: There is no weights file nothing.safetensors.
+        robustatlas.common.errors.UserError: There is no weights file nothing.safetensors; give the path of ...
     """
     own = {name: value for name, value in net.state_dict().items() if isinstance(value, Tensor)}
     buffers = {name for name, _ in net.named_buffers()}

@@ -1,8 +1,6 @@
-"""Global colour changes: hue, saturation, brightness, contrast (MultiRobustBench, App. C; formulas as in kornia's
-``enhance``).
+"""Global colour changes: hue, saturation, brightness, contrast (MultiRobustBench, App. C; as in kornia's ``enhance``).
 
-theta is one number per image, at most epsilon away from 0. The maps are written as ``x + change``, so that theta = 0
-is the exact identity.
+theta is one number per image, at most epsilon away from 0. Maps are ``x + change``, so that 0 is the exact identity.
 """
 
 from __future__ import annotations

@@ -115,9 +115,8 @@ class Compose(ThreatModel):
 def carben(linf: float = 8 / 255) -> Compose:
     """The full composite attack: hue, saturation, rotation, brightness, contrast, then linf, in this order.
 
-    Full strengths are those of Hsiung et al. 2023 ("Towards compositional adversarial robustness"): hue pi radians,
-    saturation and contrast factors .7 to 1.3, brightness .2, rotation 10 degrees. For another order or a subset, build
-    a :class:`Compose` from the parts.
+    Full strengths are those of Hsiung et al. 2023: hue pi radians, saturation and contrast factors .7 to 1.3,
+    brightness .2, rotation 10 degrees. For another order or a subset, build a :class:`Compose` from the parts.
     """
     return Compose(
         (Hue(), Saturation(), Rotation(), Brightness(), Contrast(), Linf()), (math.pi, 0.3, 10.0, 0.2, 0.3, linf)

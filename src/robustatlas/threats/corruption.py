@@ -141,13 +141,9 @@ class CorruptionTheta(Bundle):
 class Corruption(ThreatModel):
     """One common corruption (Hendrycks and Dietterich 2019); ``epsilon`` is the severity, 1 to 5, rounded down.
 
-    All there is to do is to draw a :meth:`start`; there is no direction of ascent, and a severity above ``epsilon`` is
-    projected to the clean image.
-
-    Implemented from the definitions, with random numbers of each sample; what the original takes from libraries that
-    are not used here differs
-    in details: ``frost`` lays a procedural texture over the image instead of photographs, ``motion_blur`` and
-    ``snow`` follow ImageMagick's description, ``spatter`` takes the borders of drops for Canny's edges. Images are
+    A :meth:`start` is drawn, and nothing is optimised. A severity above ``epsilon`` is projected to the clean image.
+    Random numbers are each sample's own. ``frost`` lays a procedural texture over the image, ``motion_blur`` and
+    ``snow`` follow ImageMagick's description, and ``spatter`` takes the borders of drops for Canny's edges. Images are
     not rounded to 8 bits at the end.
 
     Args:

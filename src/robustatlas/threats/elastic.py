@@ -37,11 +37,8 @@ def smooth(field: Tensor) -> Tensor:
 
 
 def displace(x: Tensor, displacement: Tensor) -> Tensor:
-    """Bilinear samples of ``x`` [B, C, H, W] at every pixel plus ``displacement`` [B, 2, H, W]; black outside.
-
-    Displacements are in pixels, along columns (channel 0) and rows (channel 1).
-    Works in pixel coordinates, so that a displacement of zero returns ``x`` to the last bit.
-    """
+    """Bilinear samples of ``x`` [B, C, H, W] at every pixel plus ``displacement`` [B, 2, H, W] in pixels, along columns
+    (channel 0) and rows (channel 1); black outside. A displacement of zero returns ``x`` to the last bit."""
     batch, channels, height, width = x.shape
     column = torch.arange(width, dtype=x.dtype, device=x.device) + displacement[:, 0]
     row = torch.arange(height, dtype=x.dtype, device=x.device)[:, None] + displacement[:, 1]

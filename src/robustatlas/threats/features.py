@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.models.checkpoints import content_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import chosen_here
 
@@ -71,10 +71,9 @@ def _network_of(model: Classifier) -> nn.Module:
 def find_layers(model: Classifier, x: Tensor) -> tuple[str, ...]:
     """Names of the layers to compare images by: the stages of a CNN, or its nonlinearities where it has no stages.
 
-    Looks at the outputs for ``x`` [B, C, H, W]: the children of the network (or of the one child that does nearly
-    everything) that are made of several layers and put out feature maps are its stages, e.g. ``layer1 .. layer4`` of a
-    ResNet. Among more than six, the last of each resolution is taken. A network without feature maps is compared by its
-    hidden vectors.
+    Stages are the children of the network (or of the one child that does nearly everything) that are made of several
+    layers and put out feature maps for ``x`` [B, C, H, W], such as ``layer1 .. layer4`` of a ResNet. Among more than
+    six, the last of each resolution is taken. A network without feature maps is compared by its hidden vectors.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(10))
@@ -212,15 +211,7 @@ def _backbone(architecture: str) -> nn.Sequential:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     """Convolution weights ``features.*`` of a file, whatever the checkpoint is wrapped in."""
-    if not path.is_file():
-        raise UserError(f"There is no weights file {path}; give the path of a .safetensors or .pt file.")
-    try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read as weights ({type(error).__name__}); expected .safetensors, or plain tensors saved "
-            "by torch.save. Nothing is unpickled."
-        ) from error
+    content = content_of(path)
     while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
         inner = [value for value in content.values() if isinstance(value, Mapping) and value]
         if not inner:

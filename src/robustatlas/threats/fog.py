@@ -77,16 +77,12 @@ class FogTheta(Bundle):
 class Fog(ThreatModel):
     """Adversarial fog; ``epsilon`` in units of 1/255.
 
-    With amplitude a (``epsilon`` / 255 at most) and a fog pattern f in [0, 1] the output is (x + a f) / (1 + a): as
-    in the published attack, light is added and the contrast falls.
+    With amplitude a (at most ``epsilon`` / 255) and a pattern f in [0, 1] the output is (x + a f) / (1 + a). The corner
+    of the plasma and its levels are in [-epsilon, epsilon]. f is the plasma plus a, divided by 2 a and cut to [0, 1].
 
-    The amplitude is in [0, epsilon], the corner of the plasma and its levels are in [-epsilon, epsilon]. f is the
-    plasma plus the amplitude, halved, divided by the amplitude and cut to [0, 1].
-
-    Differences from the published attack (:class:`~robustatlas.threats.historical.fog.HistoricalFog`), which is not
-    nested and changes the image even at strength 0: amplitude is optimised instead of fixed; the pattern is cut to [0,
-    1] instead of stretched to it; x is taken to reach up to 1 instead of rescaled by its maximum; diamonds use their
-    own two centres (the code rolls by 2 where 1 is meant).
+    The published attack (:class:`~robustatlas.threats.historical.fog.HistoricalFog`) is not nested and changes the
+    image at strength 0: its amplitude is fixed, f is stretched to [0, 1], x is rescaled by its maximum, and diamonds
+    have another second centre.
 
     Example:
         >>> threat = Fog()

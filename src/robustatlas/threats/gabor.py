@@ -110,15 +110,13 @@ class GaborTheta(Bundle):
 class Gabor(ThreatModel):
     """Adversarial Gabor noise; ``epsilon`` in units of 1/255.
 
-    The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is scaled to a sum of absolute values of 2. Then
-    an adversarial pattern has a root mean square of about epsilon / 2, as much as the published one deviates from its
-    mean, and no pixel changes by more than 2 epsilon. The kernel is chosen, not only drawn: of ``draws`` random ones
-    the eight through which the gradient of the clean image is steepest, then three times the best of these and of a
-    quarter as many more that are drawn ever nearer to them.
+    The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is scaled to a sum of absolute values of 2. So a
+    pattern is about as strong as the published one, and no pixel changes by more than 2 epsilon. Of ``draws`` random
+    kernels the eight through which the gradient of the clean image is steepest are drawn around three times, ever
+    nearer.
 
-    Differences from the published attack (:class:`~robustatlas.threats.historical.gabor.HistoricalGabor`): there the
-    pattern is stretched to [0, epsilon] whatever the field, so it is neither nested nor contains the clean image,
-    and noise only brightens; here the pattern is the convolution itself and takes both signs.
+    The published attack (:class:`~robustatlas.threats.historical.gabor.HistoricalGabor`) stretches the pattern to [0,
+    epsilon] whatever the field: it is neither nested nor contains the clean image, and noise only brightens.
 
     Example:
         >>> threat = Gabor()

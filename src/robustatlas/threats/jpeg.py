@@ -1,16 +1,12 @@
-"""JPEG: perturbations of the quantised DCT coefficients, bounded in linf, l2 or l1.
+"""JPEG: perturbations of the quantised DCT coefficients, bounded in linf, l2 or l1 (Kang et al. 2019, and its code).
 
-The step from coefficients to pixels is linear, so a change of the coefficients is a fixed pattern that is added to the
-image, whatever the image is. That is what happens here: the image itself is never compressed, rounded or subsampled,
-and ``theta = 0`` returns it.
+A change of the coefficients is a fixed pattern that is added to the image, whatever the image is. The image itself is
+never compressed, rounded or subsampled.
 
 ``theta`` is ``[B, N]``: the 8 by 8 blocks of the luminance in rows, then (RGB images) those of Cb and of Cr, which have
 half the resolution; in each block the coefficients, vertical frequency first. The unit is the step of the quality-50
-quantisation tables, and ``theta`` moves a coefficient by ``theta / 2``: the public code does so, and published
-strengths mean that. Images whose sides are not multiples of 16 (grey images: 8) are covered by blocks that reach over
-the right and the lower border.
-
-Source: Kang et al., Testing Robustness Against Unforeseen Adversaries, 2019, and its code (``advex-uar``).
+quantisation tables, and ``theta`` moves a coefficient by ``theta / 2``, as published strengths mean it. Blocks reach
+over the right and lower border of images whose sides are not multiples of 16 (grey images: 8).
 """
 
 from __future__ import annotations

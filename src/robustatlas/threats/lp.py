@@ -57,11 +57,10 @@ def to_box(x: Tensor, delta: Tensor) -> Tensor:
 
 
 def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -> Tensor:
-    """Euclidean projection on {||v||_1 <= radius, |v_i| <= cap_i}, exactly.
+    """Euclidean projection on {||v||_1 <= radius, |v_i| <= cap_i}, exactly (Croce and Hein 2021, prop. 2.1).
 
-    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i|
-    is a common lambda, but at least what the cap asks for and at most |v_i|; lambda is found among the sorted break
-    points (Croce and Hein 2021, prop. 2.1).
+    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i| is
+    a common lambda, but at least what the cap asks for and at most |v_i|.
     """
     size = values.abs().flatten(1)
     capped = size if cap is None else torch.minimum(size, cap.flatten(1))

@@ -141,10 +141,9 @@ class Perceptual(ThreatModel):
     """All images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
 
     Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
-
-    :meth:`project` takes Newton steps towards the border and, where that does not suffice, goes back on the line to
-    ``x``; its results are inside. Whether all are inside is looked at even on accelerators, once the usual rounds are
-    done: waiting takes less time than the passes of further ones.
+    :meth:`project` takes Newton steps towards the border and then, where that does not suffice, goes back on the line
+    to ``x``; its results are inside. After the usual rounds it looks whether all are, even on accelerators: further
+    passes take longer.
     """
 
     additive: ClassVar[bool] = True

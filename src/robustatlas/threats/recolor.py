@@ -1,8 +1,6 @@
-"""Recolouring: one smooth function of colour for the whole image (Laidlaw and Feizi 2019, "Functional adversarial
-attacks").
+"""Recolouring: one smooth function of colour for the whole image (Laidlaw and Feizi 2019).
 
-Colours are CIE LUV, normalised to about [0, 1]; the function is given on a lattice of 16 x 32 x 32 colours and
-interpolated between them.
+Colours are CIE LUV, normalised to about [0, 1]. The function is given on a lattice of 16 x 32 x 32 colours.
 """
 
 from __future__ import annotations

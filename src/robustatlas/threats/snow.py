@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -53,12 +54,16 @@ def random_streaks(noise: Noise, dtype: torch.dtype) -> Tensor:
     lines = streak(row, column, width)
     lines[..., : _CENTRE + 1, : _CENTRE + 1] = lines[..., _CENTRE:, _CENTRE:].flip(-1, -2)
 
-    sigma = 0.41 + 0.19 * noise.child(3).uniform(GRIDS, dtype=dtype)
-    side = torch.exp(-0.5 / sigma**2)[..., None, None]
+    return blurred(lines, 0.41 + 0.19 * noise.child(3).uniform(GRIDS, dtype=dtype), "constant")
+
+
+def blurred(lines: Tensor, sigma: Tensor, border: Literal["constant", "reflect"]) -> Tensor:
+    """``lines`` [B, K, k, k] smoothed over 3 by 3 pixels with ``sigma`` [B, K]; zeros or a mirror beyond."""
+    side = torch.exp(-0.5 / sigma.square())[..., None, None]
     total = 1 + 2 * side
-    padded = F.pad(lines, (1, 1, 1, 1))
-    lines = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
-    return (side * (lines[..., :-2] + lines[..., 2:]) + lines[..., 1:-1]) / total
+    padded = F.pad(lines, (1, 1, 1, 1), mode=border)
+    rows = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
+    return (side * (rows[..., :-2] + rows[..., 2:]) + rows[..., 1:-1]) / total
 
 
 def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
@@ -161,16 +166,14 @@ class SnowTheta(Bundle):
 class Snow(ThreatModel):
     """Adversarial snow; ``epsilon`` is the brightness of the brightest flake (pixels in [0, 1]).
 
-    Flakes lie on seven grids with a spacing of 4 pixels; each grid has its own streak, the one of ``draws`` random ones
-    along which the gradient of the clean image rewards snow the most. A flake is in [0,
-    epsilon], and in every block of 8 by 8 flakes of a grid the mean is at most ``epsilon / 5``. The image turns paler
-    as well, up to a quarter of the way to ``max(x, 1.5 luminance + 0.5)``.
+    Flakes lie on seven grids with a spacing of 4 pixels. Each grid has its own streak, of ``draws`` random ones that
+    along which the gradient of the clean image rewards snow the most. A flake is in [0, epsilon], and the mean of each
+    block of 8 by 8 flakes of a grid at most ``epsilon / 5``. The image turns paler, up to a quarter of the way to
+    ``max(x, 1.5 luminance + 0.5)``.
 
-    Differences from the published attack (:class:`~robustatlas.threats.historical.snow.HistoricalSnow`), which makes
-    every image a quarter paler whatever the strength: here the paleness is optimised, and may be at most 4 epsilon of
-    that way, or all of it from epsilon = 1/16 (the smallest published strength) on. Published flakes are epsilon I^4
-    with a mean I of 0.2 at most; ours are the convex hull of that set, with the same corners: one fifth of the flakes
-    at full brightness.
+    In the published attack (:class:`~robustatlas.threats.historical.snow.HistoricalSnow`) each image is a quarter
+    paler; here by at most 4 epsilon of that way, all of it from epsilon = 1/16 on. Published flakes are epsilon I^4
+    with a mean I of 0.2 at most; these are the convex hull of that set.
 
     Example:
         >>> threat = Snow()

@@ -73,10 +73,14 @@ def turned(x: Tensor, degrees: Tensor) -> Tensor:
     angle = torch.deg2rad(degrees)
     cos, sin = angle.cos(), angle.sin()
     row, column = (x.shape[2] - 1) / 2, (x.shape[3] - 1) / 2
-    zero, one = torch.zeros_like(cos), torch.ones_like(cos)
-    top = torch.stack([cos, sin, (1 - cos) * column - sin * row], 1)
-    middle = torch.stack([-sin, cos, (1 - cos) * row + sin * column], 1)
-    return torch.stack([top, middle, torch.stack([zero, zero, one], 1)], 1)
+    return matrix_of((cos, sin, (1 - cos) * column - sin * row), (-sin, cos, (1 - cos) * row + sin * column), (0, 0, 1))
+
+
+def matrix_of(*rows: tuple[Tensor | float, ...]) -> Tensor:
+    """``[B, n, m]``: matrices from their entries, [B] or one number for all."""
+    like = next(entry for row in rows for entry in row if isinstance(entry, Tensor))
+    filled = [[entry if isinstance(entry, Tensor) else torch.full_like(like, entry) for entry in row] for row in rows]
+    return torch.stack([torch.stack(row, 1) for row in filled], 1)
 
 
 def units(x: Tensor, places: Tensor) -> Tensor:
@@ -140,7 +144,5 @@ class Translation(Warp):
         return (2,)
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
-        shift = torch.stack([theta[:, 0] * x.shape[3], theta[:, 1] * x.shape[2]], 1)
-        column = torch.cat([shift, torch.zeros_like(shift[:, :1])], 1)
-        empty = torch.zeros_like(column)
-        return _identity(theta) + torch.stack([empty, empty, column], 2)
+        right, down = theta[:, 0] * x.shape[3], theta[:, 1] * x.shape[2]
+        return matrix_of((1, 0, right), (0, 1, down), (0, 0, 1))

@@ -46,9 +46,8 @@ def default_rate(steps: int) -> float:
 def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
     """Projected gradient ascent with steps of ``rate`` x strength; in l1 Auto-PGD, which finds its own lengths.
 
-    Steepest ascent in l1 moves coordinates that the box stops. What finds most of what an evaluation finds in ten steps
-    was measured (benchmarks/inner_l1.py): Auto-PGD in a single stage that begins with a twentieth of the coordinates,
-    the choice of Croce and Hein (2022), from the image itself.
+    Steepest ascent in l1 moves coordinates that the box stops. Auto-PGD begins at the image with a twentieth of them,
+    in one stage (Croce and Hein 2022; benchmarks/inner_l1.py).
     """
     if isinstance(threat, L1):
         return APGDL1(steps, schedule=INSIDE, density=0.05)

@@ -1,7 +1,5 @@
 """UAR's calibration: six strengths of an attack that are as hard to learn as six of linf (Kang et al. 2019, sec. 3).
-
-Numbers only; the accuracies come from a reference by the rule "ata", made at a grid of strengths each twice the last.
-"""
+The accuracies come from a reference by the rule "ata"."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, dict[str, Tensor]], Positio
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file, whole or not at all.
 
-    Each tensor is copied first: tied weights share memory, which the format does not know. The bytes go through
-    Python's own files, so that a full disk is an ``OSError`` with its reason.
+    Each tensor is copied first: tied weights share memory, which the format does not know. Python writes the bytes, so
+    that a full disk is an ``OSError``.
     """
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     content = save(copies, metadata)

@@ -1,4 +1,4 @@
-"""What a training is given, and whether it fits together."""
+"""What a training is given, whether it fits together, and its images as batches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from robustatlas.checks.sanity import check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.data import Dataset
+from robustatlas.data.rows import InMemory
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.models.classifier.settings import HALF
@@ -141,3 +143,28 @@ def held_out(data: Dataset, settings: Settings) -> Tensor:
         return torch.zeros(len(data), dtype=torch.bool)
     positions = replace(data, index=torch.arange(len(data))).take(count, stratified=True, seed=settings.seed).index
     return torch.zeros(len(data), dtype=torch.bool).index_fill(0, positions, True)
+
+
+class Images:
+    """Images of some positions of a data set on a device, with their labels and numbers there."""
+
+    def __init__(self, data: Dataset, chosen: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+        self.labels, self.index = (t[chosen].to(device) for t in (data.labels, data.index))
+        self.device, self.dtype = device, dtype
+        self.rows = data.rows.chosen(chosen)
+        self.held = self.rows[:].to(device, dtype) if isinstance(self.rows, InMemory) else None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, positions: Tensor) -> Tensor:
+        """Images ``[B, ...]`` at ``positions`` [B]."""
+        if self.held is not None:
+            return self.held[positions]
+        return self.rows[positions.cpu()].to(self.device, self.dtype)
+
+
+def check_images(data: Dataset) -> None:
+    """Raise :class:`UserError` where images or labels cannot be trained on; on disk the first are looked at."""
+    count = len(data) if isinstance(data.rows, InMemory) else min(len(data), 8)
+    check_inputs(data.rows[:count], data.labels[:count])

@@ -1,8 +1,5 @@
 """Trainings as papers print them: network, recipe, strengths, steps, optimiser and schedule, by one name. What a paper
-does not print, such as a weight decay or an augmentation, is its public code's.
-
-What takes days is not trained here: a preset's settings are checked against the paper, and its first updates run.
-"""
+does not print, such as a weight decay or an augmentation, is its public code's."""
 
 from __future__ import annotations
 

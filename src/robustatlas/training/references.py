@@ -36,11 +36,11 @@ from robustatlas.threats.perceptual import Perceptual, distance_by
 from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.given import check_apart
-from robustatlas.training.monitor import accuracies
 from robustatlas.training.recipes import recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
+from robustatlas.training.watch import accuracies
 from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, own_recipe, own_steps, way_of
 
 PLAN = "plan.json"

@@ -23,8 +23,7 @@ from robustatlas.training.checkpoint import (
     write_checkpoint,
 )
 from robustatlas.training.devices import Workers
-from robustatlas.training.given import dtype_of
-from robustatlas.training.images import Images
+from robustatlas.training.given import Images, dtype_of
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.settings import Settings
 

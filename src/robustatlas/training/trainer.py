@@ -24,6 +24,7 @@ from robustatlas.training.folder import claimed, identity_of
 from robustatlas.training.given import (
     bound,
     check_apart,
+    check_images,
     check_net,
     check_options,
     check_weights,
@@ -31,7 +32,6 @@ from robustatlas.training.given import (
     recipe_of,
     settings_of,
 )
-from robustatlas.training.images import check_images
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.run import Events, TrainingRun, begin, restore, save
 from robustatlas.training.settings import Settings

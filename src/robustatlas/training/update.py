@@ -15,8 +15,8 @@ from robustatlas.common.errors import warn
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier.outputs import logits_in
 from robustatlas.training.augmentation import augmentation_named, cutmix
-from robustatlas.training.averaging import average_weights
 from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.epoch import average_weights
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.run import Chance, TrainingRun
 from robustatlas.training.watch import check_loss

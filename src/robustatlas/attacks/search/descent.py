@@ -121,12 +121,11 @@ class Downward(Schedule):
 
 
 class Descent(Downward):
-    """From above: minimum-size attacks bound the size, then ascents of several kinds work just below the bound until
-    all fail.
+    """From above: minimum-size attacks bound the size, then ascents of several kinds work just below it until all fail.
 
-    A success at any strength is itself the next bound, and the run goes on from that very example drawn into the set
-    of the next strength below. What is within the smallest strength is settled. At the end the legs that refine go on
-    from the smallest example.
+    A success at any strength is the next bound, and the run goes on from that example drawn into the set of the next
+    strength below. What is within the smallest strength is settled. At the end the legs that refine go on from the
+    smallest example.
     """
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:

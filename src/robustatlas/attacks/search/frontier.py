@@ -17,12 +17,10 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 class FrontierSearch(Schedule):
     """The lowest margin at every strength, for the adversarial hypervolume.
 
-    Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several
-    times: first each from a random start towards a target of its own, so that several targets are tried for the price
-    of one; then down, each from what was found at the strength above, and up, from the one below, so that the best
-    example of any strength reaches all.
-
-    Minimum-size attacks that lag far are given up; ascents never, whose margins count wherever they end.
+    Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several times:
+    first each from a random start towards a target of its own; then down, each from what was found at the strength
+    above, and up, from the one below. So the best example of any strength reaches all. Minimum-size attacks that lag
+    far are stopped; ascents never, whose margins count wherever they end.
     """
 
     shares = True

@@ -11,7 +11,7 @@ INDICATORS: Registry[type[Indicator]] = Registry(
     {
         "zero-gradient": "checks.indicators.gradients:ZeroGradient",
         "gradient": "checks.indicators.gradients:DirectionalDerivative",
-        "border-gradient": "checks.indicators.border:BorderGradient",
+        "border-gradient": "checks.indicators.gradients:BorderGradient",
         "random": "checks.indicators.randomness:Randomness",
         "batch": "checks.indicators.randomness:BatchDependence",
         "probabilities": "checks.indicators.outputs:Probabilities",

@@ -7,9 +7,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from robustatlas.checks.indicators.attack_failures import searched
+from robustatlas.checks.indicators.attack_failures import STEPS, path, searched
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.paths import STEPS, path
 from robustatlas.models.objectives import margin_of
 
 _SOURCE = "Carlini et al. 2019"

@@ -1,15 +1,16 @@
 """What can be done where gradients mislead: other ways back, other starts, other outputs; made from the model alone."""
 
 from robustatlas.checks.remedies.modules import around
-from robustatlas.checks.remedies.outputs import at_logits, rescaled
 from robustatlas.checks.remedies.ways import (
     Way,
+    at_logits,
     averaged,
     distilled,
     estimated,
     from_random_starts,
     inside,
     precise,
+    rescaled,
     transferred,
 )
 

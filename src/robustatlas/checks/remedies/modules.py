@@ -24,6 +24,7 @@ _STEPS = 16
 _LEADS = 0.15
 """Mean cosine from which on a way is worth an attack; unrelated gradients have 0."""
 _ALIKE = 0.99
+_MOST = 2
 _EARLY = ("input", "dropped")
 _RULES = (*_EARLY, "identity", "secant")
 
@@ -37,13 +38,12 @@ class Swap:
     rule: str
 
 
-def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
-    """The best ways around modules of the network, the best first: what their gradient claims is compared with what
-    steps of the model measure.
+def around(model: Classifier, look: LookedAt) -> list[Way]:
+    """The best ways around modules of the network: what their gradient claims is compared with what steps measure.
 
     Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit),
-    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (it is skipped forwards as well, for
-    gradients alone: Yao et al. 2021).
+    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (forwards as well, for gradients
+    alone: Yao et al. 2021).
     """
     steps, changes = _measured(look)
     found: list[tuple[float, Tensor, Way]] = []
@@ -55,15 +55,15 @@ def around(model: Classifier, look: LookedAt, most: int = 2) -> list[Way]:
             scores = through if exact else surrogate(scores_of(model), through)
             way = Way(name, model.going_through(scores, name))
             found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, way))
-    return _distinct(sorted(found, key=lambda each: -each[0]), most)
+    return _distinct(sorted(found, key=lambda each: -each[0]))
 
 
-def _distinct(found: Sequence[tuple[float, Tensor, Way]], most: int) -> list[Way]:
+def _distinct(found: Sequence[tuple[float, Tensor, Way]]) -> list[Way]:
     """The first that lead, without those whose gradients are those of one before."""
     kept: list[tuple[Tensor, Way]] = []
     for agreement, slope, way in found:
         new = all(_likeness(slope, other) < _ALIKE for other, _ in kept)
-        if agreement > _LEADS and new and len(kept) < most:
+        if agreement > _LEADS and new and len(kept) < _MOST:
             kept.append((slope, way))
     return [way for _, way in kept]
 

@@ -1,7 +1,6 @@
 """Networks of the literature by name, as plain ``nn.Module``: images in [0, 1] to logits.
 
-Normalisation, where a network wants any, is its first layer (:class:`Normalised`), so that every strength is in
-pixels of [0, 1].
+Normalisation, where a network wants any, is its first layer (:class:`Normalised`): strengths are in pixels of [0, 1].
 """
 
 from __future__ import annotations

@@ -70,10 +70,8 @@ def preact18(channels: int = 3, size: int = 32, classes: int = 10) -> PreActResN
 
 
 class WideResNet(nn.Module):
-    """WRN-depth-width (Zagoruyko and Komodakis 2016): three groups of (depth - 4) / 6 pre-activated blocks.
-
-    28-10 has 36,479,194 parameters, 34-10 has 46,160,474.
-    """
+    """WRN-depth-width (Zagoruyko and Komodakis 2016): three groups of (depth - 4) / 6 pre-activated blocks. 28-10 has
+    36,479,194 parameters, 34-10 has 46,160,474."""
 
     def __init__(self, depth: int, width: int, channels: int = 3, classes: int = 10) -> None:
         super().__init__()

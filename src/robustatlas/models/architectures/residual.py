@@ -130,10 +130,8 @@ def _stage(block: type[_Basic] | type[_Bottleneck], before: int, width: int, cou
 
 
 class ResNet(nn.Module):
-    """The ImageNet networks of He et al. (2016) with a 3x3 stem and no pooling, as used on 32x32 images.
-
-    ``blocks`` per stage of 64, 128, 256 and 512 channels.
-    """
+    """The ImageNet networks of He et al. (2016) with a 3x3 stem and no pooling, as used on 32x32 images; ``blocks`` per
+    stage of 64, 128, 256 and 512 channels."""
 
     def __init__(
         self,

@@ -24,10 +24,10 @@ def digits_cnn(channels: int = 1, size: int = 8, classes: int = 10) -> nn.Sequen
 
 
 class SmallCNN(nn.Module):
-    """Two strided 4x4 convolutions (16 and 32 channels) and two linear layers (100 units).
+    """Two strided 4x4 convolutions (16 and 32 channels) and two linear layers (100 units): the network of Wong and
+    Kolter (2018), and of the robustness curves of Göpfert et al. (2020).
 
-    The network of Wong and Kolter (2018) that provable defenses are compared on, and of the robustness curves of
-    Göpfert et al. (2020): 166,406 parameters for 28x28 grey images, 214,918 for 32x32 colour images.
+    166,406 parameters for 28x28 grey images, 214,918 for 32x32 colour images.
     """
 
     def __init__(self, channels: int = 1, size: int = 28, classes: int = 10) -> None:
@@ -51,8 +51,7 @@ def small_cnn(channels: int = 1, size: int = 28, classes: int = 10) -> SmallCNN:
 def trades_cnn(channels: int = 1, size: int = 28, classes: int = 10) -> nn.Sequential:
     """The SmallCNN of TRADES (Zhang et al. 2019): four 3x3 convolutions without padding, three linear layers.
 
-    Dropout of one half after the first linear layer; the last one begins at zero. 312,202 parameters for 28x28 grey
-    images.
+    Dropout of one half after the first linear layer; the last one begins at zero. 312,202 parameters for 28x28 grey.
     """
     side = ((size - 4) // 2 - 4) // 2
     if side < 1:

@@ -20,9 +20,8 @@ class Compiled:
     """``net`` through ``torch.compile``: its kernels fused, its convolutions in the layout that the compiler chooses.
 
     On a processor it is compiled once for batches of every size. On other devices (``fixed``) batches are filled up to
-    one of a few sizes, so that each is compiled for what it is, and steps of one size can be recorded and played back;
-    what fills them up is cut off again. Where compiling fails the network itself answers, now and from then on, and a
-    warning says so. So it does while someone listens to its modules by hooks, which a compiled network does not call.
+    one of a few sizes, so that steps can be recorded and played back. Where compiling fails the network itself answers
+    from then on, and a warning says so. So it does while someone listens to its modules by hooks.
     """
 
     def __init__(self, net: nn.Module, fixed: bool | None = None) -> None:
@@ -58,12 +57,8 @@ def fixed_size(count: int) -> int:
 
 
 def fixed_weights(net: nn.Module) -> nn.Module:
-    """``net`` in eval mode on the same weights, none of which asks for a gradient; the network itself where it cannot
-    be copied.
-
-    Autograd computes the gradients that it is asked for, and an attack asks for that of the input alone; a compiler
-    that makes the backward pass as a whole need not know of weights.
-    """
+    """``net`` in eval mode on the same weights, none of which asks for a gradient: an attack asks for that of the input
+    alone. The network itself where it cannot be copied."""
     kept = {id(weights): nn.Parameter(weights.detach(), requires_grad=False) for weights in net.parameters()}
     kept |= {id(values): values for values in net.buffers()}  # type: ignore[misc]
     try:

@@ -83,8 +83,7 @@ Undo = Callable[[], None]
 class _Switches:
     """The process's switches of precision, set by the first who asks and restored by the last who leaves.
 
-    ``holders``: how often each thread has asked; ``undo`` restores what was before them, and ``loose`` what holds
-    beside :meth:`loosened`.
+    ``holders``: how often each thread has asked; ``undo``: what was before; ``loose``: what :meth:`loosened` changed.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)

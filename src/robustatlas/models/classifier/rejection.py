@@ -1,8 +1,7 @@
 """Models that may refuse to answer: their scores as logits with one more class, and what then counts as an error.
 
-Rejection is a class of its own, the last one: z_r > z_j for all j says that the input is rejected. Folding it away for
-known labels leaves ordinary logits whose largest entry is another than the label exactly where an error counts, so that
-objectives and attacks need know nothing of it and work against classes and detector at once.
+The last class is that of rejection. Folding it away for known labels leaves ordinary logits, whose largest entry is
+another than the label exactly where an error counts. So attacks work against classes and detector at once.
 """
 
 from __future__ import annotations

@@ -69,10 +69,8 @@ def from_gradient(
 
 
 class Foreign:
-    """A function of tensors that is computed elsewhere.
-
-    ``forward`` gives the outputs; ``with_pullback`` the outputs and what takes weights for them to the gradient.
-    """
+    """A function of tensors that is computed elsewhere: ``forward`` gives the outputs; ``with_pullback`` the outputs
+    and what takes weights for them to the gradient."""
 
     def __init__(self, forward: Callable[[Tensor], Any], with_pullback: Pullbacks) -> None:
         self.forward, self.with_pullback = forward, with_pullback

@@ -20,17 +20,14 @@ from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier import Classifier, Knowledge, Outputs
 from robustatlas.models.classifier.columns import Classes, check_columns, class_count
 from robustatlas.models.classifier.outputs import believed
-from robustatlas.models.remote.answers import KeptAnswers
-from robustatlas.models.remote.tally import Tally
+from robustatlas.models.remote.answers import KeptAnswers, Tally
 
 Answers = Literal["probabilities", "logits", "labels"]
 
 
 class Sender(ABC):
-    """A function that may send the same samples more than once until it has its answer.
-
-    ``sent``: samples that were sent before its first call.
-    """
+    """A function that may send the same samples more than once until it has its answer; ``sent``: before its first
+    call."""
 
     sent: int = 0
 
@@ -111,8 +108,8 @@ def from_predictions(
 class Oracle:
     """A function of arrays, asked within a rate and a budget; threads and processes take turns.
 
-    ``kind`` of its answers, of so many ``classes`` (None: not known, of scores). ``keeps``: its answers are kept in the
-    directory of a run, see :meth:`keep_answers`. ``shape`` [B, C, H, W] of its inputs, where the function states it.
+    ``kind`` of its answers, of so many ``classes`` (None: not known, of scores). ``keeps``: see :meth:`keep_answers`.
+    ``shape`` [B, C, H, W] of its inputs, where the function states it.
     """
 
     def __init__(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
+import os
+import tempfile
+import time
 import uuid
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -30,9 +35,9 @@ _SAME = 1e-3
 class KeptAnswers:
     """Answers in the files of a folder, which each process adds to in a file of its own.
 
-    The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given, and only
-    where there is none the model is asked: what is asked twice on purpose, such as to verify a success, is. Before the
-    first kept answer is used, the model is asked about a few inputs of before, because it may be another one by now.
+    The n-th time that a process asks about an input, it gets the n-th answer that earlier ones were given. Only where
+    there is none the model is asked: so what is asked twice on purpose, to verify a success, is. Before the first kept
+    answer is used, the model is asked about a few earlier inputs, because it may be another one by now.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -127,3 +132,45 @@ def _write_first(path: Path, x: Floats, answers: Floats) -> None:
 
 def _record(width: int) -> np.dtype[Any]:
     return np.dtype([("key", f"V{_KEY}"), ("answer", "<f4", (width,))])
+
+
+class Tally:
+    """A count in a file that one process at a time changes: workers share a budget and a rate.
+
+    Args:
+        path: of the file; None for one of this process and those it sends the tally to, on this machine, which goes
+            with this object.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            handle, name = tempfile.mkstemp(prefix="robustatlas-asked-")
+            os.close(handle)
+            path = Path(name)
+            weakref.finalize(self, path.unlink, missing_ok=True)
+        self.path = path
+
+    def charge(self, count: int, most: int | None = None, per_second: float | None = None) -> tuple[int, float]:
+        """Note that ``count`` more inputs are about to be asked about, unless all would be more than ``most``.
+
+        Returns:
+            how many were asked about before, and the seconds to wait so that no more than ``per_second`` are.
+        """
+        with one_sentence(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+", encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                before, free_at, now = *_read(file.read()), time.time()
+                if most is not None and before + count > most:
+                    return before, 0.0
+                begin = max(now, free_at) if per_second else now
+                file.seek(0)
+                file.truncate()
+                file.write(f"{before + count} {begin + count / per_second if per_second else free_at!r}")
+        return before, begin - now
+
+
+def _read(text: str) -> tuple[int, float]:
+    count, _, free_at = text.partition(" ")
+    return int(count or 0), float(free_at or 0.0)

@@ -41,8 +41,8 @@ class RefusedError(UserError):
 class Server:
     """A server that is asked over HTTP.
 
-    ``address``: without its ``query``, which like the ``headers`` belongs to each request, and which no message and no
-    record shows; ``timeout``: seconds for one try; ``retries``: tries after the first; ``sleep``: waits.
+    ``query`` and ``headers`` belong to each request, and no message or record shows them; ``timeout``: seconds for one
+    try; ``retries``: tries after the first; ``sleep``: waits.
     """
 
     address: str

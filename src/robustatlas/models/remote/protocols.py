@@ -26,9 +26,8 @@ _WHOLE = ("INT", "UINT", "BOOL")
 class Description:
     """What a server says of its model; None and empty: nothing.
 
-    ``answers``: probabilities, logits or labels; ``classes``: their names, or numbers in their place; ``shape``: of an
-    image, as it takes it; ``pixels``: ``"uint8"`` where it takes whole numbers from 0 to 255; ``names``: of its input
-    and output.
+    ``answers``: probabilities, logits or labels; ``classes``: their names or numbers; ``shape``: of an image, as it
+    takes it; ``pixels``: ``"uint8"`` where it takes whole numbers from 0 to 255; ``names``: of its input and output.
     """
 
     answers: str | None = None

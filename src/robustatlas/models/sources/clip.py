@@ -33,11 +33,8 @@ _AT_ONCE = 64
 
 
 class ZeroShot(nn.Module):
-    """An image tower in front of the features of the classes' names.
-
-    ``features``: the tower, [B, C, H, W] to [B, D]; ``texts`` [K, D], of length 1; ``scale`` and ``bias`` of the
-    logits.
-    """
+    """An image tower (``features``, [B, C, H, W] to [B, D]) in front of the features ``texts`` [K, D], of length 1, of
+    the classes' names; ``scale`` and ``bias`` of the logits."""
 
     texts: Tensor
     scale: Tensor

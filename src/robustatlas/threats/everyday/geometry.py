@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustatlas.threats.everyday.change import Border, Bordered, Change, Free, level_of
 from robustatlas.threats.sampling import Padding, pixels, sample
-from robustatlas.threats.warp import about_centre, turned, units, warped
+from robustatlas.threats.warp import about_centre, matrix_of, turned, units, warped
 
 _PADDING: dict[Border, Padding] = {"reflect": "reflection", "black": "zeros", "grey": "zeros"}
 
@@ -63,8 +63,7 @@ class Shifted(Displaced):
         right, down = theta.unbind(1)
         if self.per_cent:
             right, down = right * (x.shape[3] / 100), down * (x.shape[2] / 100)
-        zero, one = torch.zeros_like(right), torch.ones_like(right)
-        return _matrix((one, zero, right), (zero, one, down), (zero, zero, one))
+        return matrix_of((1, 0, right), (0, 1, down), (0, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class Zoomed(Displaced):
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         scale = 1 + theta[:, 0] / 100
-        zero, one = torch.zeros_like(scale), torch.ones_like(scale)
-        return about_centre(x, _matrix((scale, zero, zero), (zero, scale, zero), (zero, zero, one)))
+        return about_centre(x, matrix_of((scale, 0, 0), (0, scale, 0), (0, 0, 1)))
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,7 @@ class Sheared(Displaced):
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         slope = torch.deg2rad(theta[:, 0]).tan()
-        zero, one = torch.zeros_like(slope), torch.ones_like(slope)
-        return about_centre(x, _matrix((one, slope, zero), (zero, one, zero), (zero, zero, one)))
+        return about_centre(x, matrix_of((1, slope, 0), (0, 1, 0), (0, 0, 1)))
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,9 @@ class Tilted(Displaced):
         about_horizontal, about_vertical = torch.deg2rad(theta).unbind(1)
         up, side = about_horizontal.sin(), about_vertical.sin()
         high, wide = about_horizontal.cos(), about_vertical.cos()
-        distance, zero, one = max(x.shape[2:]), torch.zeros_like(up), torch.ones_like(up)
-        away = (-side * high / distance, up / distance, one)
-        return about_centre(x, _matrix((wide, zero, zero), (up * side, high, zero), away))
+        distance = max(x.shape[2:])
+        away = (-side * high / distance, up / distance, 1)
+        return about_centre(x, matrix_of((wide, 0, 0), (up * side, high, 0), away))
 
 
 @dataclass(frozen=True)
@@ -125,14 +122,8 @@ class Cropped(Change):
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         lost = theta[:, 0].clamp_max(99) / 100
         scale = 1 / (1 - lost)
-        zero, one = torch.zeros_like(scale), torch.ones_like(scale)
         left, top = lost * (theta[:, 1] * x.shape[3] - 0.5), lost * (theta[:, 2] * x.shape[2] - 0.5)
-        matrix = _matrix((scale, zero, -scale * left), (zero, scale, -scale * top), (zero, zero, one))
-        return warped(x, matrix, "border")
-
-
-def _matrix(*rows: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    return torch.stack([torch.stack(row, 1) for row in rows], 1)
+        return warped(x, matrix_of((scale, 0, -scale * left), (0, scale, -scale * top), (0, 0, 1)), "border")
 
 
 def displaced(x: Tensor, shift: Tensor, border: Border) -> Tensor:

@@ -24,17 +24,7 @@ def blurred(x: Tensor, weights: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UaBlur(LatentThreat):
     """Blur of ImageNet-UA: every pixel is mixed with the blurred image (17 by 17 pixels), by a smoothed weight of at
-    most epsilon, and at most 1.
-
-    Difference from the published attack: none in the inputs; steps are those of the search.
-
-    Example:
-        >>> import torch
-        >>> threat = UaBlur()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
-    """
+    most epsilon, and at most 1."""
 
     title: ClassVar[str] = "ua-blur"
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)

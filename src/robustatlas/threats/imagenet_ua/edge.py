@@ -49,14 +49,7 @@ class UaEdge(Faded, EdgeMap):
     """Edges of ImageNet-UA: the edges of the image are painted grey, and each of their numbers then changes by at most
     epsilon (pixels in [0, 1]).
 
-    Differences from the published attack: it paints the edges at every strength and starts outside of what it may make,
-    here the paint is faded in, fully from the smallest published strength (0.03) on.
-
-    Example:
-        >>> threat = UaEdge()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    The published attack paints the edges at every strength and starts outside of what it may make.
     """
 
     whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

@@ -39,9 +39,8 @@ def _neighbour(field: Tensor, down: int, right: int) -> Tensor:
 def edge_strength(x: Tensor) -> Tensor:
     """``[B, H, W]``: how strong the edges of ``x`` [B, C, H, W] are, 0 elsewhere.
 
-    Canny's method without its last step, with the peculiarities of the published code: outside of the image everything
-    is black, so a bright image has an edge around it; directions are doubled before they are rounded to eighths; and
-    half of the neighbours do not count.
+    Canny's method without its last step, as the public code has it: all is black outside of the image, directions are
+    doubled before they are rounded to eighths, and half of the neighbours do not count.
     """
     channels = x.shape[1]
     blurred = F.conv2d(x, cached(_blur, like=x).expand(channels, 1, 3, 3), padding=1, groups=channels)

@@ -30,9 +30,7 @@ class UaElastic(LatentThreat):
     """Elastic deformation of ImageNet-UA: displacements on a coarse grid (half the side of the image is 1), with a
     Euclidean norm of all of them of at most epsilon, are enlarged to the image by bicubic interpolation.
 
-    Differences from the published attack: there no displacement zooms the image and darkens its border, here it leaves
-    the image as it is; steps go along the gradient instead of its sign. Unlike the ``elastic`` of 2019 the field is
-    coarse, and bounded as a whole.
+    In the published attack no displacement zooms the image and darkens its border, and steps go along the sign.
 
     Example:
         >>> import torch

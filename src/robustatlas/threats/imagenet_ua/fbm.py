@@ -56,17 +56,10 @@ def brownian(gradients: Tensor, side: int) -> Tensor:
 
 @dataclass(frozen=True)
 class UaFbm(LatentThreat):
-    """Fractional Brownian motion of ImageNet-UA: noise of several octaves is added to all channels alike; every number
-    of the gradients that make it is in [-epsilon, epsilon].
+    """Fractional Brownian motion of ImageNet-UA: noise of several octaves is added to all channels alike. Each number
+    of the gradients that make it is in [-epsilon, epsilon]. Images need not be square.
 
-    Differences from the published attack: it returns the image before its last update, and starts on one side; the
-    inputs are the same. Images need not be square.
-
-    Example:
-        >>> threat = UaFbm()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    The published attack returns the image before its last update, and starts on one side of the same inputs.
     """
 
     title: ClassVar[str] = "ua-fbm"

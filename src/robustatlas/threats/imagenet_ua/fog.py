@@ -40,17 +40,10 @@ def veiled(x: Tensor, levels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UaFog(LatentThreat):
-    """Fog of ImageNet-UA: the image is mixed with the mean colour of ImageNet, by the absolute value of a plasma
-    (diamond-square); every number of the plasma is in [-epsilon, epsilon].
+    """Fog of ImageNet-UA: the image is mixed with the mean colour of ImageNet (grey ones with the mean grey), by the
+    absolute value of a plasma (diamond-square). Each number of the plasma is in [-epsilon, epsilon].
 
-    Differences from the published attack: it starts on one side; the inputs are the same. Grey images are mixed with
-    the mean grey. Unlike the ``fog`` of 2019 nothing is stretched or divided by a maximum.
-
-    Example:
-        >>> threat = UaFog()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    The published attack starts on one side of the same inputs.
     """
 
     title: ClassVar[str] = "ua-fog"

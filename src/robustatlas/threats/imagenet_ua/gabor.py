@@ -62,15 +62,8 @@ class UaGabor(LatentThreat):
     """Gabor noise of ImageNet-UA: weights in [-epsilon, epsilon] at a tenth of the places of every channel, each of
     which adds a kernel of waves, 23 by 23 pixels with a largest value of about 1.
 
-    Differences from the published attack: its kernel is drawn anew at every step and for the result, here it is one of
-    several drawn, the one along which the gradient of the image rewards noise the most; the weights are this image's,
-    not a share of the batch's. Unlike the ``gabor`` of 2019 the noise is not normalised and takes both signs.
-
-    Example:
-        >>> threat = UaGabor()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    Of several kernels that are drawn the one counts along which the gradient of the image rewards noise the most. The
+    published attack draws another one at every step, and the places for a batch.
     """
 
     title: ClassVar[str] = "ua-gabor"

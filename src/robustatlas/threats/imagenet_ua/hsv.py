@@ -56,16 +56,9 @@ def recoloured(x: Tensor, change: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UaHsv(LatentThreat):
     """Colour of ImageNet-UA: hue, saturation and value of every pixel, each in [0, 1], move by a smoothed change of at
-    most epsilon; hue ends at red and does not go round.
+    most epsilon. Hue ends at red and does not go round.
 
-    Differences from the published attack: the change of colours is added to the image itself, so that no change leaves
-    it as it is to the last bit; it starts on both sides.
-
-    Example:
-        >>> threat = UaHsv()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    The change of colours is added to the image itself, so that no change leaves it as it is to the last bit.
     """
 
     title: ClassVar[str] = "ua-hsv"

@@ -42,11 +42,9 @@ def recomposed(x: Tensor, coefficients: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UaJpeg(LatentThreat):
     """JPEG of ImageNet-UA: every cosine coefficient of every block of 8 by 8 pixels, of luminance and chrominance,
-    moves by at most epsilon (pixels in [0, 1]).
+    moves by at most epsilon (pixels in [0, 1]). Blocks reach over the border where they must.
 
-    Differences from the published attack: the change is added to the image itself, which is the same up to rounding;
-    blocks reach over the border of images whose sides are not multiples of 8. Unlike the ``jpeg-linf`` of 2019 nothing
-    is quantised and chrominance has the full resolution.
+    The change is added to the image itself.
 
     Example:
         >>> threat = UaJpeg()

@@ -91,19 +91,9 @@ class KaleidoscopeMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaKaleidoscope(Faded, KaleidoscopeMap):
-    """Kaleidoscope of ImageNet-UA: circles, triangles and squares of random places and colours lie over the image; each
-    number of their colours, and the brightness of every pixel of their outlines, changes by at most epsilon (pixels in
-    [0, 1]).
-
-    Differences from the published attack: its shapes lie there at every strength, here they are faded in, fully from
-    the smallest published strength (0.05) on.
-
-    Example:
-        >>> threat = UaKaleidoscope()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
-    """
+    """Kaleidoscope of ImageNet-UA: circles, triangles and squares of random places and colours lie over the image. Each
+    number of their colours, and the brightness of each pixel of their outlines, changes by at most epsilon (pixels in
+    [0, 1])."""
 
     varied: ClassVar[bool] = True
     whole: ClassVar[BySize[float]] = BySize(0.05, 0.05)

@@ -1,8 +1,4 @@
-"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map.
-
-Many published maps change the image whatever the optimised numbers are, so that no set contains the clean image. Here
-such a map is faded in: see :class:`Faded`.
-"""
+"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map."""
 
 from __future__ import annotations
 
@@ -42,7 +38,14 @@ class FadedLatents(Bundle):
 
 
 class LatentThreat(ThreatModel):
-    """A map of the image and of latent numbers in a box or a ball around 0."""
+    """A map of the image and of latent numbers in a box or a ball around 0; latent numbers of 0 leave the image.
+
+    Example:
+        >>> from robustatlas.threats.imagenet_ua.glitch import UaGlitch
+        >>> threat, x = UaGlitch(), torch.rand(2, 3, 32, 32)
+        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
+        True
+    """
 
     title: ClassVar[str]
     """Of the attack, in messages."""
@@ -134,8 +137,9 @@ def _values(theta: Tree) -> tuple[Tensor, ...]:
 class Faded(LatentThreat):
     """The map faded in: x + a (map(x) - x), with a = fade / ``whole``, where the fade is in [0, min(epsilon, whole)].
 
-    So the set of strength 0 is the image, the sets are nested, and from epsilon = ``whole`` on (the smallest published
-    strength) they contain every image of the published set with the same draws.
+    Published maps change the image at every strength. Here the set of strength 0 is the image, and the sets are nested.
+    From epsilon = ``whole`` on, the smallest published strength, they contain each image of the published set with the
+    same draws.
     """
 
     whole: ClassVar[BySize[float]]

@@ -47,15 +47,12 @@ def mixed(x: Tensor, weights: Tensor, partner: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UaMix(LatentThreat):
-    """Mixing of ImageNet-UA: another picture shines through, by a smoothed weight at every pixel; the Euclidean norm of
+    """Mixing of ImageNet-UA: another picture shines through, by a smoothed weight at every pixel. The Euclidean norm of
     the weights, none of them negative, is at most epsilon.
 
-    ``bank`` [N, C, H, W] are the pictures that may shine through. An evaluation takes the first ones of the data set,
-    whichever samples are evaluated; elsewhere, without a bank, there are sixteen random ones with the spectrum of
-    photographs.
-
-    Differences from the published attack: there the other picture is one of another class from the same batch, so that
-    results depend on the batch; here it is one of the bank, the most promising of several drawn.
+    ``bank`` [N, C, H, W] are the pictures, of which the most promising of several drawn is taken. An evaluation takes
+    the first ones of the data set. Without a bank there are sixteen random ones with the spectrum of photographs. The
+    published attack mixes in another image of the batch.
 
     Example:
         >>> threat = UaMix(bank=torch.rand(10, 3, 32, 32))

@@ -27,10 +27,7 @@ def pixelated(x: Tensor, weights: Tensor, block: int) -> Tensor:
 @dataclass(frozen=True)
 class UaPixel(LatentThreat):
     """Pixelation of ImageNet-UA: each block of each channel is mixed with its upper left pixel, with a weight in [0, 1]
-    and the Euclidean norm of all weights at most epsilon.
-
-    Differences from the published attack: images whose sides are not multiples of the block are covered by blocks that
-    reach over the border, instead of being resized; the start is random in each weight.
+    and the Euclidean norm of all weights at most epsilon. Blocks reach over the border where they must.
 
     Example:
         >>> import torch

@@ -56,18 +56,10 @@ class PolkadotMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaPolkadot(Faded, PolkadotMap):
-    """Polka dots of ImageNet-UA: twenty dots at random places, of random colours, melt into the image; the Euclidean
-    norm of their strengths, none of them negative, is at most epsilon.
+    """Polka dots of ImageNet-UA: twenty dots of random places and colours melt into the image. The Euclidean norm of
+    their strengths, none of them negative, is at most epsilon.
 
-    Differences from the published attack: even without any strength its dots cover most of the image, here that is
-    faded in, fully from the smallest published strength (1) on; it reflects negative strengths, here they are cut; dots
-    belong to the image and not to the batch.
-
-    Example:
-        >>> threat = UaPolkadot()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    The published attack reflects negative strengths, which are cut here; its dots belong to the batch.
     """
 
     geometry: ClassVar[Geometry] = POSITIVE_BALL

@@ -60,18 +60,8 @@ class PrisonMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaPrison(Faded, PrisonMap):
-    """Prison bars of ImageNet-UA: vertical grey bars whose every number is brightened by at most epsilon (pixels in
-    [0, 1]).
-
-    Differences from the published attack: its bars stand there at every strength, here they are faded in, fully from
-    the smallest published strength (0.01) on.
-
-    Example:
-        >>> threat = UaPrison()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
-    """
+    """Prison bars of ImageNet-UA: vertical grey bars, each of whose numbers is brightened by at most epsilon (pixels in
+    [0, 1])."""
 
     geometry: ClassVar[Geometry] = POSITIVE
     whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)

@@ -1,7 +1,7 @@
 """Circles, triangles and squares as the kaleidoscope's public code draws them, in tensor code.
 
-Every shape is kept as spans: in each column of the image the rows from ``low`` to before ``high``, twice, as a square
-is drawn as two triangles. The spans of 40 shapes take a hundredth of the memory of their masks.
+Every shape is kept as spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice,
+as a square is drawn as two triangles.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def random_shapes(noise: Noise, count: int, size: int, height: int, width: int) 
 
 
 def spans(drawn: tuple[Tensor, ...], size: int, height: int, width: int) -> Tensor:
-    """``[B, K, 2, 2, width]`` float64: both parts of every shape that is ``drawn`` (kind, row, column and turn), low
-    and
-    high."""
+    """``[B, K, 2, 2, width]`` float64: both parts, low and high, of shapes ``drawn`` (kind, row, column, turn)."""
     kind, row, column, turn = drawn
     centre = torch.stack([row, column], -1)
     empty = torch.zeros(*kind.shape, 2, width, dtype=torch.float64, device=kind.device)

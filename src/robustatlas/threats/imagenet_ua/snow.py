@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
@@ -18,7 +17,7 @@ from robustatlas.threats.imagenet_ua.latents import Faded, FadedLatents, LatentT
 from robustatlas.threats.imagenet_ua.sizes import BySize
 from robustatlas.threats.jpeg import fill
 from robustatlas.threats.lp import project_l1_ball
-from robustatlas.threats.snow import pale, streak
+from robustatlas.threats.snow import blurred, pale, streak
 
 LAYERS = 5
 PALENESS = 0.15
@@ -32,15 +31,6 @@ def streaks(row: Tensor, column: Tensor, width: Tensor, mirrored: Tensor, size: 
     return torch.where(mirrored.view(-1, 1, 1, 1), lines.flip(-1), lines)
 
 
-def blurred(lines: Tensor, sigma: Tensor) -> Tensor:
-    """``lines`` [B, 5, k, k] smoothed over 3 by 3 pixels with ``sigma`` [B, 5], mirrored at the border."""
-    side = torch.exp(-0.5 / sigma.square())[..., None, None]
-    total = 1 + 2 * side
-    padded = F.pad(lines, (1, 1, 1, 1), mode="reflect")
-    rows = (side * (padded[..., :-2, :] + padded[..., 2:, :]) + padded[..., 1:-1, :]) / total
-    return (side * (rows[..., :-2] + rows[..., 2:]) + rows[..., 1:-1]) / total
-
-
 def random_streaks(noise: Noise, size: int, blur: bool, dtype: torch.dtype) -> Tensor:
     """``[B, 5, size, size]``: streaks of random directions, lengths and widths."""
     reach = size - 1 - size // 2
@@ -48,7 +38,7 @@ def random_streaks(noise: Noise, size: int, blur: bool, dtype: torch.dtype) -> T
     draw = noise.child(2).uniform(LAYERS, dtype=dtype)
     width = 1 + 2 * ((draw >= 0.6).to(dtype) + (draw >= 0.9).to(dtype))
     lines = streaks(row, column, width, noise.child(3).uniform(dtype=dtype) < 0.5, size)
-    return blurred(lines, 10 + 5 * noise.child(4).uniform(LAYERS, dtype=dtype)) if blur else lines
+    return blurred(lines, 10 + 5 * noise.child(4).uniform(LAYERS, dtype=dtype), "reflect") if blur else lines
 
 
 def bleached(x: Tensor, share: Tensor | float) -> Tensor:
@@ -113,22 +103,13 @@ class SnowMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaSnow(Faded, SnowMap):
-    """Snow of ImageNet-UA: flakes at random places of five layers, each smeared along a streak; epsilon is how many
-    full flakes fall: every flake is in [0, 1], and their sum is at most epsilon.
+    """Snow of ImageNet-UA: flakes at random places of five layers, each smeared along a streak. epsilon is how many
+    full flakes fall: every flake is in [0, 1], and their sum is at most epsilon. The image is bleached as well, by at
+    most 15 % of the way to ``max(x, 1.5 luminance + 0.5)``.
 
-    The image is bleached as well, by at most 15 % of the way to ``max(x, 1.5 luminance + 0.5)``.
-
-    Differences from the published attack: it bleaches at every strength, here that is faded in up to the smallest
-    published strength; its flakes are fourth powers of numbers whose Euclidean norm is bounded, here their brightness
-    itself is optimised, since the gradient of a fourth power is 0 where nothing falls. A published strength e is e^2
-    full flakes here, and the set of that strength contains the published one's corners. Unlike the ``snow`` of 2019
-    flakes lie anywhere, and are bounded as a whole.
-
-    Example:
-        >>> threat = UaSnow()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    Only the bleaching is faded in. Published flakes are fourth powers of numbers whose Euclidean norm is bounded; the
+    gradient of a fourth power is 0 where nothing falls, so their brightness itself is optimised here. A published
+    strength e is e^2 full flakes, and the set of that strength contains the published one's corners.
     """
 
     geometry: ClassVar[Geometry] = Flakes()

@@ -46,18 +46,8 @@ class TextureMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaTexture(Faded, TextureMap):
-    """Texture of ImageNet-UA: the edges of the image are black, and every other pixel is mixed with white, by a weight
-    of at most epsilon.
-
-    Differences from the published attack: its edges are black at every strength, here that is faded in, fully from the
-    smallest published strength (0.01) on.
-
-    Example:
-        >>> threat = UaTexture()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
-    """
+    """Texture of ImageNet-UA: edges are black, and every other pixel is mixed with white, by a weight of at most
+    epsilon."""
 
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)
     whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)

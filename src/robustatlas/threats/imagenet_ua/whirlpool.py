@@ -28,9 +28,8 @@ def places(height: int, width: int) -> Tensor:
 
 
 def swirled(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
-    """``[B, 2, H, W]``: how far, along columns and along rows, the whirlpools with ``turns`` [B, 8] (radians) around
-    ``centres`` [B, 8, 2] move what is seen at every pixel: each axis by the whirlpool that moves it most, with its
-    sign."""
+    """``[B, 2, H, W]``: how far, along columns and rows, whirlpools with ``turns`` [B, 8] (radians) around ``centres``
+    [B, 8, 2] move what is seen at every pixel: each axis by the one that moves it most, with its sign."""
     offset = cached(places, *x.shape[2:], like=x) - centres[..., None, None]
     across, down = offset.unbind(2)
     angle = turns[..., None, None] * torch.exp(-offset.square().sum(2).sqrt() / REACH)
@@ -41,17 +40,10 @@ def swirled(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UaWhirlpool(LatentThreat):
-    """Whirlpools of ImageNet-UA: eight of them at random places turn what is near them; the Euclidean norm of their
+    """Whirlpools of ImageNet-UA: eight of them at random places turn what is near them. The Euclidean norm of their
     rotations (radians in the middle, none of them negative) is at most epsilon.
 
-    Differences from the published attack: there every whirlpool turns by half a radian at least and every pixel is read
-    half a pixel off, here no rotation leaves the image as it is.
-
-    Example:
-        >>> threat = UaWhirlpool()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    In the published attack each turns by half a radian at least, and each pixel is read half a pixel off.
     """
 
     title: ClassVar[str] = "ua-whirlpool"

@@ -55,17 +55,9 @@ class WoodMap(LatentThreat):
 @dataclass(frozen=True)
 class UaWood(Faded, WoodMap):
     """Wood of ImageNet-UA: dark rings around the middle, whose radius is bent by at most epsilon (half the side of the
-    image is 1); the bends of a coarse grid are enlarged to the image.
+    image is 1). The bends of a coarse grid are enlarged to the image.
 
-    Differences from the published attack: the rings stand there at every strength, here they are faded in, fully from
-    the smallest published strength (0.03) on; there the numbers around the middle can never move, since their gradient
-    is not a number.
-
-    Example:
-        >>> threat = UaWood()
-        >>> x = torch.rand(2, 3, 32, 32)
-        >>> bool((threat.apply(x, threat.neutral(x)) == x).all())
-        True
+    In the published attack the numbers around the middle never move, since their gradient is not a number.
     """
 
     whole: ClassVar[BySize[float]] = BySize(0.03, 0.03)

@@ -32,11 +32,9 @@ def unnoticed(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def put_back(net: nn.Module) -> Iterator[None]:
-    """What ``net`` holds is afterwards, module by module and name by name, the objects that it was, with the content
-    that they had: modes, buffers, gradients, tensors, numbers, generators of random numbers, and containers of these.
-
-    Left out are the values of parameters, and what objects of other kinds hold.
-    """
+    """What ``net`` holds is afterwards, name by name, the objects that it was, with their content: modes, buffers,
+    gradients, tensors, numbers, generators of random numbers, and containers of these. Left out are the values of
+    parameters, and what objects of other kinds hold."""
     with ExitStack() as afterwards:
         _remember(net, afterwards.callback, set())
         yield

@@ -22,9 +22,9 @@ _TINY = 1e-20
 class Awp(Recipe):
     """A base loss at weights moved by gamma ||w|| g / ||g||, where g is its gradient in w (Wu et al. 2020).
 
-    Matrices and filters move, each by its own norm; biases and normalisation do not. ``base``: "pgd" or "trades" with
-    ``beta``. The public code takes gamma .01 for pgd, and .005 from the tenth epoch (``first_epoch=10``) for trades.
-    Weights decay from where they are; in the public code from where they were moved to.
+    Matrices and filters move, each by its own norm. ``base``: "pgd" or "trades" with ``beta``. The public code takes
+    gamma .01 for pgd, and .005 from the tenth epoch (``first_epoch=10``) for trades. Weights decay from where they are;
+    in the public code from where they were moved to.
     """
 
     name: ClassVar[str] = "awp"

@@ -23,9 +23,9 @@ from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, acc
 class EAt(Recipe):
     """One attack a batch, the more often the more it still fools the network (Croce and Hein 2022).
 
-    The probability of an attack is proportional to the share of all points so far that were misclassified at some
-    iterate of it; until each attack has been used, all have the same. Examples are the best iterates of Auto-PGD from
-    the clean point. Meant for the extreme norms, linf and l1, between which the l2 ball lies.
+    Its probability is proportional to the share of all points so far that were misclassified at some iterate of it;
+    until each attack has been used, all have the same. Examples are the best iterates of Auto-PGD from the clean point.
+    Meant for linf and l1, between which the l2 ball lies.
     """
 
     name: ClassVar[str] = "e-at"

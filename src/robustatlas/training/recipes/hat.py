@@ -28,12 +28,10 @@ def _network(model: str) -> nn.Module:
 
 @dataclass(frozen=True)
 class Hat(Recipe):
-    """TRADES + gamma CE(f(x + h (x' - x)), y_h), y_h what a standard network says at x'
-    (Rade and Moosavi-Dezfooli 2022).
+    """TRADES + gamma CE(f(x + h (x' - x)), y_h) (Rade and Moosavi-Dezfooli 2022).
 
-    The helper points lie ``reach`` times as far out as the adversarial ones, and take the label that a network of
-    standard training gives the adversarial point: ``helper``, as evaluations name models (``trained:nets/standard``),
-    for images in [0, 1].
+    Helper points lie ``reach`` times as far out as the adversarial ones. Their label y_h is what a network of standard
+    training says at x': ``helper``, as evaluations name models (``trained:nets/standard``), for images in [0, 1].
     """
 
     name: ClassVar[str] = "hat"

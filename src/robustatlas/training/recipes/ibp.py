@@ -19,8 +19,7 @@ class Ibp(Bounded):
     """kappa CE(f(x), y) + (1 - kappa) CE(z, y), where z are the worst logits by interval bounds (Gowal et al. 2018).
 
     The last affine layers are multiplied into the margins first (section 3, elision). Strength and kappa are linear
-    between shares of the training; those are the source's of MNIST (2,000 and 12,000 of 60,000 updates), as is kappa
-    from 1 to .5. There is no attack, and an update costs about two of standard training.
+    between shares of the training, those of the source's MNIST. An update costs about two of standard training.
     """
 
     name: ClassVar[str] = "ibp"

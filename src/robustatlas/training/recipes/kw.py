@@ -33,9 +33,8 @@ class Kw(Bounded):
     """CE(-J(x), y), where J are lower bounds of the margins by the dual of the convex outer polytope (Wong and Kolter
     2018, eq. 14 and algorithm 1).
 
-    The dual with the source's choice (alpha = u / (u - l)) is bounds backwards by parallel lines around each ReLU, also
-    of the hidden layers. Balls are taken whole, without the box, as there. Bounds of every hidden neuron go back to the
-    input: for small images and networks.
+    With the source's alpha = u / (u - l) these are bounds backwards by parallel lines around each ReLU, also of the
+    hidden layers. Balls are taken whole, without the box, as there. For small images and networks.
     """
 
     name: ClassVar[str] = "kw"

@@ -35,10 +35,9 @@ class _Activations(TorchFunctionMode):
 class Manifold(Recipe):
     """CE(f(x), y) + output x ||f(x+) - f(x-)||^2 + pattern x mean |tanh(b u+) - tanh(b u-)| / 2 (Jin and Rinard 2020).
 
-    x+ and x- are x +- epsilon c, c random signs, clipped to [0, 1]; u are the inputs of all ReLUs, averaged within each
-    layer and then over the layers; tanh(b u) stands for their signs. No gradient attack is made: three forward passes.
-
-    The paper's trainer is not public: the weights, the sharpness b and that layers count equally are choices made here.
+    x+ and x- are x +- epsilon c, c random signs, clipped to [0, 1]. u are the inputs of all ReLUs, averaged within each
+    layer and then over the layers; tanh(b u) stands for their signs. The paper's trainer is not public: the weights, b
+    and that layers count equally are choices made here.
     """
 
     name: ClassVar[str] = "manifold"

@@ -27,16 +27,15 @@ class Mmr(Recipe):
     average over their number, which falls from the share ``first`` of all ReLUs to ``last``, and those of the decisions
     for each other class, their sum divided by the number of classes. The weight rises over the first ``rise`` epochs.
 
-    Against linf and l1 together it is the same authors' universal regulariser, which holds for all norms between: what
-    is among the nearest in one norm is counted in both. ``weight`` is then one number, or one for each norm in their
-    order. On MNIST the authors take {"linf": 0.15, "l1": 1.0}, weight=(12.0, 3.0), first=0.2, last=0.05.
+    Against linf and l1 together it is the same authors' universal regulariser: what is among the nearest in one norm is
+    counted in both. ``weight`` is then one number, or one for each norm. On MNIST the authors take {"linf": 0.15, "l1":
+    1.0}, weight=(12.0, 3.0), first=0.2, last=0.05.
 
     ``attacked`` is the share of each batch, its first images, that is attacked before both parts of the loss are taken
-    there: MMR + AT of the authors' code, which takes one half, against one norm. Without it there is no attack.
+    there: MMR + AT of the authors' code, which takes one half, against one norm.
 
-    Every ReLU's slope is computed, a forward pass for each pixel: for small images and networks.
-    Normalisation and dropout run as in evaluation while distances are measured. At borders that are padded the public
-    code takes the whole filter for a slope of the first layer, and not what of it lies on the image.
+    Every ReLU's slope is a forward pass for each pixel: for small images and networks. Normalisation and dropout run as
+    in evaluation meanwhile. At padded borders the public code takes the whole filter for a slope of the first layer.
     """
 
     name: ClassVar[str] = "mmr"

@@ -26,15 +26,14 @@ class MngAc(Recipe):
     """SAT with noise from a generator that is trained to help, and consistent predictions (Madaan et al. 2021).
 
     For each batch an lp ball is drawn. x_adv comes from projected ascent, x_aug = x + the generator's noise brought to
-    the ball. (1) The network makes a trial step on the cross-entropy at x_aug; (2) the generator makes a
-    step (SGD with ``generator_momentum`` and ``generator_decay``, at the network's learning rate) that lowers the trial
-    network's cross-entropy at x_adv; (3) x_aug is drawn again; (4) the network minimises the cross-entropy at x_adv +
-    ``weight`` x the Jensen-Shannon divergence of its predictions on x, x_adv and x_aug.
+    the ball. (1) The network makes a trial step on the cross-entropy at x_aug. (2) The generator makes a step (SGD, at
+    the network's learning rate) that lowers the trial network's cross-entropy at x_adv. (3) x_aug is drawn again. (4)
+    The network minimises the cross-entropy at x_adv + ``weight`` x the Jensen-Shannon divergence of its predictions on
+    x, x_adv and x_aug.
 
-    The generator sees fresh normal noise and nothing of the image but its shape, as in the public code: 1x1, 3x3, 1x1
-    and 1x1 convolutions with leaky ReLUs, added to the noise. Its first weights are normal with variance 2 / (k^2 x
-    channels out) as there, and its biases 0. Examples are crafted there on a copy in train mode, so that running
-    statistics do not see them: ``crafting="batch"`` here.
+    The generator sees normal noise alone, as in the public code: 1x1, 3x3, 1x1 and 1x1 convolutions with leaky ReLUs,
+    added to the noise. Its first weights are normal with variance 2 / (k^2 x channels out), its biases 0. There
+    examples are crafted on a copy in train mode: ``crafting="batch"`` here.
     """
 
     name: ClassVar[str] = "mng-ac"
