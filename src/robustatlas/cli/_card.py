@@ -11,8 +11,8 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
 from robustatlas.report.facts.strips import CELLS, Strip
+from robustatlas.report.facts.units import STANDARD
 
 _BLOCKS = "·░▒▓█"
 _LETTERS = ".-=*#"

@@ -10,7 +10,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
+from robustatlas.report.facts.units import STANDARD
 
 _MOST = 5
 """Of attacks at more strengths those that papers give, the middle one and the largest are written."""
@@ -68,4 +68,4 @@ def _named(attack: AttackFacts) -> str:
 
 
 def _row(name: str, at: str, number: Interval, note: str = "") -> str:
-    return f"{name} & {in_latex(at)} & {number.value:.1f} [{number.low:.1f}, {number.high:.1f}]{note} \\\\"
+    return f"{name} & {in_latex(at)} & {number:.1f}{note} \\\\"

@@ -36,9 +36,8 @@ from robustatlas.report.facts.rows import (
     read_about,
     run_row,
 )
-from robustatlas.report.facts.standard import NEAR, STANDARD
 from robustatlas.report.facts.steadiness import ALPHA
-from robustatlas.report.facts.units import unit_of
+from robustatlas.report.facts.units import NEAR, STANDARD, unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.names import parts
 from robustatlas.report.thumbnail import row_card

@@ -17,7 +17,7 @@ from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.standard import STANDARD
+from robustatlas.report.facts.units import STANDARD
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
 from robustatlas.report.words import line_in_words, percent

@@ -25,7 +25,7 @@ from robustatlas.report.facts.breaking import BreakingPoint
 from robustatlas.report.facts.comparison import Contest, Standings
 from robustatlas.report.facts.headline import Headline
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
-from robustatlas.report.facts.standard import STANDARD
+from robustatlas.report.facts.units import STANDARD
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 OTHER_THREAT = "Searched under another threat model than the reference's: what is said beside it holds about."

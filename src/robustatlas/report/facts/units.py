@@ -1,4 +1,4 @@
-"""What the strengths of an attack measure, as its run recorded it or as the catalogue has it, and whose they are."""
+"""What the strengths of an attack measure, whose they are, and which of them papers take."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from functools import cache
 
 from robustatlas.common.wording import listed
 from robustatlas.outcomes.records import AttackRecord
+
+STANDARD = {"linf": (8 / 255, "8/255"), "l2": (0.5, "0.5"), "l1": (12.0, "12")}
+"""Attack -> the strength at which papers give its robust accuracy, and how they write it."""
+
+NEAR = 0.1
+"""A strength of a grid stands for a standard one up to this relative difference."""
 
 
 def unit_of(attack: str, recorded: str = "") -> str:
