@@ -10,8 +10,7 @@ import numpy as np
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
-from robustatlas.outcomes.gradients import GradientRecord
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.records import GradientRecord, spans_of
 
 
 def write(

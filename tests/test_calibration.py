@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import robustatlas as ra
 from robustatlas.attacks.suites import RANKED
 from robustatlas.cli import app
-from robustatlas.cli._share import share_here
+from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.metrics.references import Reference, load_reference

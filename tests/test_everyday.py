@@ -32,7 +32,7 @@ from robustatlas.optimizers.sweep import Sweep
 from robustatlas.outcomes import query
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.gate.requirements import Requirement
-from robustatlas.report.gate.rulings import ruling_on
+from robustatlas.report.gate.verdict import ruling_on
 from robustatlas.report.leaderboard import board_data
 from robustatlas.report.page import build_report
 from robustatlas.report.sheet import cells

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from robustatlas.cli._terminal import in_groups, safe, shown
 from robustatlas.common.standard import NEAR, STANDARD
-from robustatlas.common.wording import MASKED, beside_masked, counted, marked, strength
+from robustatlas.common.wording import MASKED, beside_masked, counted, counts, marked, strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
@@ -57,8 +57,6 @@ def print_accuracies(
     result: Result,
     console: Console,
     *,
-    every: bool = False,
-    explain: bool = False,
     rest: str | None = None,
     first: Mapping[str, float] | None = None,
 ) -> None:
@@ -77,7 +75,7 @@ def print_accuracies(
     leading, worst = headline_of(judged, first or None), worst_case_of(judged)
     if leading is not None:
         console.print(_withstand(result, leading))
-    print_table(result, console, every=every, explain=explain)
+    print_table(result, console)
     if worst is not None and leading is not None and worst.at != leading.at:
         console.print(_withstand(result, worst))
     if (point := breaking_point(result)) is not None:
@@ -86,8 +84,8 @@ def print_accuracies(
         style = "yellow" if result.diagnosis.doubted else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
-        lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
-        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}. {safe(rest or _GOES_ON)}")
+        lacking = safe(counts(result.missing))
+        console.print(f"[yellow]Not finished[/yellow], samples missing: {lacking}. {safe(rest or _GOES_ON)}")
 
 
 def _withstand(result: Result, said: Headline) -> str:

@@ -50,9 +50,6 @@ def evaluate_by_rules(model: Classifier, data: Dataset, request: Request, any_of
 def check_alone(any_of: int | None, others: Mapping[str, object]) -> None:
     """That two rules are asked for without the options that are of a single result.
 
-    Raises:
-        UserError: any of ``others`` is given beside them.
-
     Example:
         >>> check_alone(10, {"--until": None})
     """

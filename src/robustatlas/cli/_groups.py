@@ -32,11 +32,7 @@ Group = Annotated[
 
 
 def parse_groups(given: Sequence[str]) -> dict[str, list[Path]]:
-    """Group -> its run directories, in order; patterns are looked up.
-
-    Raises:
-        UserError: an item that is not understood, a pattern that no directory fits, or a run that is given twice.
-    """
+    """Group -> its run directories, in order; patterns are looked up."""
     found: dict[str, list[Path]] = {}
     for item in given:
         name, equals, patterns = item.partition("=")

@@ -115,9 +115,6 @@ def is_remote(model: str) -> bool:
 def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str, Any]:
     """How a model behind an API is asked, as arguments of its source.
 
-    Raises:
-        UserError: options that are not understood, or of a model that is not one.
-
     Example:
         >>> asking("http://127.0.0.1/ask", ["Authorization: Bearer 123"], "500,20000")
         {'headers': {'Authorization': 'Bearer 123'}, 'queries': 500, 'budget': 20000}
@@ -145,9 +142,6 @@ def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str
 
 def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
     """What a model without weights for the classes is told of them, as arguments of its source; nothing for others.
-
-    Raises:
-        UserError: a prompt for a model that is not one.
 
     Example:
         >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])

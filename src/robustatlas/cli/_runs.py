@@ -84,11 +84,7 @@ Joined = Annotated[
 
 
 def steadiness(alpha: float | None, difficulty: str | None) -> Steadiness | None:
-    """Which stability constants the options ask for; None: the usual ones.
-
-    Raises:
-        UserError: a difficulty of another unit without an alpha, or an alpha that is not positive.
-    """
+    """Which stability constants the options ask for; None: the usual ones."""
     from robustatlas.report.facts.steadiness import ALPHA, Steadiness
 
     if alpha is None and difficulty in (None, "reference"):

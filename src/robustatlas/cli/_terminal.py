@@ -86,9 +86,7 @@ def table(*columns: str) -> Table:
 
 def shown(interval: Interval | None, form: str = ".1f") -> str:
     """A number with its interval, for a cell."""
-    if interval is None:
-        return "-"
-    return escape(f"{interval.value:{form}} [{interval.low:{form}}, {interval.high:{form}}]")
+    return "-" if interval is None else escape(f"{interval:{form}}")
 
 
 def in_groups(widths: Sequence[int], room: int) -> list[list[int]]:

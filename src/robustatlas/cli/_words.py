@@ -38,9 +38,6 @@ class _Typed:
 def settled(parameters: Sequence[Any], words: Sequence[str]) -> list[str]:
     """``words`` with each option that takes one value there once: lists that are given several times are one.
 
-    Raises:
-        UserError: an option of one value that is given twice, or a list with spaces for commas.
-
     Example:
         >>> from typer.main import get_command
         >>> from robustatlas.cli import app

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rich.console import Console
+
 from robustatlas.cli._help import DISTRIBUTED
+from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Cluster
+    from robustatlas.evaluation.workers.share import Share
 
 Workers = Annotated[
     int | None,
@@ -74,3 +78,17 @@ def cluster_from(
         raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
     count = workers_from(workers) if isinstance(workers, str) else workers
     return Cluster(address=address, workers=None if count == "auto" else count, gpus=gpus or 0.0)
+
+
+def share_here(part: str | None) -> Share:
+    """What ``--part`` says, or else the surroundings; that these were asked is said."""
+    from robustatlas.evaluation.workers.share import share_of, share_of_environment
+
+    found = share_of_environment() if part is None else None
+    if found is None:
+        return share_of(part)
+    share, why = found
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
+        f"Part {share} of the work, by {safe(why)}; --part 0/1 takes all."
+    )
+    return share

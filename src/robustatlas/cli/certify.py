@@ -13,9 +13,9 @@ from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in
-from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import print_run
+from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
 

@@ -10,12 +10,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from robustatlas.cli import _agreement, _groups, _pairs, _runs
+from robustatlas.cli import _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import print_definitions, safe, shown, tables_that_fit
+from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
@@ -36,7 +35,7 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.agreement import agreement_of
+from robustatlas.report.facts.agreement import Agreement, agreement_of
 from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.headline import headline_of
@@ -191,7 +190,8 @@ class _Sides:
 def _print_numbers(
     console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
 ) -> None:
-    for part in _side_by_side(names, numbers, seen, console.width):
+    rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
+    for part in tables_that_fit(["95 % intervals", *map(safe, names)], rows, console.width):
         console.print(part)
     if "union accuracy" in numbers:
         console.print(f"[dim]union: {named_points(union)}[/dim]")
@@ -206,10 +206,10 @@ def _print_agreement(
         return False
     found = agreement_of([run.accuracies for _, run in competing], [run.trained_on for _, run in competing], held)
     if found.uar:
-        _agreement.print_uar(console, [name for name, _ in competing], found)
+        _print_uar(console, [name for name, _ in competing], found)
     told = found.correlation is not None and (explain or len(competing) >= _ENOUGH)
     if told:
-        _agreement.print_agreement(console, found)
+        _print_correlation(console, found)
     return told
 
 
@@ -313,6 +313,19 @@ def _heading(shared: Shared, data: str) -> str:
     return f"{text}\n[yellow]Left out[/yellow], not evaluated alike: {safe(some(shared.left_out))}."
 
 
-def _side_by_side(models: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], width: int) -> list[Table]:
-    rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
-    return tables_that_fit(["95 % intervals", *map(safe, models)], rows, width)
+def _print_uar(console: Console, models: Sequence[str], found: Agreement) -> None:
+    """UAR of each model under each attack: rows and columns of figures 6a, 7, 12 and 15 of Kang et al. 2019."""
+    rows = [[safe(name), *(f"{score:.0f}" for score in row)] for name, row in zip(models, found.scores, strict=True)]
+    for part in tables_that_fit(["UAR, %", *map(safe, found.attacks)], rows, console.width):
+        console.print(part)
+
+
+def _print_correlation(console: Console, found: Agreement) -> None:
+    assert found.correlation is not None
+    console.print(f"\nDo the attacks agree? Correlation of {safe(found.over)}:")
+    for group in in_groups([5] * len(found.attacks), console.width - max(map(len, found.attacks)) - 6):
+        part = table("", *(str(column + 1) for column in group))
+        for row, attack in enumerate(found.attacks):
+            cells = ["" if k > row else f"{found.correlation[row, k]:.2f}".replace("nan", "-") for k in group]
+            part.add_row(f"{row + 1} {safe(attack)}", *cells)
+        console.print(part)

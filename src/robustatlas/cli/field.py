@@ -14,9 +14,9 @@ from rich.console import Console
 from robustatlas.cli import _asked, _attacks, _models, _workers
 from robustatlas.cli._help import COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
-from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
+from robustatlas.cli._workers import share_here
 from robustatlas.common.files import named
 from robustatlas.common.wording import beside_masked, counted, duration, in_shell, size, volume, why_masked
 from robustatlas.outcomes.masked import masked

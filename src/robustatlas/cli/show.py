@@ -26,6 +26,7 @@ from robustatlas.common.wording import (
     MASKED,
     UPPER_BOUND,
     beside_masked,
+    counts,
     listed,
     marked,
     rough,
@@ -123,11 +124,7 @@ def chosen_facts(
     steadiness: Steadiness | None = None,
     headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
-    """The facts of a run, held against the reference that is asked for (by default the one that fits).
-
-    Raises:
-        UserError: the run and the reference share no point, or the training names an attack that is not there.
-    """
+    """The facts of a run, held against the reference that is asked for (by default the one that fits)."""
     chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, [result])
     if trained_on is not None:
         _check_trained_on(trained_on, chosen)
@@ -162,8 +159,7 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.missing:
-        lacking = ", ".join(f"{attack} ({count})" for attack, count in facts.missing.items())
-        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(lacking)}.")
+        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(counts(facts.missing))}.")
 
 
 def print_facts(

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from robustatlas.cli import _models, _workers
 from robustatlas.cli._help import COMPUTE, OUTPUT
-from robustatlas.cli._share import share_here
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table, tables_that_fit
+from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted, duration, some, volume
 

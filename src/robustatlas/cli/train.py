@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -13,7 +13,14 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING
+from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._terminal import safe
 from robustatlas.common.wording import strength
+
+if TYPE_CHECKING:
+    from robustatlas.data import Dataset
+    from robustatlas.training import Trained
+    from robustatlas.training.request import TrainingRequest
 
 _WITHOUT_SPLITS = "{} has no test images of its own: what is evaluated on it was trained on."
 
@@ -145,7 +152,6 @@ def train(
 
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
-    from robustatlas.cli._trainings import carry_out
     from robustatlas.data import load_dataset, without_splits
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
@@ -174,7 +180,7 @@ def train(
     more = None if extra is None else load_dataset(extra, "train")
     for number in range(seeds):
         place = out if seeds == 1 else out / f"seed-{seed + number}"
-        carry_out(asked, dataset, more, place, seed + number)
+        _train_once(asked, dataset, more, place, seed + number)
 
 
 def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
@@ -217,3 +223,27 @@ def _list_presets() -> None:
             how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
             typer.echo(f"  {name:24} {how}")
     raise typer.Exit
+
+
+def _train_once(asked: TrainingRequest, data: Dataset, extra: Dataset | None, out: Path, seed: int) -> None:
+    from robustatlas.report.training import write_training_page
+
+    with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
+        trained = asked.train(data, out, seed, extra, progress=True)
+    _say(trained, out, write_training_page(out))
+
+
+def _say(trained: Trained, out: Path, page: Path) -> None:
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("held-out accuracy, %")
+    table.add_column("", justify="right")
+    for name, value in trained.card.accuracies.items():
+        at = trained.card.trained_on.get(name)
+        table.add_row(name if at is None else f"{name} {strength(at, of=name)}", f"{value:.1f}")
+    console.print(table)
+    for note in trained.card.notes:
+        console.print(safe(note), soft_wrap=True)
+    for warning in trained.card.warnings:
+        console.print(f"[yellow]Warning:[/yellow] {safe(warning)}", soft_wrap=True)
+    console.print(f"Weights and card: {safe(out)}   Figure: {safe(page)}", soft_wrap=True)

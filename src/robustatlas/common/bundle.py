@@ -27,11 +27,11 @@ class Bundle:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        pytree.register_pytree_node(cls, _children, lambda children, _: cls(*children))
-
-
-def _children(bundle: Any) -> tuple[list[Any], None]:
-    return [getattr(bundle, field.name) for field in fields(bundle)], None
+        pytree.register_pytree_node(
+            cls,
+            lambda bundle: ([getattr(bundle, field.name) for field in fields(bundle)], None),
+            lambda children, _: cls(*children),
+        )
 
 
 @dataclass(frozen=True)

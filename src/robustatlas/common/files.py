@@ -114,7 +114,7 @@ def one_sentence(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, flush it to the disk and rename it to ``path``.
 
     Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
@@ -137,11 +137,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def publish_once(path: Path, text: str) -> bool:

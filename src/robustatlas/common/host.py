@@ -59,9 +59,6 @@ def looking_every(steps: int) -> Iterator[None]:
 def check_default_device() -> None:
     """Look where torch makes tensors here that are told no device.
 
-    Raises:
-        UserError: on the device ``meta``.
-
     Example:
         >>> check_default_device()
     """

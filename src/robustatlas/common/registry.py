@@ -66,7 +66,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
             return self._entered[name]
         if name in self._own:
             found = self._own[name]
-            return self._of_this_package(found) if isinstance(found, str) else found
+            if isinstance(found, str):
+                module, _, attribute = found.partition(":")
+                found = getattr(import_module(f"robustatlas.{module}"), attribute)
+            return found
         points = self._others().get(name, [])
         if len(points) > 1:
             packages = listed([_package(point) for point in points])
@@ -120,11 +123,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def _others(self) -> Mapping[str, list[EntryPoint]]:
         return _advertised(self.group, frozenset(self._own), tuple(sys.path))
-
-    def _of_this_package(self, place: str) -> T:
-        module, _, attribute = place.partition(":")
-        found: T = getattr(import_module(f"robustatlas.{module}"), attribute)
-        return found
 
     def _of_package(self, point: EntryPoint) -> T:
         where = f"The {self.kind} {point.name!r} of the package {_package(point)} ({point.value})"

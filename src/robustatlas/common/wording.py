@@ -33,51 +33,27 @@ OTHER = "Other"
 _SETS = (NORMS, SHAPE, CODEC, COLOUR, PERCEPTION, WEATHER, OCCLUSION, EVERYDAY, UNFORESEEN)
 GROUPS = (*_SETS, COMPOSED, CORRUPTION, OTHER)
 
-_LABELS = {
-    "linf": AttackLabel("L∞", NORMS),
-    "l2": AttackLabel("L2", NORMS),
-    "l1": AttackLabel("L1", NORMS),
-    "l0": AttackLabel("L0", NORMS),
-    "elastic": AttackLabel("Elastic", SHAPE),
-    "stadv": AttackLabel("StAdv", SHAPE),
-    "affine": AttackLabel("Affine", SHAPE),
-    "perspective": AttackLabel("Perspective", SHAPE),
-    "jpeg-linf": AttackLabel("JPEG L∞", CODEC),
-    "jpeg-l2": AttackLabel("JPEG L2", CODEC),
-    "jpeg-l1": AttackLabel("JPEG L1", CODEC),
-    "recolor": AttackLabel("ReColor", COLOUR),
-    "hue": AttackLabel("Hue", COLOUR),
-    "saturation": AttackLabel("Saturation", COLOUR),
-    "brightness": AttackLabel("Brightness", COLOUR),
-    "contrast": AttackLabel("Contrast", COLOUR),
-    "lpips": AttackLabel("LPIPS", PERCEPTION),
-    "fog": AttackLabel("Fog", WEATHER),
-    "snow": AttackLabel("Snow", WEATHER),
-    "gabor": AttackLabel("Gabor", WEATHER),
-    "patch": AttackLabel("Patch", OCCLUSION),
-    "rotation": AttackLabel("Rotation", EVERYDAY),
-    "translation": AttackLabel("Translation", EVERYDAY),
-    "translation-percent": AttackLabel("Translation, %", EVERYDAY),
-    "zoom": AttackLabel("Zoom", EVERYDAY),
-    "shear": AttackLabel("Shear", EVERYDAY),
-    "tilt": AttackLabel("Tilt", EVERYDAY),
-    "crop": AttackLabel("Crop", EVERYDAY),
-    "exposure": AttackLabel("Exposure", EVERYDAY),
-    "gamma": AttackLabel("Gamma", EVERYDAY),
-    "contrast-percent": AttackLabel("Contrast, %", EVERYDAY),
-    "saturation-percent": AttackLabel("Saturation, %", EVERYDAY),
-    "blur": AttackLabel("Blur", EVERYDAY),
-    "motion-blur": AttackLabel("Motion blur", EVERYDAY),
-    "noise": AttackLabel("Noise", EVERYDAY),
-    "jpeg-quality": AttackLabel("JPEG quality", EVERYDAY),
-    "resolution": AttackLabel("Resolution", EVERYDAY),
-    "occlusion": AttackLabel("Occlusion", EVERYDAY),
-    "fog-density": AttackLabel("Fog density", EVERYDAY),
-    "rain-density": AttackLabel("Rain density", EVERYDAY),
-    "snow-density": AttackLabel("Snow density", EVERYDAY),
-    "carben": AttackLabel("CARBEN", COMPOSED),
-}
-
+_MEMBERS = {
+    NORMS: ("linf", "l2", "l1", "l0"),
+    SHAPE: ("elastic", "stadv", "affine", "perspective"),
+    CODEC: ("jpeg-linf", "jpeg-l2", "jpeg-l1"),
+    COLOUR: ("recolor", "hue", "saturation", "brightness", "contrast"),
+    PERCEPTION: ("lpips",),
+    WEATHER: ("fog", "snow", "gabor"),
+    OCCLUSION: ("patch",),
+    EVERYDAY: (
+        "rotation", "translation", "translation-percent", "zoom", "shear", "tilt", "crop", "exposure", "gamma",
+        "contrast-percent", "saturation-percent", "blur", "motion-blur", "noise", "jpeg-quality", "resolution",
+        "occlusion", "fog-density", "rain-density", "snow-density",
+    ),
+    COMPOSED: ("carben",),
+}  # fmt: skip
+_GROUP_OF = {attack: group for group, attacks in _MEMBERS.items() for attack in attacks}
+_SPELT = {
+    "linf": "L∞", "jpeg-linf": "JPEG L∞", "jpeg-l2": "JPEG L2", "jpeg-l1": "JPEG L1", "stadv": "StAdv",
+    "recolor": "ReColor", "lpips": "LPIPS", "carben": "CARBEN",
+}  # fmt: skip
+"""Labels that are not the name with a capital and spaces."""
 
 _UA = "ua-"
 _UA_ACRONYMS = ("fbm", "hsv", "jpeg")
@@ -91,14 +67,24 @@ def wording(attack: str) -> AttackLabel:
         ['L∞', 'UA JPEG', 'Gaussian noise', 'mine']
     """
     if attack.startswith("corruption-"):
-        words = attack.removeprefix("corruption-").replace("-", " ")
-        name = (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
-        taken = any(name == known.label for known in _LABELS.values())
+        name = _with_capital(attack.removeprefix("corruption-"))
+        taken = any(name == _label(known) for known in _GROUP_OF)
         return AttackLabel(f"{name} corruption" if taken else name, CORRUPTION)
     if attack.startswith(_UA):
         name = attack.removeprefix(_UA)
         return AttackLabel(f"UA {name.upper() if name in _UA_ACRONYMS else name}", UNFORESEEN)
-    return _LABELS.get(attack, AttackLabel(attack, COMPOSED if "+" in attack else OTHER))
+    if attack in _GROUP_OF:
+        return AttackLabel(_label(attack), _GROUP_OF[attack])
+    return AttackLabel(attack, COMPOSED if "+" in attack else OTHER)
+
+
+def _label(attack: str) -> str:
+    return _SPELT.get(attack) or _with_capital(attack.replace("-percent", ", %"))
+
+
+def _with_capital(name: str) -> str:
+    words = name.replace("-", " ")
+    return (words[:1].upper() + words[1:]).replace("Jpeg", "JPEG")
 
 
 UPPER_BOUND = "upper bound"
@@ -188,6 +174,11 @@ def _significant(value: float, digits: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things: "1 attack", "2 attacks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """Numbers by name: "linf (3), l2 (1)"."""
+    return ", ".join(f"{name} ({number})" for name, number in numbers.items())
 
 
 def duration(seconds: float) -> str:

@@ -182,7 +182,7 @@ class AutoAttack:
         if not standing.any():
             self._say("no sample is classified correctly: nothing is left to attack")
             return (found, given.predicted) if return_labels else found
-        whole_curve = replace(attack_named(self._norm), strengths=grid(self.epsilon))
+        whole_curve = replace(attack_named(NORMS[self.norm]), strengths=grid(self.epsilon))
         own = [] if self.fast else [(name, self._ensemble.attack(name, self.epsilon)) for name in self.attacks_to_run]
         for name, attack in [(OURS, whole_curve), *own]:
             if standing.any():
@@ -216,9 +216,6 @@ class AutoAttack:
 
         Returns:
             attack -> what :meth:`run_standard_evaluation` returns, of that attack alone.
-
-        Raises:
-            UserError: as there.
         """
         given, each = self._begun(x_orig, y_orig, bs if batch_size is None else batch_size), {}
         for name in self.attacks_to_run:
@@ -264,10 +261,6 @@ class AutoAttack:
         kept = np.isin(index, result.index[within])
         rows, found = torch.from_numpy(index[kept]).to(given.x.device), torch.from_numpy(examples[kept]).to(given.x)
         return rows, found.reshape(-1, *given.x.shape[1:])  # of none, arrays do not say of what
-
-    @property
-    def _norm(self) -> str:
-        return NORMS[self.norm]
 
     def _classifier(self) -> Classifier:
         draws = self.apgd.eot_iter if self.apgd.eot_iter > 1 else None

@@ -124,11 +124,7 @@ class Ensemble:
         return []
 
     def attack(self, name: str, epsilon: float) -> Attack:
-        """One of AutoAttack's attacks at one strength, by optimizers of ours that make the same steps.
-
-        Raises:
-            UserError: there is no such attack.
-        """
+        """One of AutoAttack's attacks at one strength, by optimizers of ours that make the same steps."""
         if name not in ATTACKS:
             raise UserError(
                 f"attacks_to_run names {name!r}" + instead(name, ATTACKS, f"there are {', '.join(ATTACKS)}")

@@ -62,9 +62,6 @@ class Smallest:
         Returns:
             ``[N, ...]`` examples, the images where they are misclassified; ``[N]`` their sizes, 0 misclassified as it
             is, inf none.
-
-        Raises:
-            UserError: as :func:`robustatlas.evaluate` says it.
         """
         with undisturbed(), model.evaluating():
             x, labels = check_inputs(images, labels, *scale), labels.to(images.device).long()

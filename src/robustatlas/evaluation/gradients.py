@@ -18,7 +18,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import Backward
-from robustatlas.outcomes.gradients import GradientRecord, Numbers
+from robustatlas.outcomes.records import GradientRecord, Numbers
 
 _PROJECTIONS = 8
 

@@ -34,8 +34,7 @@ from robustatlas.engine.numerics import NUMERICS
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
-from robustatlas.outcomes.gradients import GradientRecord
-from robustatlas.outcomes.records import BY_ITSELF
+from robustatlas.outcomes.records import BY_ITSELF, GradientRecord
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError, beyond_images

@@ -37,7 +37,7 @@ from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.models.classifier.smoothing import kinks_at
 from robustatlas.outcomes import Identity
-from robustatlas.outcomes.gradients import GradientRecord
+from robustatlas.outcomes.records import GradientRecord
 from robustatlas.threats.levels import check_levels
 from robustatlas.threats.probe import probe
 

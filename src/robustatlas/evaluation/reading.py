@@ -23,10 +23,9 @@ from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
-from robustatlas.outcomes.gradients import GradientRecord
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.records import GradientRecord, spans_of
 
 FEWEST = 32
 """Samples that are looked at in any case, where there are so many."""

@@ -22,8 +22,8 @@ from robustatlas.evaluation.workers.share import WHOLE
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.sequences import known_accuracies, mean_sequence
 from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.readings import StopRecord
 from robustatlas.outcomes.shared import common_strengths, rows_of
-from robustatlas.outcomes.stops import StopRecord
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.results.result import Result, load_result
 

@@ -44,12 +44,11 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
-from robustatlas.metrics.queries import success_over_queries
 from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
-from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.metrics.typical import success_over_queries, typical_accuracies
 from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples

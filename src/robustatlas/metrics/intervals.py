@@ -37,8 +37,12 @@ class Interval:
         """Whether the number lies outside the interval."""
         return not self.low <= number <= self.high
 
+    def __format__(self, form: str) -> str:
+        form = form or ".2f"
+        return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self:.2f}"
 
 
 def check_confidence(confidence: float) -> None:

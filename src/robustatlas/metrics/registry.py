@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from robustatlas.common.registry import Registry
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
+from robustatlas.metrics.competitiveness import RatioKind
 from robustatlas.metrics.ua2 import ua2_statistics
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
@@ -47,6 +48,18 @@ class Metric:
 _MRB = "Dai et al. 2023 (MultiRobustBench)"
 _KANG = "Kang et al. 2019"
 _K = "over the clean input and every (attack, strength), by their weights (--weights; all alike otherwise)"
+
+
+def _ratio(kind: RatioKind, definition: str) -> Metric:
+    return Metric(
+        f"CR {kind}",
+        f"{definition}, in percent.",
+        _MRB,
+        heading=f"CR {kind}, %",
+        needs_clean=True,
+        against=lambda ours, reference: ours.competitiveness(reference, kind),
+    )
+
 
 _ALL = (
     Metric("clean accuracy", "Share of samples classified correctly without any perturbation."),
@@ -90,38 +103,10 @@ _ALL = (
         _KANG,
         of_attack=lambda ours, reference, attack: ours.uar(reference, [attack]),
     ),
-    Metric(
-        "CR ind-avg",
-        f"Expectation of acc / acc* {_K}, in percent.",
-        _MRB,
-        heading="CR ind-avg, %",
-        needs_clean=True,
-        against=lambda ours, reference: ours.competitiveness(reference, "ind-avg"),
-    ),
-    Metric(
-        "CR ind-worst",
-        "Smallest acc / acc* over the clean input and every (attack, strength), in percent.",
-        _MRB,
-        heading="CR ind-worst, %",
-        needs_clean=True,
-        against=lambda ours, reference: ours.competitiveness(reference, "ind-worst"),
-    ),
-    Metric(
-        "CR exp",
-        f"Expectation of acc over that of acc* {_K}, in percent.",
-        _MRB,
-        heading="CR exp, %",
-        needs_clean=True,
-        against=lambda ours, reference: ours.competitiveness(reference, "exp"),
-    ),
-    Metric(
-        "CR max",
-        "Smallest acc over smallest acc*, wherever each is, in percent.",
-        _MRB,
-        heading="CR max, %",
-        needs_clean=True,
-        against=lambda ours, reference: ours.competitiveness(reference, "max"),
-    ),
+    _ratio("ind-avg", f"Expectation of acc / acc* {_K}"),
+    _ratio("ind-worst", "Smallest acc / acc* over the clean input and every (attack, strength)"),
+    _ratio("exp", f"Expectation of acc over that of acc* {_K}"),
+    _ratio("max", "Smallest acc over smallest acc*, wherever each is"),
     Metric(
         "mUAR",
         "Mean UAR over the attacks.",

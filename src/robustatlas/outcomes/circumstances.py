@@ -22,11 +22,8 @@ def now(timespec: str = "seconds") -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
 
-@cache
-def _version(package: str) -> str:
-    """Of an installed package; to look it up takes longer than to compute a small part."""
-    return metadata.version(package)
-
+_version = cache(metadata.version)
+"""Of an installed package; to look it up takes longer than to compute a small part."""
 
 SAID = ("robustatlas", "torch", "numpy", "python", "system", "host", "cores", "device", "threads")
 """What parts say of where and with what they were computed, beside when."""

@@ -68,17 +68,15 @@ _MORE = (
 )
 
 
-def unknown_columns(samples: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, nothing saved, no leg, and no size
-    without smoothing."""
-    draws = {name: np.zeros(samples, kind) for name, (kind, _) in RANDOM_COLUMNS.items()}
-    return draws | {name: np.full(samples, -1, kind) for name, (kind, _) in LATER_COLUMNS.items()}
-
-
-def unknown_at_strengths(samples: int, strengths: int) -> Arrays:
-    """What stands for columns by strength that a part does not have: no query seen, and nothing drawn."""
-    asked = {name: np.full((samples, strengths), -1, kind) for name, (kind, _) in ASKED_COLUMNS.items()}
-    return asked | {name: np.full((samples, strengths), np.nan, kind) for name, (kind, _) in TYPICAL_COLUMNS.items()}
+def unknown_columns(samples: int, strengths: int) -> Arrays:
+    """What stands for columns that a part does not have: no draws, nothing saved, no leg, no size without smoothing,
+    no query seen, and nothing drawn."""
+    filled = ((RANDOM_COLUMNS, 0), (LATER_COLUMNS, -1), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
+    return {
+        name: np.full((samples, strengths)[:dimensions], value, kind)
+        for columns, value in filled
+        for name, (kind, dimensions) in columns.items()
+    }
 
 
 def columns_of(

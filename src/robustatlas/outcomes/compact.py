@@ -14,7 +14,7 @@ from robustatlas.common.files import named, one_sentence
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.tables import identifier, quoted
-from robustatlas.outcomes.views import NOTHING, STRENGTH, VIEWS, fill
+from robustatlas.outcomes.views import NOTHING, STRENGTH, VIEWS, doubles, fill
 
 _VERSION = 3
 LEFT_OUT = ("margins", "fooled")
@@ -83,9 +83,10 @@ def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> dict
     """Have a compact file read under a ``name``; of each view, and of ``broken``, the SELECT that is it."""
     connection.execute(f"ATTACH {quoted(file)} AS {name} (READ_ONLY)")
     grids = connection.execute(f"SELECT number, monotone, strengths FROM {name}.grids ORDER BY number").fetchall()
-    strengths = [f"WHEN {number} THEN {_list(grid)}" for number, _, grid in grids]
-    broken = [f"WHEN {number} THEN {_at_each(grid)}" for number, monotone, grid in grids if monotone]
-    places = [f"WHEN {number} THEN list_position({_list(grid)}, {STRENGTH})" for number, _, grid in grids]
+    strengths = [f"WHEN {number} THEN {doubles(grid)}" for number, _, grid in grids]
+    within = {number: ", ".join(_within(repr(at)) for at in grid) for number, monotone, grid in grids if monotone}
+    broken = [f"WHEN {number} THEN [{each}]" for number, each in within.items()]
+    places = [f"WHEN {number} THEN list_position({doubles(grid)}, {STRENGTH})" for number, _, grid in grids]
     derived = [
         f"{_case(strengths, 'DOUBLE[]')} AS strengths",
         f"coalesce(own_broken, {_case(broken, 'BOOLEAN[]')}) AS broken",
@@ -160,14 +161,6 @@ def _set_up(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _case(branches: Sequence[str], kind: str) -> str:
     return f"CASE grid {' '.join(branches)} END" if branches else f"CAST(NULL AS {kind})"
-
-
-def _list(values: Sequence[float]) -> str:
-    return f"CAST([{', '.join(map(repr, values))}] AS DOUBLE[])"
-
-
-def _at_each(strengths: Sequence[float]) -> str:
-    return f"[{', '.join(_within(repr(value)) for value in strengths)}]"
 
 
 def _within(strength: str) -> str:

@@ -88,11 +88,7 @@ def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
 def examples_of(
     parts: Parts, storage: Storage, records: Sequence[AttackRecord], index: Integers
 ) -> AdversarialExamples:
-    """The smallest adversarial examples that the records of an attack kept of some samples.
-
-    Raises:
-        UserError: none was kept.
-    """
+    """The smallest adversarial examples that the records of an attack kept of some samples."""
     smallest, best = _smallest(parts, records), dict[int, NDArray[np.float32]]()
     wanted = set(index.tolist())
     kept = False

@@ -12,7 +12,6 @@ class _Told(Protocol):
     @property
     def invalid(self) -> Mapping[str, float]:
         """Attack -> share of the samples at which its gradient is missing, or misleads, where there are such."""
-        ...
 
 
 def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float]:

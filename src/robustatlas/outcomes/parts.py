@@ -19,7 +19,6 @@ from robustatlas.outcomes.columns import (
     check_columns,
     columns_of,
     stacked,
-    unknown_at_strengths,
     unknown_columns,
 )
 from robustatlas.outcomes.identity import Identity
@@ -40,7 +39,6 @@ class Keyed(Protocol):
     @property
     def key(self) -> str:
         """Their name."""
-        ...
 
 
 def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
@@ -125,10 +123,7 @@ class Parts:
         names = dict.fromkeys(name for part in parts for name in part)
         strengths = len(record.strengths)
         filled = [
-            unknown_columns(len(part["index"]))
-            | unknown_at_strengths(len(part["index"]), strengths)
-            | {"possible_size": part["minimal_size"]}
-            | part
+            unknown_columns(len(part["index"]), strengths) | {"possible_size": part["minimal_size"]} | part
             for part in parts
         ]
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
@@ -187,11 +182,7 @@ class Parts:
             return said_of(self._identity, None)
 
     def one(self, name: str, record: AttackRecord) -> Arrays:
-        """The columns of a part.
-
-        Raises:
-            CorruptFileError: it is damaged.
-        """
+        """The columns of a part."""
         columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
         if columns is None:
             raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")

@@ -42,9 +42,8 @@ from robustatlas.outcomes.identity import FORMAT_VERSION, OLDEST_FORMAT, RENAMED
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.readings import DiagnosisRecord, StopRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
-from robustatlas.outcomes.stops import StopRecord
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
 from robustatlas.outcomes.storage.places import RunPlace
 from robustatlas.outcomes.table import OutcomeTable

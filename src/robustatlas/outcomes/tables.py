@@ -65,7 +65,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 def join_parquet(paths: Sequence[Path], target: Path, about: Mapping[str, str]) -> int:
     """Write the rows of some files of :func:`write_parquet` that have the same columns as one file; how many these
     are."""
-    rows = f"FROM {_of_files(paths)}"
+    rows = f"FROM read_parquet({_listed(paths)}, hive_partitioning = false)"
     _copy(f"SELECT * {rows}", target, about, {})
     with _cursor() as connection:
         return int(connection.sql(f"SELECT count(*) {rows}").fetchall()[0][0])
@@ -73,9 +73,9 @@ def join_parquet(paths: Sequence[Path], target: Path, about: Mapping[str, str]) 
 
 def read_names(paths: Sequence[Path]) -> dict[Path, tuple[str, ...]]:
     """The names of the columns of some files, by one query."""
-    query = "SELECT file_name, list(name ORDER BY name) FROM parquet_schema({}) GROUP BY file_name"
+    query = f"SELECT file_name, list(name ORDER BY name) FROM parquet_schema({_listed(paths)}) GROUP BY file_name"
     with _cursor() as connection:
-        found = connection.sql(query.format(f"[{', '.join(map(quoted, paths))}]")).fetchall()
+        found = connection.sql(query).fetchall()
     return {Path(file): tuple(names) for file, names in found}
 
 
@@ -109,8 +109,8 @@ def parquet(path: Path) -> str:
     return f"read_parquet({quoted(path)}, hive_partitioning = false)"
 
 
-def _of_files(paths: Sequence[Path]) -> str:
-    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning = false)"
+def _listed(paths: Sequence[Path]) -> str:
+    return f"[{', '.join(map(quoted, paths))}]"
 
 
 def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
@@ -119,10 +119,9 @@ def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
     found: dict[Path, dict[str, str]] = {path: {} for path in paths}
     if not paths:
         return found
-    files = f"[{', '.join(map(quoted, paths))}]"
     try:
         with _cursor() as connection:
-            rows = connection.sql(f"SELECT file_name, key, value FROM parquet_kv_metadata({files})").fetchall()
+            rows = connection.sql(f"SELECT file_name, key, value FROM parquet_kv_metadata({_listed(paths)})").fetchall()
     except duckdb.Error as error:
         raise CorruptFileError(f"Some of {len(paths)} files cannot be read ({str(error).splitlines()[0]}).") from error
     for name, key, value in rows:
@@ -160,7 +159,7 @@ def read_columns(
     Raises:
         CorruptFileError: some file cannot be read or lacks a column; which one is not told.
     """
-    files = f"[{', '.join(map(quoted, paths))}]"
+    files = _listed(paths)
     lists = {name: length for name, length in lists.items() if name in wanted}
     try:
         with _cursor() as connection:

@@ -53,16 +53,14 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         drawn=known_of_best([outcome.drawn for outcome in outcomes]),
         queries=_queries(outcomes, covered, strengths),
         typical=_typical(outcomes, covered, strengths),
-        frontier=any(map(partial(_is_frontier, steps=len(strengths)), outcomes, covered)),
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and here.all()
+            for outcome, here in zip(outcomes, covered, strict=True)
+        ),
         without_gradient=_without_gradient(outcomes, covered),
         saved=_saved(outcomes, covered),
         as_file=known_of_best([outcome.as_file for outcome in outcomes]),
     )
-
-
-def _is_frontier(outcome: Outcome, here: Booleans, steps: int) -> bool:
-    """Whether the lowest margins of all samples were searched for, at all of so many strengths."""
-    return outcome.frontier and len(outcome.strengths) == steps and bool(here.all())
 
 
 def _of_best(best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0) -> Integers:

@@ -56,7 +56,7 @@ def fill(
             begin = f"SELECT {quoted(name)} AS run, {quoted(attack)} AS attack"
             origins = ", ".join(quoted(origin) for origin in outcome.origins)
             views["attacks"].append(
-                f"{begin}, {quoted(outcome.unit)} AS unit, {_list(outcome.strengths.tolist())} AS strengths, "
+                f"{begin}, {quoted(outcome.unit)} AS unit, {doubles(outcome.strengths.tolist())} AS strengths, "
                 f"{outcome.monotone} AS monotone, CAST([{origins}] AS VARCHAR[]) AS origins"
             )
             views["outcomes"].append(select(begin, _outcome_columns(table, outcome), _of_all(outcome)))
@@ -71,7 +71,8 @@ def fill(
             }
             views["accuracies"].append(select(begin, at_each))
         for held in table.certified_sizes.values():
-            views["certified"].append(select(_certified(name, held), _certified_columns(table, held)))
+            sizes = {"index": table.index, "certified_size": held.sizes, "method": objects(held.by)}
+            views["certified"].append(select(_certified(name, held), sizes))
     own = {**views, "broken": [_broken(views["outcomes"])] if views["outcomes"] or not besides else []}
     every = {view: [*(known[view] for known in besides), *selects] for view, selects in own.items()}
     for view in VIEWS:
@@ -126,16 +127,12 @@ def _of_all(outcome: Outcome) -> str:
     """What is the same at every sample: the strengths, and that no queries were counted, or nothing drawn."""
     lacking = [name for name in ("queries", "typical") if getattr(outcome, name) is None]
     nothing = "".join(f", CAST(NULL AS DOUBLE[]) AS {name}" for name in lacking)
-    return f"{nothing}, {_list(outcome.strengths.tolist())} AS strengths"
+    return f"{nothing}, {doubles(outcome.strengths.tolist())} AS strengths"
 
 
 def _certified(run: str, held: CertifiedSizes) -> str:
     texts = {"run": run, "attack": held.attack, "of": held.of, "unit": held.unit}
     return f"SELECT {', '.join(f'{quoted(value)} AS {identifier(key)}' for key, value in texts.items())}"
-
-
-def _certified_columns(table: OutcomeTable, held: CertifiedSizes) -> dict[str, NDArray[Any]]:
-    return {"index": table.index, "certified_size": held.sizes, "method": objects(held.by)}
 
 
 def _nothing(columns: str) -> str:
@@ -165,5 +162,6 @@ def _registered(
     return f"{', '.join(expressions)}{end} FROM {relation}"
 
 
-def _list(values: Sequence[float]) -> str:
-    return f"CAST([{', '.join(repr(value) for value in values)}] AS DOUBLE[])"
+def doubles(values: Sequence[float]) -> str:
+    """Numbers as a list of SQL."""
+    return f"CAST([{', '.join(map(repr, values))}] AS DOUBLE[])"

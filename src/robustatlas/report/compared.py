@@ -95,7 +95,7 @@ class Comparison:
         ]
         for key in self.numbers[0]:
             cells = [
-                f"{_ranged(numbers[key])}{' (upper bound)' if key in masked else ''}"
+                f"{numbers[key]:.1f}{' (upper bound)' if key in masked else ''}"
                 for numbers, masked in zip(self.numbers, self.masked, strict=True)
             ]
             chances = [f"${pvalue(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self.pairs]
@@ -105,7 +105,3 @@ class Comparison:
 
 def _plain(value: Interval) -> dict[str, float]:
     return {"value": value.value, "low": value.low, "high": value.high}
-
-
-def _ranged(value: Interval) -> str:
-    return f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}]"

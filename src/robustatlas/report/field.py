@@ -9,7 +9,6 @@ import numpy as np
 from markupsafe import Markup
 
 from robustatlas.common.wording import beside_masked, strength
-from robustatlas.metrics.references.field import FieldEntry
 from robustatlas.report.facts.field import Beside
 from robustatlas.report.pages import web_address
 
@@ -52,22 +51,14 @@ def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView
 
 def _rows(name: str, beside: Beside) -> tuple[Neighbour, ...]:
     note = beside_masked("your run", beside.masked)
-    own = Neighbour(name, "", _ranged(beside), f"{beside.clean.value:.1f}", note, own=True)
-    entries = beside.neighbours
-    above = sum(beside.masked != {} or entry.accuracy >= beside.accuracy.value for entry in entries)
-    rows = [_neighbour(entry) for entry in entries]
+    number, entries = beside.accuracy, beside.neighbours
+    said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
+    own = Neighbour(name, "", said, f"{beside.clean.value:.1f}", note, own=True)
+    above = sum(beside.masked != {} or entry.accuracy >= number.value for entry in entries)
+    rows = [
+        Neighbour(e.name, web_address(e.url), f"{e.accuracy:.2f}", f"{e.clean:.2f}", " ".join(e.notes)) for e in entries
+    ]
     return (*rows[:above], own, *rows[above:])
-
-
-def _ranged(beside: Beside) -> str:
-    number = beside.accuracy
-    return f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
-
-
-def _neighbour(entry: FieldEntry) -> Neighbour:
-    return Neighbour(
-        entry.name, web_address(entry.url), f"{entry.accuracy:.2f}", f"{entry.clean:.2f}", " ".join(entry.notes)
-    )
 
 
 def _drawing(beside: Beside, series: int) -> Markup:

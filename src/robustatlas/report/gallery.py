@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -76,7 +75,8 @@ def _choose(
     )
     found, wrong = [], result.misclassification(attack)
     cleans = {place: _clean_image(data, int(index[place]), images[place].shape) for place in chosen.tolist()}
-    magnified = _magnified([images[place] - clean for place, clean in cleans.items() if clean is not None])
+    changes = [np.abs(images[place] - clean).max() for place, clean in cleans.items() if clean is not None]
+    magnified = 0.5 / (float(max(changes, default=0.5)) or 0.5)  # the largest change fills the range beside grey
     for place, clean in cleans.items():
         row, sample = int(rows[place]), int(index[place])
         found.append(
@@ -105,11 +105,6 @@ def picture(image: NDArray[np.floating]) -> str:
     file = BytesIO()
     imsave(file, (255 * pixels).round().astype(np.uint8), format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def _magnified(changes: Sequence[NDArray[np.floating]]) -> float:
-    """The factor with which the largest of some changes just fills the range on both sides of grey."""
-    return 0.5 / (max((float(np.abs(change).max()) for change in changes), default=0.5) or 0.5)
 
 
 def _clean_image(data: Dataset | None, sample: int, shape: tuple[int, ...]) -> NDArray[np.float32] | None:

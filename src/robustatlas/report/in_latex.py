@@ -110,5 +110,4 @@ def _named(attack: AttackFacts) -> str:
 
 
 def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:
-    interval = f"{number.value:.1f} [{number.low:.1f}, {number.high:.1f}]{note}"
-    return " & ".join([name, *entries, rf"{interval} \\"])
+    return " & ".join([name, *entries, rf"{number:.1f}{note} \\"])

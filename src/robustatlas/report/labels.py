@@ -58,7 +58,8 @@ def placed(lines: Sequence[Curve], names: Sequence[str], width: float, height: f
     found: list[Label] = []
     for line, name in zip(lines, names, strict=True):
         room = LETTER * len(name)
-        candidates = [*_candidates(line, room, width, height)] or [_in_the_corner(line, room, height)]
+        in_the_corner = Label((0.0, float(np.interp(0.0, *line))), 0.0, height, room)
+        candidates = [*_candidates(line, room, width, height)] or [in_the_corner]
         found.append(min(candidates, key=lambda one: (_hidden(one, found, lines), one.x)))
     return found
 
@@ -75,11 +76,6 @@ def _candidates(line: Curve, room: float, width: float, height: float) -> Iterat
         ):
             if left >= 0 and left + room <= width and LINE - _ABOVE <= base <= height:
                 yield Label((x, y), left, base, room)
-
-
-def _in_the_corner(line: Curve, room: float, height: float) -> Label:
-    """For a name that is wider than the chart."""
-    return Label((0.0, float(np.interp(0.0, *line))), 0.0, height, room)
 
 
 def _hidden(label: Label, taken: Sequence[Label], lines: Sequence[Curve]) -> int:

@@ -121,7 +121,7 @@ def build_report(
         _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
         for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
-    apart = [_with_attacks(run.facts, run.apart) for run in runs]
+    apart = [replace(r.facts, attacks=tuple(a for a in r.facts.attacks if a.attack in r.apart)) for r in runs]
     styles, several = styles_of([run.fingerprint for run in facts]), len(runs) > 1
     charts = multiples.panels(sides.together, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
@@ -208,7 +208,7 @@ def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str
 def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
     attacks = [attack for run in facts for attack in run.attacks]
     return {
-        "attacks": _attacks(facts),
+        "attacks": list(dict.fromkeys(attack.attack for attack in attacks)),
         "axes": {attack.attack: wording.axis(attack.unit) for attack in attacks},
         "measured": {attack.attack for attack in attacks if attack.frontier},
         "masked": masked,
@@ -233,18 +233,15 @@ def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tupl
     return [(section, Markup(body)) for section, body in said if body]
 
 
-def _with_attacks(run: RunFacts, attacks: Sequence[str]) -> RunFacts:
-    return replace(run, attacks=tuple(one for one in run.attacks if one.attack in attacks))
-
-
 def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, Any]:
     """What the page says beside its numbers; ``together``: of what the runs share."""
+    held = together or facts
     return {
         "certified": [
             (run.name if len(facts) > 1 else "", proved) for run in facts if (proved := words.certified(run))
         ],
         "calibrations": _alike([(run.name, list(run.calibrations)) for run in facts if run.calibrations], len(facts)),
-        "notes": _notes(together or facts),
+        "notes": _alike([(run.name, run.reference.held.notes()) for run in held if run.reference], len(held)),
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         "advice": _alike([(run.name, run.advice) for run in facts if run.advice], len(facts)),
         "other_threat": words.OTHER_THREAT,
@@ -298,10 +295,6 @@ def _run(
     )
 
 
-def _notes(facts: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
-    return _alike([(run.name, run.reference.held.notes()) for run in facts if run.reference], len(facts))
-
-
 def _alike(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T]]]:
     """Pairs of a run and its sentences; one pair without a name where the same is said of all runs."""
     if len(said) == runs and all(sentences == said[0][1] for _, sentences in said):
@@ -342,10 +335,6 @@ def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, flo
     norms: list[LpNorm] = [norm for norm in get_args(LpNorm) if norm in evaluated]
     images, labels = data.images.numpy(), data.labels.numpy()
     return {norm: interclass_distances(images, labels, norm=norm).smallest for norm in norms}
-
-
-def _attacks(facts: Sequence[RunFacts]) -> list[str]:
-    return list(dict.fromkeys(attack.attack for run in facts for attack in run.attacks))
 
 
 def _crossings(facts: Sequence[RunFacts]) -> list[str]:

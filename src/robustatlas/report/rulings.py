@@ -9,9 +9,8 @@ from robustatlas.common.wording import MASKED
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.gallery import Example
-from robustatlas.report.gate.diagnosed import check_verdict
 from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of
-from robustatlas.report.gate.rulings import State, ruling_on
+from robustatlas.report.gate.verdict import State, check_verdict, ruling_on
 from robustatlas.results.result import Result
 
 _MOST_IMAGES = 4

@@ -68,9 +68,6 @@ def reference_of(
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
 
-    Raises:
-        UserError: no model for one of the entries.
-
     Example:
         >>> models = [
         ...     ReferenceModel("linf", 0.1, 0, AccuracyTable(90, {"linf": {0.1: 60.0, 0.2: 30.0}})),

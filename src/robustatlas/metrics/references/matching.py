@@ -168,11 +168,7 @@ def values_at(entries: MatchedEntries, points: Points) -> NDArray[np.float64]:
 
 
 def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.float64]:
-    """The weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike.
-
-    Raises:
-        UserError: all are 0.
-    """
+    """The weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike."""
     if weights is None:
         return np.ones_like(entries.reference)
     found = np.nan_to_num(values_at(entries, weights))

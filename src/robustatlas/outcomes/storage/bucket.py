@@ -93,10 +93,7 @@ class Bucket(Directory):
         self._counted.add(name)
 
     def _keep(self, name: str, content: bytes) -> None:
-        def write(temporary: Path) -> None:
-            temporary.write_bytes(content)
-
-        write_atomically(self._root / name, write)
+        write_atomically(self._root / name, lambda temporary: temporary.write_bytes(content))
 
 
 def _is_of_a_run(name: str) -> bool:

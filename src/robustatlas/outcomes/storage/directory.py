@@ -72,7 +72,7 @@ class Directory:
 
     def adopt(self, file: Path, name: str) -> None:
         if not (target := self._at(name)).exists():
-            write_atomically(target, partial(_copied, file))
+            write_atomically(target, partial(shutil.copyfile, file))
 
     def place(self, name: str) -> str:
         return str(self._path(name))
@@ -92,10 +92,6 @@ class Directory:
 
     def _at(self, name: str) -> Path:
         return inside(self._root, self._root / name)
-
-
-def _copied(file: Path, target: Path) -> None:
-    shutil.copyfile(file, target)
 
 
 def text_of(path: Path) -> str:

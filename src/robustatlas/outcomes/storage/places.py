@@ -32,7 +32,6 @@ class RunPlace(Protocol):
 
     def about(self) -> str | None:
         """The text of its ``run.json``; None: no run is there."""
-        ...
 
     def begin(self, about: str) -> str:
         """Keep this text unless there is one; which one there is.
@@ -40,11 +39,9 @@ class RunPlace(Protocol):
         Raises:
             UserError: what is there is no run, or nothing can be written.
         """
-        ...
 
     def storage(self, about: str) -> Storage:
         """Of the run that is there."""
-        ...
 
 
 class Folder:

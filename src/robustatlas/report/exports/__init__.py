@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustatlas.report.exports import evidence, mlflow, model_card, pictures, wandb
+from robustatlas.report.exports import evidence, model_card, pictures, trackers
 from robustatlas.results.result import Result
 
 
@@ -35,8 +35,8 @@ _ALL = (
         "evidence", "each sample's outcome under each attack, as JSON with a schema", ".json", evidence.write_json
     ),
     Exporter("parquet", "the same as a Parquet table", ".parquet", evidence.write_table),
-    Exporter("mlflow", "a run of MLflow, with metrics, settings, figure and evidence", "", mlflow.write),
-    Exporter("wandb", "a run of Weights & Biases, likewise", "", wandb.write),
+    Exporter("mlflow", "a run of MLflow, with metrics, settings, figure and evidence", "", trackers.write_mlflow),
+    Exporter("wandb", "a run of Weights & Biases, likewise", "", trackers.write_wandb),
     Exporter(
         "png", "the examples that the run kept, a picture each, for `verify`", "-examples", pictures.write_pictures
     ),

@@ -19,9 +19,6 @@ def write(result: Result, path: Path) -> str:
 
     Args:
         path: the file, a ``README.md``; one that is there keeps its text and its other metadata.
-
-    Raises:
-        UserError: huggingface_hub is not installed.
     """
     hub = framework("huggingface_hub", "--to huggingface-card")
     facts, settings = facts_of(result), settings_of(result)

@@ -4,8 +4,7 @@ The command line, the report and the leaderboard only show it.
 """
 
 from robustatlas.report.facts.against import Held, chosen_reference, fitting_reference, hold_against
-from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.best_known import BestKnown, best_known
+from robustatlas.report.facts.attack import AttackFacts, BestKnown, best_known
 from robustatlas.report.facts.comparison import Shared, Standings, standings, what_is_shared
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.run import RunFacts, facts_of

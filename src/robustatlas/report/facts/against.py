@@ -79,6 +79,11 @@ class Held:
         return sum(map(len, self.ranked.values()))
 
     @property
+    def complete(self) -> bool:
+        """Whether the run has every ranked entry, so that its numbers are those of the leaderboard."""
+        return self.points == self.ranked_points
+
+    @property
     def ranked_points(self) -> int:
         """Number of (attack, strength) that the reference ranks."""
         entries = self.reference.accuracies.entries

@@ -1,30 +1,28 @@
-"""What can be said of one attack of a run."""
+"""What can be said of one attack of a run: accuracies, margins, queries, and who found the smallest examples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.wording import UPPER_BOUND, listed
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
-from robustatlas.metrics.hypervolume import equal_steps
+from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import of_attack
-from robustatlas.metrics.typical import typical_accuracies
-from robustatlas.outcomes.outcome import Outcome
+from robustatlas.metrics.typical import success_over_queries, typical_accuracies
+from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.best_known import BestKnown, best_known
-from robustatlas.report.facts.frontier import Frontier
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals
-from robustatlas.report.facts.queries import QuerySuccess, query_successes
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
@@ -176,3 +174,121 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
         if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
     }
     return numbers.within_possible(intervals(found), held)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The margin that is left as the strength grows.
+
+    Attributes:
+        sizes: [L] strengths, and 0 before them where the clean margins are known.
+        mean: [L] mean over the samples of the margin left, in [0, 1].
+        volume: adversarial hypervolume, its mean over the samples.
+        hypervolume: of every sample.
+        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
+    """
+
+    sizes: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    volume: Interval
+    hypervolume: AdversarialHypervolume
+    searched: bool
+
+    @property
+    def word(self) -> str:
+        """What is to be said beside the hypervolume; empty where it was searched for."""
+        return "" if self.searched else UPPER_BOUND
+
+
+LIMITS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
+"""Numbers of queries at which success is told, about a third of a decade apart."""
+
+
+@dataclass(frozen=True)
+class QuerySuccess:
+    """One attack at one strength.
+
+    Attributes:
+        limits: [Q] numbers of queries, up to what was asked.
+        success: [Q] percent of all samples broken within them.
+
+    Example:
+        >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
+        30.0
+    """
+
+    attack: str
+    strength: float
+    limits: tuple[int, ...]
+    success: tuple[Interval, ...]
+
+
+def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
+    """What one attack found at its middle and its largest strength.
+
+    Returns:
+        none where gradients were used, or queries were not counted.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
+        >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
+        >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
+        >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
+        [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
+    """
+    if outcome.queries is None:
+        return ()
+    asked, last = int(outcome.forward.max()), len(outcome.strengths) - 1
+    limits = (*(limit for limit in LIMITS if limit < asked), asked)
+    return tuple(_at(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last}))
+
+
+def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
+    shares = success_over_queries(queries, limits)
+    counts = np.rint(shares / 100 * outcome.samples).astype(int).tolist()
+    success = tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in counts)
+    return QuerySuccess(outcome.attack, float(outcome.strengths[level]), limits, success)
+
+
+@dataclass(frozen=True)
+class BestKnown:
+    """What examples of others change under one attack.
+
+    Attributes:
+        by: finder -> number of samples whose smallest example is theirs.
+        searched: [S] robust accuracy in percent that the run's own searches found; None where not every strength was
+            searched.
+        known: [S] robust accuracy with the examples of others, the best known; None likewise.
+    """
+
+    by: Mapping[str, int]
+    searched: NDArray[np.float64] | None
+    known: NDArray[np.float64] | None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Finders of smallest examples, those of most first."""
+        return sorted((name for name, count in self.by.items() if count), key=lambda name: (-self.by[name], name))
+
+    def sentence(self, attack: str) -> str:
+        """Who found what."""
+        if not self.names:
+            return f"{attack}: verified examples of {listed(sorted(self.by))}, none smaller than those of the search."
+        whose = listed([f"{name} ({self.by[name]})" for name in self.names])
+        return f"{attack}: best known; the smallest examples of {sum(self.by.values())} samples are by {whose}."
+
+
+def best_known(result: Result, attack: str) -> BestKnown | None:
+    """What verified examples of others change under an attack; None where the run holds none."""
+    records = [record for record in result.records.values() if record.name == attack]
+    finders = {record.origin: record.finder for record in records if record.finder is not None}
+    if not finders:
+        return None
+    outcome, searched = result.outcome(attack), result.searched(attack)
+    found = outcome.found_by()
+    return BestKnown(
+        by={finder: found.get(origin, 0) for origin, finder in finders.items()},
+        searched=searched.accuracies() if searched.judged else None,
+        known=outcome.accuracies() if outcome.judged else None,
+    )

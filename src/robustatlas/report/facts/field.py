@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
 from robustatlas.metrics.references.shipped import available_fields, is_about, load_field
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.numbers import CONFIDENCE, intervals
 from robustatlas.report.facts.plain import plain
 from robustatlas.report.facts.ranks import rank_ranges, ranks
@@ -33,6 +32,9 @@ BENCHMARKED = (
 """The corruptions that a field of corruptions is the mean of (Hendrycks and Dietterich 2019), at severities 1 to 5."""
 
 _SETS = {"Linf": "linf", "L2": "l2"}
+
+_IMAGES = 10_000
+"""Behind each number of a field that does not say it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Beside:
     @property
     def sentence(self) -> str:
         """Where the run stands."""
-        few = f", on {counted(self.samples, 'image')}" if self.samples < _images(self.field) else ""
+        few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
         said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
@@ -147,11 +149,6 @@ class Beside:
         }
 
 
-def _images(field: Field) -> int:
-    """Behind each number of the field, which has thousands where it does not say."""
-    return 10_000 if field.images is None else field.images
-
-
 def beside_the_field(result: Result) -> tuple[Beside, ...]:
     """The run beside every shipped field about its data set at whose point it has been searched.
 
@@ -173,15 +170,11 @@ def _attacked(result: Result, field: Field) -> Beside | None:
     sizes = np.min([result.minimal_size(attack) for attack in attacks], axis=0)
     curve = RobustnessCurve(sizes, field.attack, result.outcome(attacks[0]).unit)
     alive = _alive(curve, field.epsilon)
-    certain = _alive(_certain(result, attacks), field.epsilon)
+    possible = np.min([result.outcome(attack).doubted().minimal_size for attack in attacks], axis=0)
+    certain = _alive(RobustnessCurve(possible), field.epsilon)
     accuracy = proportion_interval(alive, result.samples, CONFIDENCE)
     accuracy = replace(accuracy, low=proportion_interval(certain, result.samples, CONFIDENCE).low)
     return _placed(result, field, accuracy, attacks, _elsewhere(result, field, curve, reach), curve)
-
-
-def _certain(result: OutcomeTable, attacks: Sequence[str]) -> RobustnessCurve:
-    """The curve where every example counts that may be one."""
-    return RobustnessCurve(np.min([result.outcome(attack).doubted().minimal_size for attack in attacks], axis=0))
 
 
 def _alive(curve: RobustnessCurve, size: float) -> int:

@@ -12,10 +12,8 @@ from robustatlas.metrics.intervals import Interval
 
 if TYPE_CHECKING:
     from robustatlas.report.facts.attack import AttackFacts
-    from robustatlas.report.facts.best_known import BestKnown
     from robustatlas.report.facts.certified import CertifiedFacts
     from robustatlas.report.facts.headline import Headline
-    from robustatlas.report.facts.queries import QuerySuccess
     from robustatlas.report.facts.run import ReferenceFacts, RunFacts
     from robustatlas.report.facts.stopped import Stopped
 
@@ -28,15 +26,15 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "data": facts.data,
         "samples": facts.samples,
         "provenance": dict(facts.provenance),
-        "headline": None if first is None else _headline(first),
+        "headline": first and _headline(first),
         "clean accuracy": plain(facts.clean),
         "clean rejected": plain(facts.rejected),
         "average accuracy": plain(facts.average),
-        "worst case": None if facts.worst is None else _headline(facts.worst),
+        "worst case": facts.worst and _headline(facts.worst),
         "union accuracy": plain(facts.union),
         "union at": dict(facts.union_at),
         **{name: plain(number) for name, number in facts.own.items()},
-        "breaks": None if breaking is None else {"attack": breaking.attack, "half": finite([breaking.half])[0]},
+        "breaks": breaking and {"attack": breaking.attack, "half": finite([breaking.half])[0]},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
@@ -77,7 +75,8 @@ def _stopped(facts: Stopped) -> dict[str, Any]:
 
 
 def _attack(facts: AttackFacts) -> dict[str, Any]:
-    advice = facts.advice
+    advice, known = facts.advice, facts.best_known
+    searched = None if known is None or known.searched is None else known.searched.tolist()
     return {
         "unit": facts.unit,
         "strengths": facts.strengths.tolist(),
@@ -97,10 +96,13 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "backward": facts.backward,
         "seconds": facts.seconds,
         "origins": list(facts.origins),
-        "best known": None if facts.best_known is None else _best_known(facts.best_known),
+        "best known": known and {"by": dict(known.by), "searched": searched},
         "found last by": dict(facts.found_last),
-        "success over queries": [_success(found) for found in facts.queries],
-        "strengths tell little": None if advice is None else {"why": advice.why, "better": advice.option},
+        "success over queries": [
+            {"strength": found.strength, "queries": list(found.limits), "broken": [*map(plain, found.success)]}
+            for found in facts.queries
+        ],
+        "strengths tell little": advice and {"why": advice.why, "better": advice.option},
     }
 
 
@@ -122,18 +124,6 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "methods": [record.shown() for record in held.records],
         "sizes": finite(held.sizes.tolist()),
         "by": held.by,
-    }
-
-
-def _best_known(known: BestKnown) -> dict[str, Any]:
-    return {"by": dict(known.by), "searched": None if known.searched is None else known.searched.tolist()}
-
-
-def _success(found: QuerySuccess) -> dict[str, Any]:
-    return {
-        "strength": found.strength,
-        "queries": list(found.limits),
-        "broken": [plain(share) for share in found.success],
     }
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.common.documents import checked, read_json
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, marked, why_masked
+from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, why_masked
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
@@ -22,7 +22,7 @@ from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.best_known import best_known
+from robustatlas.report.facts.attack import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import (
@@ -206,14 +206,14 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     """
     given = about or About()
     held = hold_against(result, reference, result.records.values(), result.identity)
-    lacking = ", ".join(f"{attack} ({count})" for attack, count in result.missing.items())
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
     judged = result.judged()
+    numbers = intervals_against(judged, held) if held.complete else {}
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
     compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
         given.notes,
-        f"unfinished run, samples not yet evaluated: {lacking}" if lacking else "",
+        f"unfinished run, samples not yet evaluated: {counts(result.missing)}" if result.missing else "",
         *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
         *result.warnings,
         *_by_others(result),
@@ -230,12 +230,12 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
         notes="; ".join(note for note in notes if note),
         own_run=True,
-        ratios=_ratios(result, held),
+        ratios={name.removeprefix("CR "): number for name, number in numbers.items() if name.startswith("CR ")},
         halves=_sizes(judged, 0.5),
         halved=_sizes(judged, wrong_at_half(judged.clean_accuracy)),
         own_threat=held.own_threat,
         doubts=held.doubts,
-        constants=_constants(judged, held, given),
+        constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
         union=_union(judged, held),
         own={name: statistic.value for name, statistic in own(judged).items()},
         proved=halves_proved(certified_of(result)),
@@ -313,20 +313,7 @@ def _by_others(result: Result) -> list[str]:
 
 
 def _union(judged: Result, held: Held) -> float | None:
-    if len(held.ranked) < 2 or held.points < held.ranked_points:
+    if len(held.ranked) < 2 or not held.complete:
         return None
     shared = judged.restrict(held.ranked)
     return 100 * float(shared.survivors(union_strengths(shared)).mean())
-
-
-def _constants(judged: Result, held: Held, about: About) -> dict[float, Interval]:
-    if not about.tells_training or held.points < held.ranked_points:
-        return {}
-    return stability(judged, held, about.trained_on)[1]
-
-
-def _ratios(result: Result, held: Held) -> dict[str, Interval]:
-    if held.points < held.ranked_points:
-        return {}
-    found = intervals_against(result.judged(), held)
-    return {name.removeprefix("CR "): number for name, number in found.items() if name.startswith("CR ")}

@@ -75,8 +75,8 @@ class ReferenceFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has every ranked entry, so that its numbers are those of the leaderboard."""
-        return self.held.points == self.held.ranked_points
+        """See :attr:`Held.complete`."""
+        return self.held.complete
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def facts_of(
     """
     if trained_on is None and (kept := about_of(result, {})).tells_training:
         trained_on = kept.trained_on
-    judged = result.judged()
+    judged, rejected = result.judged(), result.clean_rejected
     union_at = union_strengths(judged, union)
     found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
@@ -192,7 +192,7 @@ def facts_of(
         warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
         missing=result.missing,
         provenance=_provenance(result),
-        rejected=_rejected(result),
+        rejected=None if rejected is None else proportion_interval(int(rejected.sum()), result.samples, CONFIDENCE),
         diagnosis=result.diagnosis,
         invalid=result.invalid,
         beside=beside_the_field(result),
@@ -220,12 +220,6 @@ def _provenance(result: Result) -> dict[str, str]:
     return {what: text for what, text in known.items() if text}
 
 
-def _rejected(result: Result) -> Interval | None:
-    if result.clean_rejected is None:
-        return None
-    return proportion_interval(int(result.clean_rejected.sum()), result.samples, CONFIDENCE)
-
-
 def _against(
     judged: Result, held: Held, trained_on: Mapping[str, float] | None, steadiness: Steadiness | None
 ) -> ReferenceFacts:
@@ -240,7 +234,7 @@ def _against(
         )
     found = numbers.intervals_against(judged, held)
     place, why = None, masked(judged, held.ranked)
-    if "CR ind-avg" in found and held.points == held.ranked_points and not why:
+    if "CR ind-avg" in found and held.complete and not why:
         constant = training.stability[0.0].value if training and steadiness is None else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
     return ReferenceFacts(held, found, training, place, why)

@@ -1,9 +1,8 @@
 """A gate for pipelines: does a run keep what is required of it, and did it fall behind an earlier version?"""
 
-from robustatlas.report.gate.diagnosed import asks_for_verdict, check_verdict
 from robustatlas.report.gate.formats import FORMATS
 from robustatlas.report.gate.requirements import Judged, Requirement, number_of
-from robustatlas.report.gate.verdict import Check, check_against, check_requirements
+from robustatlas.report.gate.verdict import Check, asks_for_verdict, check_against, check_requirements, check_verdict
 
 __all__ = [
     "FORMATS",

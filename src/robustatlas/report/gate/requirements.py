@@ -55,11 +55,7 @@ class Requirement:
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
-        """The requirement that ``text`` states.
-
-        Raises:
-            UserError: it states none.
-        """
+        """The requirement that ``text`` states."""
         found = re.fullmatch(r"\s*([^<>=\s]+)\s*(>=|<=)\s*([^<>=]+?)\s*", text)
         bound = fraction(found[3]) if found else float("nan")
         if found is None or bound != bound:
@@ -83,11 +79,7 @@ class Requirement:
 
 
 def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Interval:
-    """The number that a requirement is about, with its interval.
-
-    Raises:
-        UserError: there is no such number, or the run does not have it.
-    """
+    """The number that a requirement is about, with its interval."""
     what = requirement.what
     _check_bound(requirement, result)
     if "@" in what:

@@ -1,23 +1,28 @@
-"""Whether a run keeps what is required of it, and whether it fell behind an earlier version of its model."""
+"""Whether a run keeps what is required of it, its diagnosis included, and whether it fell behind an earlier version."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import MASKED, beside_masked, listed, strength, why_masked
+from robustatlas.checks.verdict import Verdict
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.wording import MASKED, beside_masked, listed, some, strength, why_masked
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
-from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
+from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on
-from robustatlas.report.gate.rulings import ruling_on
+from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of
 from robustatlas.results.result import Result
 
 
@@ -37,9 +42,6 @@ def check_requirements(
 
     Args:
         judged: whether the whole 95 % interval has to keep a bound, or the value alone.
-
-    Raises:
-        UserError: a requirement about a number that the run does not have.
     """
     found = []
     for requirement in requirements:
@@ -116,3 +118,118 @@ def _correct(table: OutcomeTable) -> NDArray[np.bool_]:
 
 def _moved(drop: float) -> str:
     return f"fell by {drop:.2f} points" if drop > 0 else f"rose by {-drop:.2f} points" if drop < 0 else "is the same"
+
+
+_FORM = re.compile(r"\s*diagnosis\s*=\s*([^=]*?)\s*")
+
+
+def asks_for_verdict(text: str) -> bool:
+    """Whether a requirement is about the diagnosis.
+
+    Example:
+        >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
+        (True, False)
+    """
+    return _FORM.fullmatch(text) is not None
+
+
+def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ()) -> Check:
+    """Whether the diagnosis of a run is the required one; a run without a diagnosis fails, and a sound one where a
+    required strength was not looked at.
+
+    Args:
+        text: ``diagnosis=sound``, or another verdict.
+        bounds: what else is required; the strengths that these name have to be looked at, or all where they name none.
+    """
+    found = _FORM.fullmatch(text)
+    wanted, known = found[1] if found else text, get_args(Verdict)
+    if wanted not in known:
+        raise UserError(
+            f"--require {brief(repr(text))} is not understood; expected diagnosis= one of {', '.join(known)}."
+        )
+    diagnosis = result.diagnosis
+    if diagnosis is None:
+        return Check(text, False, "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.")
+    if diagnosis.verdict == wanted == "sound" and (unseen := _unseen(result, bounds)):
+        where = some([f"{attack} at {written(strength, of=attack)}" for attack, strength in unseen])
+        return Check(
+            text,
+            False,
+            f"Nothing was looked at where these searches ended: {where}; run 'robustatlas diagnose' on the run. "
+            f"{diagnosis.sentence}",
+        )
+    return Check(text, diagnosis.verdict == wanted, diagnosis.sentence)
+
+
+def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, float]]:
+    """The attacks by gradients and required strengths whose searches were not looked at where they ended."""
+    by_gradients = {record.name for record in result.records.values() if record.gradient is not None}
+    named = [entry for bound in bounds for entry in strengths_of(bound, result)]
+    everything = [(attack, strength) for attack in result.attacks for strength in result.strengths(attack).tolist()]
+    looked_at = result.diagnosis.looked_at if result.diagnosis is not None else {}
+    return [
+        (attack, strength)
+        for attack, strength in dict.fromkeys(named or everything)
+        if attack in by_gradients and position_of(strength, looked_at.get(attack, ())) is None
+    ]
+
+
+State = Literal["pass", "fail", "open"]
+MOST = 10_000_000
+"""Samples beyond which nobody wants to know how many would decide."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A requirement on the number that a run has for it.
+
+    Attributes:
+        state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
+        samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
+    """
+
+    requirement: Requirement
+    number: Interval
+    state: State
+    samples: int | None = None
+
+
+def ruling_on(requirement: Requirement, number: Interval, samples: int) -> Ruling:
+    """What is to say of a requirement on a ``number`` of so many ``samples``.
+
+    Example:
+        >>> asked, found = Requirement.parse("rotation@10>=80"), Interval(85.0, 76.5, 91.4, 0.95)
+        >>> ruling = ruling_on(asked, found, samples=100)
+        >>> ruling.state, ruling.samples
+        ('open', 254)
+    """
+    if requirement.met_by(number):
+        return Ruling(requirement, number, "pass")
+    if requirement.broken_by(number):
+        return Ruling(requirement, number, "fail")
+    return Ruling(requirement, number, "open", _deciding(requirement, number, samples))
+
+
+def _deciding(requirement: Requirement, number: Interval, samples: int) -> int | None:
+    """The smallest number of samples with which the interval would lie on one side of the bound."""
+    least, most = samples, samples
+    while not _decided(requirement, number, samples, most):
+        least, most = most, 2 * most
+        if most > MOST:
+            return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if _decided(requirement, number, samples, middle) else (middle, most)
+    return most
+
+
+def _decided(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
+    """Whether ``count`` samples would do: a share of samples has its exact interval, of others it shrinks with the root
+    of their number."""
+    if requirement.counts_samples:
+        low, high = proportion_bounds(number.value / 100 * count, count, CONFIDENCE)
+    else:
+        shrunk = (samples / count) ** 0.5
+        low, high = (number.value + shrunk * (end - number.value) for end in (number.low, number.high))
+    found = Interval(number.value, float(low), float(high), number.confidence)
+    return requirement.met_by(found) or requirement.broken_by(found)
