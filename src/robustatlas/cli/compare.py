@@ -39,7 +39,7 @@ from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import agreement_of
 from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
-from robustatlas.report.facts.headline import headline_of
+from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import union_strengths
 from robustatlas.report.facts.pairs import Pair, pairs_of
 from robustatlas.report.facts.rows import About, about_of, read_about
@@ -143,6 +143,7 @@ class _Sides:
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
+    leads: Headline | None
     seen: Sequence[_Seen]
     sides: Sequence[Compared]
     statistics: Sequence[Mapping[str, SampleStatistic]]
@@ -171,7 +172,7 @@ class _Sides:
         sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
         statistics = [side.statistics(held, at) for side in sides]
         pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
-        return cls(shared, held, at, seen, sides, statistics, pairs)
+        return cls(shared, held, at, leads, seen, sides, statistics, pairs)
 
     def comparison(self) -> Comparison:
         """For machines and papers."""
@@ -185,7 +186,11 @@ class _Sides:
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
         for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)))):
             console.print(f"[bold]{safe(sentence)}[/bold]", highlight=False)
-        _print_numbers(console, short, self.statistics[0], self.seen, self.union)
+        _print_numbers(console, short, self.statistics[0], self.seen)
+        if self.leads is not None and self.leads.at != self.union:
+            console.print(f"[dim]{safe(self.leads.explained(len(self.leads.at)))}[/dim]", highlight=False)
+        if "union accuracy" in self.statistics[0]:
+            console.print(f"[dim]union accuracy: all at once, at {named_points(self.union)}[/dim]", highlight=False)
         _pairs.print_pairs(console, short, self.pairs, explain)
         for pair in self.pairs:
             both = self.sides[pair.first], self.sides[pair.second]
@@ -196,14 +201,10 @@ class _Sides:
             _explain(console, self.statistics[0], bool(self.sides[0].volumes), agreement)
 
 
-def _print_numbers(
-    console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
-) -> None:
+def _print_numbers(console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen]) -> None:
     """The numbers of all models side by side."""
     for part in _side_by_side(names, numbers, seen, console.width):
         console.print(part)
-    if "union accuracy" in numbers:
-        console.print(f"[dim]union: {named_points(union)}[/dim]", highlight=False)
 
 
 def _print_agreement(
