@@ -38,7 +38,7 @@ from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import Agreement, agreement_of
 from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
-from robustatlas.report.facts.headline import headline_of
+from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import union_strengths
 from robustatlas.report.facts.pairs import Pair, pairs_of
 from robustatlas.report.facts.rows import About, about_of, read_about
@@ -134,6 +134,7 @@ class _Sides:
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
+    leads: Headline | None
     seen: Sequence[_Seen]
     sides: Sequence[Compared]
     statistics: Sequence[Mapping[str, SampleStatistic]]
@@ -162,7 +163,7 @@ class _Sides:
         sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
         statistics = [side.statistics(held, at) for side in sides]
         pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
-        return cls(shared, held, at, seen, sides, statistics, pairs)
+        return cls(shared, held, at, leads, seen, sides, statistics, pairs)
 
     def comparison(self) -> Comparison:
         """For machines and papers."""
@@ -176,7 +177,11 @@ class _Sides:
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
         for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)))):
             console.print(f"[bold]{safe(sentence)}[/bold]")
-        _print_numbers(console, short, self.statistics[0], self.seen, self.union)
+        _print_numbers(console, short, self.statistics[0], self.seen)
+        if self.leads is not None and self.leads.at != self.union:
+            console.print(f"[dim]{safe(self.leads.explained(len(self.leads.at)))}[/dim]")
+        if "union accuracy" in self.statistics[0]:
+            console.print(f"[dim]union accuracy: all at once, at {named_points(self.union)}[/dim]")
         _pairs.print_pairs(console, short, self.pairs, explain)
         for pair in self.pairs:
             both = self.sides[pair.first], self.sides[pair.second]
@@ -187,14 +192,10 @@ class _Sides:
             _explain(console, self.statistics[0], bool(self.sides[0].volumes), agreement)
 
 
-def _print_numbers(
-    console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen], union: Mapping[str, float]
-) -> None:
+def _print_numbers(console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen]) -> None:
     rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
     for part in tables_that_fit(["95 % intervals", *map(safe, names)], rows, console.width):
         console.print(part)
-    if "union accuracy" in numbers:
-        console.print(f"[dim]union: {named_points(union)}[/dim]")
 
 
 def _print_agreement(

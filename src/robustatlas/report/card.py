@@ -27,7 +27,7 @@ _LETTER = 0.56 * _TEXT
 _EDGE, _STRIP, _GAP = 8.0, 13.0, 5.0
 _LINE_LETTERS = 52
 """Letters of a line below the strips."""
-_LABELS, _SIZES = 16, 13
+_LABELS, _SIZES = 16, 16
 """Letters of the name of an attack, and of the sizes at the right, for which there is room."""
 _LEFT, _RIGHT = _EDGE + _LABELS * _LETTER, WIDTH - _EDGE - _SIZES * _LETTER
 _TOP = 70.0
@@ -223,7 +223,13 @@ def _legend(card: ResultCard) -> list[str]:
     more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
     more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
     more += [f"{card.others} more attacks not shown"] if card.others else []
-    return [*wrap(card.score_over, _LINE_LETTERS), card.axis, *marks, *(["; ".join(more)] if more else []), card.footer]
+    return [
+        *wrap(card.score_over, _LINE_LETTERS),
+        *wrap(card.axis, _LINE_LETTERS),
+        *marks,
+        *(["; ".join(more)] if more else []),
+        card.footer,
+    ]
 
 
 def _x(place: float) -> float:

@@ -306,7 +306,9 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 def _headline(row: Row) -> str:
     """The number that comes first of a run, in words that follow its name; empty for published rows."""
     first = row.headline
-    return "" if first is None else f"{words.percent(first.accuracy, masked(row, first.at))} withstand {first.words}"
+    return (
+        "" if first is None else f"{words.percent(first.accuracy, masked(row, first.at))} withstand {first.explained()}"
+    )
 
 
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
