@@ -25,6 +25,7 @@ from facts_catalogue import (
 from facts_measured import (
     beside_autoattack_table,
     beside_papers_table,
+    beside_peers_table,
     claims_table,
     compiled_table,
     coverage_table,
@@ -55,6 +56,7 @@ FACTS: dict[str, Callable[[], str]] = {
     "attacks": attacks_table,
     "beside-autoattack": beside_autoattack_table,
     "beside-papers": beside_papers_table,
+    "beside-peers": beside_peers_table,
     "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from facts_stored import RESULTS, stored, table
 
 
@@ -166,11 +169,36 @@ def beside_autoattack_table() -> str:
     """AutoAttack's accuracy at one epsilon, and that of the whole curve there."""
     rows = []
     for row in stored("beside_autoattack")["rows"]:
-        theirs, ours = row["autoattack"], row["robustatlas"]
-        what = f"{row['data']}, {row['samples']} images, linf {row['eps']:.3g}"
-        passes = (f"{theirs['passes']:,.0f}", f"{ours['passes']:,.0f}")
-        rows.append(
-            (what, *(f"{one['accuracy']:.1f} %" for one in (theirs, ours)), *passes, theirs["seconds"], ours["seconds"])
-        )
+        both = [row["autoattack"], row["robustatlas"]]
+        told = [[f"{one['accuracy']:.1f} %" for one in both], [f"{one['passes']:,.0f}" for one in both]]
+        rows.append((_attacked(row), *told[0], *told[1], *(_by_threads(one)["2"] for one in both)))
     head = ("network", "AutoAttack", "here", "its passes", "ours", "its seconds", "ours, for 20 strengths")
     return table(head, rows, 6)
+
+
+def beside_peers_table() -> str:
+    """Accuracy, passes and seconds on one core and on two, of suites of other libraries at one epsilon, and ours."""
+    rows = []
+    for row in stored("beside_autoattack")["rows"]:
+        for name in (name for name in SUITES if name in row):
+            way = row[name]
+            seconds = [_by_threads(way).get(count, "") for count in ("1", "2")]
+            rows.append((_attacked(row), SUITES[name], f"{way['accuracy']:.1f} %", f"{way['passes']:,.0f}", *seconds))
+    return table(("network", "suite", "robust accuracy", "passes", "seconds, one core", "two"), rows, 4)
+
+
+SUITES = {
+    "autoattack": "AutoAttack",
+    "foolbox": "foolbox: FMN, PGD",
+    "adv-lib": "adv-lib: APGD, FAB",
+    "robustatlas": "here, 20 strengths",
+}
+
+
+def _attacked(row: Mapping[str, Any]) -> str:
+    return f"{row['data']}, {row['samples']} images, linf {row['eps']:.3g}"
+
+
+def _by_threads(way: Mapping[str, Any]) -> Mapping[str, float]:
+    """Threads -> seconds; before other suites stood beside, only two threads were measured."""
+    return way["seconds"] if isinstance(way["seconds"], dict) else {"2": way["seconds"]}
