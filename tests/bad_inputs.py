@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import outcomes_examples as examples
+from robustatlas.cli import main
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
 NET = """
@@ -273,3 +277,23 @@ def _more_runs(folder: Path) -> None:
 
 def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    """When each file was written last, and its length; quickly, as it is asked a thousand times."""
+    found = {}
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            found |= contents(Path(entry.path)) if entry.name != "__pycache__" else {}
+        elif entry.is_file():
+            found[entry.path] = (entry.stat().st_mtime_ns, entry.stat().st_size)
+    return found
+
+
+def typed(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and standard error of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(line))
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code, capsys.readouterr().err

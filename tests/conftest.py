@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import settings
 
 import robustatlas
 from processes import alive
+from robustatlas.cli import main
 from robustatlas.common import registry
 from robustatlas.evaluation.workers import process
 from robustatlas.evaluation.workers.nursery import Nursery
@@ -73,3 +75,50 @@ def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[
     monkeypatch.setattr(process, "Nursery", lambda *_, **__: Kept())
     yield numbers
     assert not [number for number in numbers if alive(number)]
+
+
+@pytest.fixture(scope="session")
+def bad_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder full of things that go wrong."""
+    import bad_inputs
+
+    folder = tmp_path_factory.mktemp("bad")
+    bad_inputs.build(folder)
+    (folder / "locked").mkdir()
+    return folder
+
+
+@pytest.fixture
+def here(bad_place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(bad_place)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("ROBUSTATLAS_DATA", str(bad_place / "nowhere"))
+    return bad_place
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two made-up runs to read, the first the more robust."""
+    from run_files import write_run
+
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        write_run(folder / "a", "strong", 1.0, margins=True),
+        write_run(folder / "b", "weak", 0.7, margins=True),
+    ]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """The command line: exit code and output, which must fit the width and hold no traceback."""
+
+    def run(*arguments: object, width: int = 80) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["robustatlas", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", str(width))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert max(map(len, out.splitlines()), default=0) <= width
+        return int(ended.value.code or 0), out + err
+
+    return run

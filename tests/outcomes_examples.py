@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, Run
+from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.records import spans_of
 
 STRENGTHS = (0.1, 0.2, 0.4)
@@ -76,3 +77,24 @@ def fill(run: Run, parts: tuple[range, ...] = PARTS, names: tuple[str, ...] = ("
             seed = ("linf", "l2").index(name)
             run.write(record(name), outcomes(positions, seed), samples(positions), about={"host": "here"})
     return run
+
+
+COMPARED = ("strengths", "minimal_size", "found_class", "margins", "fooled", "forward", "backward")
+
+
+def assert_same(a: OutcomeTable, b: OutcomeTable) -> None:
+    assert a.attacks == b.attacks
+    for name in ("index", "labels", "clean_prediction", "clean_margin"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    for attack in a.attacks:
+        for name in COMPARED:
+            np.testing.assert_array_equal(getattr(a.outcome(attack), name), getattr(b.outcome(attack), name))
+
+
+def part_of(root: Path, table: str, first: int) -> Path:
+    (file,) = root.glob(f"{table}/{first:09d}-*")
+    return file
+
+
+def key(name: str = "linf") -> str:
+    return record(name).key

@@ -11,6 +11,7 @@ import numpy as np
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import GradientRecord, spans_of
+from robustatlas.results.result import Result
 
 
 def write(
@@ -50,3 +51,35 @@ def write(
         columns = {name: known[name] if name in known else getattr(outcome, name) for name in OUTCOME_COLUMNS}
         run.write(records[attack], columns, samples)
     return path
+
+
+GRIDS = {"linf": [0.005 * k for k in range(1, 21)], "l2": [0.125 * k for k in range(1, 21)]}
+
+
+def write_run(path: Path, name: str, scale: float, samples: int = 400, seed: int = 0, margins: bool = False) -> Path:
+    """A run whose minimal sizes are exponential; the same seed draws the same difficulty for every sample."""
+    return write(path, made_up(name, scale, samples, seed, margins))
+
+
+def made_up(name: str, scale: float, samples: int = 400, seed: int = 0, margins: bool = False, **more: Any) -> Result:
+    generator = np.random.default_rng(seed)
+    wrong = generator.uniform(size=samples) < 0.1
+    labels = np.arange(samples) % 10
+    sizes, recorded = {}, {}
+    for attack, grid in GRIDS.items():
+        size = np.where(wrong, 0.0, scale * generator.exponential(grid[7], samples))
+        size[size > grid[-1]] = np.inf
+        levels = np.array(grid)[None, :]
+        margin = np.where(size[:, None] == 0, -0.2, 0.9 * (1 - levels / np.maximum(size[:, None], 1e-9)))
+        recorded[attack] = np.clip(margin, -1, 0.9) if margins else np.full((samples, len(grid)), np.nan)
+        sizes[attack] = size
+    return Result.from_arrays(
+        labels=labels,
+        clean_prediction=np.where(wrong, (labels + 1) % 10, labels),
+        minimal_size=sizes,
+        strengths=GRIDS,
+        clean_margin=np.where(wrong, -0.2, 0.9),
+        margins=recorded,
+        model=name,
+        **{"data": "cifar10"} | more,
+    )

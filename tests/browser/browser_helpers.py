@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,3 +116,44 @@ def serious_problems(page: Any, *rules: str) -> list[str]:
         for violation in found
         if violation["impact"] in ("serious", "critical")
     ]
+
+
+def address(page: Any) -> str:
+    return str(page.evaluate("location.href"))
+
+
+def rows(page: Any) -> dict[str, list[str]]:
+    """Name -> the texts of the cells of its row, in the order of the page."""
+    found: list[list[str]] = page.evaluate(
+        "[...document.querySelectorAll('#board > tbody > tr:not(.detail)')].map(tr =>"
+        " [tr.querySelector('th').dataset.name, ...['rank', 'cr', 'clean', 'sc', 'seen', 'uar', 'samples'].map(key =>"
+        " tr.querySelector(`td[data-key=${key}]`)?.innerText.trim() ?? '')])"
+    )
+    return {name: cells for name, *cells in found}
+
+
+def number(text: str) -> float:
+    return float(text.split("\n")[0].replace(",", ""))
+
+
+def place(text: str) -> int:
+    """By the number alone: below the range that the intervals leave open, or what stands there by itself."""
+    return int(text.split("\n")[1].split()[0] if "by number" in text else text)
+
+
+def downloaded(page: Any, kind: str) -> str:
+    with page.expect_download() as waiting:
+        page.click(f"[data-export={kind}]")
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def exported(page: Any) -> dict[str, Any]:
+    return json.loads(downloaded(page, "json"))
+
+
+def wait_for_plots(page: Any) -> None:
+    page.wait_for_function("document.querySelectorAll('.plots .main-svg').length >= 4")
+
+
+def wait_for_overview(page: Any) -> None:
+    page.wait_for_function("document.querySelector('#plot-overview .main-svg') !== null")

@@ -1,0 +1,188 @@
+"""Every function that takes a model and data, by every input: one sentence of what is wrong, the same at each."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import robustatlas as ra
+from robustatlas.drop_in import AutoAttack
+from robustatlas.evaluation import forecast
+from robustatlas.evaluation.until import evaluate_until
+from robustatlas.training import Settings
+from robustatlas.training.callbacks import watch
+from robustatlas.training.references import ReferencePlan, make_reference
+from test_bad_calls import IMAGES, LABELS, NET, POSITIONS, evaluate
+
+
+def _autoattack(method: str) -> Callable[..., Any]:
+    def door(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
+        kind = {"version": "custom", "attacks_to_run": ["apgd-ce"], "device": "cpu", "verbose": False, "fast": True}
+        adversary = AutoAttack(model, eps=0.1, seed=seed, **kind)
+        adversary.apgd.n_iter = 2
+        return getattr(adversary, method)(*data, bs=batch_size)
+
+    return door
+
+
+def _foolbox(model: Any, data: Any, **options: Any) -> Any:
+    foolbox = pytest.importorskip("foolbox")
+    bounded = foolbox.PyTorchModel(model.eval(), bounds=(0, 1), device="cpu")
+    return ra.as_foolbox("linf", **options)(bounded, *data, epsilons=0.1)
+
+
+def _watched(model: Any, data: Any, **options: Any) -> Any:
+    """A look raises nothing: what it warns of counts as what it says."""
+    strengths = {"linf": [0.1]}
+    with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        numbers = watch(data, "linf", share=None, folder=folder, strengths=strengths, **options)(model, epoch=1)
+    if not numbers:
+        raise ra.UserError(next(str(each.message) for each in said if "failed (UserError: " in str(each.message)))
+    return numbers
+
+
+def _trained(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
+    settings = Settings(epochs=1, held_out=0, batch_size=batch_size, seed=seed)
+    return ra.train(model, ra.Dataset.of(*data), settings=settings, progress=False, device="cpu")
+
+
+def _referred(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
+    settings = Settings(epochs=1, held_out=0, batch_size=batch_size, seed=seed)
+    plan = ReferencePlan("digits-cnn", {"linf": [0.1]}, steps=1, settings=settings)
+    measured = ra.Dataset.of(*data)
+    training = ra.Dataset.of(measured.images.flip(-1), measured.labels)
+    with TemporaryDirectory() as folder:
+        return make_reference(plan, training, measured, f"{folder}/made", progress=False, device="cpu")
+
+
+def _until(model: Any, data: Any, **options: Any) -> Any:
+    return evaluate_until(model, data, "linf", until=49.0, strengths={"linf": [0.1]}, **options)
+
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "evaluate": lambda model, data, **options: evaluate(model=model, data=data, **options),
+    "forecast": lambda model, data, **options: forecast(model, data, "linf", budget=0.01, **options),
+    "evaluate_until": _until,
+    "certify": lambda model, data, **options: ra.certify(model, data, "linf", **options),
+    "diagnose": lambda model, data, **options: ra.diagnose(model, data, **options),
+    "AutoAttack": _autoattack("run_standard_evaluation"),
+    "AutoAttack, each": _autoattack("run_standard_evaluation_individual"),
+    "AutoAttack, clean": _autoattack("clean_accuracy"),
+    "as_foolbox": _foolbox,
+    "as_torchattacks": lambda model, data, **options: ra.as_torchattacks(model, eps=0.1, **options)(*data),
+    "watch": _watched,
+    "train": _trained,
+    "reference": _referred,
+}
+
+
+UNSEEDED = ("AutoAttack, clean",)
+
+
+UNBATCHED = ("diagnose", "watch")
+
+
+OWN_NETWORK = ("reference",)
+
+
+INPUTS: dict[str, tuple[dict[str, Any], str]] = {  # what is given, and what one sentence says of it
+    "labels too few": ({"data": (IMAGES, LABELS[:2])}, "2"),
+    "one label": ({"data": (IMAGES, LABELS[:1])}, "1"),
+    "labels too many": ({"data": (IMAGES[:3], LABELS)}, "5"),
+    "one-hot": ({"data": (IMAGES, torch.eye(3)[LABELS].long())}, "(5, 3)"),
+    "one-hot as floats": ({"data": (IMAGES, torch.eye(3)[LABELS])}, "(5, 3)"),
+    "a column": ({"data": (IMAGES, LABELS[:, None])}, "(5, 1)"),
+    "negative labels": ({"data": (IMAGES, LABELS - 1)}, "-1"),
+    "real labels": ({"data": (IMAGES, LABELS + 0.5)}, "float32"),
+    "no labels": ({"data": (IMAGES, None)}, "abels"),
+    "names": ({"data": (IMAGES, ["cat"] * 5)}, "abels"),
+    "label C": ({"data": (IMAGES, LABELS + 1)}, "3 classes"),
+    "label C alone": ({"data": (IMAGES, torch.full((5,), 3))}, "3 classes"),
+    "label C as NumPy": ({"data": (IMAGES.numpy(), LABELS.numpy() + 1)}, "3 classes"),
+    "no images": ({"data": (IMAGES[:0], LABELS[:0])}, "no"),
+    "no pixels": ({"data": (IMAGES[..., :0], LABELS)}, "(5, 1, 2, 0)"),
+    "from -2 to 2": ({"data": (IMAGES * 4 - 2, LABELS)}, "[0, 1]"),
+    "from 0 to 255": ({"data": (IMAGES * 255, LABELS)}, "255"),
+    "NaN": ({"data": (IMAGES * torch.nan, LABELS)}, "NaN"),
+    "images without content": ({"data": (IMAGES.to("meta"), LABELS)}, "meta"),
+    "batch size 0": ({"batch_size": 0}, "at least"),
+    "batch size -1": ({"batch_size": -1}, "at least"),
+    "batch size 2.5": ({"batch_size": 2.5}, "2.5"),
+    "a large seed": ({"seed": 2**70}, "64 bits"),
+    "a seed of text": ({"seed": "a"}, "seed"),
+    "a real seed": ({"seed": 1.5}, "seed"),
+    "weights without content": ({"model": nn.Sequential(nn.Flatten(), nn.Linear(4, 3, device="meta"))}, "meta"),
+    "weights of NaN": ({"model": lambda: _filled(torch.nan)}, "NaN"),
+    "one output": ({"model": nn.Sequential(nn.Flatten(), nn.Linear(4, 1)), "data": (IMAGES, LABELS * 0)}, "classes"),
+    "another width": ({"model": nn.Sequential(nn.Flatten(), nn.Linear(5, 3))}, "5x3"),
+    "two inputs": ({"model": nn.Bilinear(4, 4, 3)}, "input2"),
+}
+
+
+DATA_OF_CLASSES = ("label C", "label C alone", "label C as NumPy")
+"""A reference trains networks of as many classes as the data have."""
+
+
+def _filled(value: float) -> nn.Module:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    nn.init.constant_(net[1].weight, value)  # type: ignore[arg-type]
+    return net
+
+
+def _asked(door: str, given: dict[str, Any]) -> dict[str, Any]:
+    model = given.get("model", NET)
+    model = model() if type(model).__name__ == "function" else model
+    return {"data": (IMAGES, LABELS)} | given | {"model": copy.deepcopy(model)}
+
+
+def _meets(door: str, name: str) -> bool:
+    given, _ = INPUTS[name]
+    return not (
+        ("seed" in given and door in UNSEEDED)
+        or ("batch_size" in given and door in UNBATCHED)
+        or (door in OWN_NETWORK and ("model" in given or name in DATA_OF_CLASSES))
+        or (door == "as_foolbox" and name == "weights without content")  # foolbox itself moves the network
+    )
+
+
+@pytest.mark.parametrize(("door", "name"), [(d, n) for d in DOORS for n in INPUTS if _meets(d, n)])
+def test_every_door_says_it_in_a_sentence(door: str, name: str) -> None:
+    given, said = INPUTS[name]
+    with warnings.catch_warnings(), pytest.raises(ra.UserError) as caught:
+        warnings.simplefilter("ignore")
+        DOORS[door](**_asked(door, given))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_door_computes_on_a_device_without_numbers(door: str) -> None:
+    torch.set_default_device("meta")
+    try:
+        with pytest.raises(ra.UserError, match="default device of torch is 'meta'"):
+            DOORS[door](**_asked(door, {}))
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    "given",
+    [{"data": (IMAGES.numpy(), POSITIONS)}, {"data": (IMAGES, POSITIONS.astype(np.uint8))}, {"seed": -1}],
+    ids=["NumPy", "labels of 8 bits", "seed -1"],
+)
+def test_every_door_takes_what_evaluate_takes(door: str, given: dict[str, Any]) -> None:
+    asked = {} if "seed" in given and door in UNSEEDED else given
+    if door == "reference":  # whose networks are too deep for four pixels
+        asked = asked | {"data": (np.random.default_rng(0).random((5, 1, 8, 8), np.float32), POSITIONS)}
+    assert DOORS[door](**_asked(door, asked)) is not None
