@@ -31,6 +31,8 @@ from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
+from robustatlas.report.gallery import examples
+from robustatlas.report.page import build_report
 from robustatlas.threats.lp import Linf
 
 Live = benchmark("memory").Live
@@ -165,6 +167,29 @@ def test_memory_does_not_grow_with_the_data(monkeypatch: pytest.MonkeyPatch) -> 
         peaks.append(live.most)
     assert part < peaks[0] and peaks[1] <= 1.01 * peaks[0]
     assert peaks[1] <= 3 * part + 17 * batch
+
+
+def test_fifty_thousand_large_images_are_never_all_in_memory(tmp_path: Path) -> None:
+    """From the identity to the page, examples and all: a few are asked for at once, and let go."""
+    asked: list[int] = []
+
+    class Watched(Drawn):
+        def stored(self, positions: Tensor) -> Tensor:
+            asked.append(len(positions))
+            return super().stored(positions)
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(147, 2))
+    rows, labels, image = Watched(50_000, 3, 224, 224), np.arange(50_000) % 2, 4 * 3 * 224 * 224
+    data = ra.Dataset.of_rows(rows, labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
+    options: dict[str, Any] = {"samples": 160, "strengths": {"linf": [0.1]}, "batch_size": 2, "progress": False}
+    with Live(least=image) as live:
+        result = ra.evaluate(net, data, ATTACK, run=tmp_path / "run", keep_adversarial=True, **options)
+        ra.evaluate(net, data, ATTACK, run=tmp_path / "run", **options)
+        assert len(examples(result, data)["linf"]) > 1
+        build_report([result], tmp_path / "page.html", data=data)
+    assert result.samples == 160 and sum(asked) > 160 and max(asked) <= 64
+    assert live.most <= 130 * image, "less than what is evaluated, and than the largest part of larger batches"
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")

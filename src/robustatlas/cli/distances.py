@@ -59,7 +59,7 @@ def distances(
     _check(samples, split, output)
     which: Split = "train" if split == "train" else "test"
     dataset = load_dataset(data, which, resize=resize, crop=crop, channels=channels)
-    images, labels = np.asarray(dataset.images)[:samples], np.asarray(dataset.labels)[:samples]
+    images, labels = np.asarray(dataset.rows[:samples]), np.asarray(dataset.labels)[:samples]
 
     console = Console(highlight=False)
     found: dict[str, InterclassDistances] = {}

@@ -99,7 +99,7 @@ def examples_of(
             sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
             for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
                 if position in wanted and sizes[position] == smallest[position]:
-                    best.setdefault(position, image)
+                    best.setdefault(position, image.copy())  # the rest of its part is let go
     if not kept:
         raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
     found = [position for position in index.tolist() if position in best]

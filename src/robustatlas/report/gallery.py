@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.image import imsave
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
 from robustatlas.results.result import Result
 
@@ -53,32 +52,35 @@ def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Exam
     """Attack -> some of its adversarial examples, from the smallest to the largest; nothing where none were kept."""
     shown = {}
     for attack in result.attacks:
-        try:
-            index, images = result.adversarial(attack)
-        except UserError:
+        records = () if result.run is None else result.run.records().values()
+        kept = [result.run.done(each, examples=True) for each in records if result.run and each.name == attack]
+        if not any(map(len, kept)):
             return {}
-        if images.ndim == 4 and images.shape[1] in (1, 3) and len(index):
-            shown[attack] = _choose(result, attack, index, images, data)
+        if found := _choose(result, attack, np.concatenate(kept), data):
+            shown[attack] = found
     return shown
 
 
-def _choose(
-    result: Result, attack: str, index: NDArray[np.int64], images: NDArray[np.float32], data: Dataset | None
-) -> list[Example]:
+def _choose(result: Result, attack: str, kept: NDArray[np.int64], data: Dataset | None) -> list[Example]:
+    """Some of the samples ``kept``, of which alone the examples are read."""
     outcome = result.outcome(attack)
+    sizes = outcome.minimal_size
+    usable = np.flatnonzero(np.isin(result.index, kept) & (sizes > 0) & np.isfinite(sizes))
+    if not len(usable):
+        return []
+    ordered = usable[np.argsort(sizes[usable], kind="stable")]
+    few = ordered[np.unique(np.linspace(0, len(ordered) - 1, SHOWN).round().astype(int))]
+    index, images = result.adversarial(attack, result.index[few])
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        return []
     position = {int(sample): row for row, sample in enumerate(result.index)}
-    rows = np.array([position.get(int(sample), -1) for sample in index])
-    usable = np.flatnonzero((rows >= 0) & (outcome.minimal_size[rows] > 0) & np.isfinite(outcome.minimal_size[rows]))
-    ordered = usable[np.argsort(outcome.minimal_size[rows[usable]], kind="stable")]
-    chosen = (
-        ordered[np.unique(np.linspace(0, len(ordered) - 1, SHOWN).round().astype(int))] if len(ordered) else ordered
-    )
+    rows = [position[sample] for sample in index.tolist()]
     found, wrong = [], result.misclassification(attack)
-    cleans = {place: _clean_image(data, int(index[place]), images[place].shape) for place in chosen.tolist()}
+    cleans = {place: _clean_image(data, int(index[place]), images[place].shape) for place in range(len(index))}
     changes = [np.abs(images[place] - clean).max() for place, clean in cleans.items() if clean is not None]
     magnified = 0.5 / (float(max(changes, default=0.5)) or 0.5)  # the largest change fills the range beside grey
     for place, clean in cleans.items():
-        row, sample = int(rows[place]), int(index[place])
+        row, sample = rows[place], int(index[place])
         found.append(
             Example(
                 index=sample,

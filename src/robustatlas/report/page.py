@@ -49,6 +49,8 @@ T = TypeVar("T")
 MOST_RUNS = 5
 MOST_COMPARED_IMAGES = 2000
 """Data sets of up to this many images are searched for the smallest distance between classes, which takes seconds."""
+_MOST_COMPARED_BYTES = 2**28
+"""And of up to so many bytes, as all are held at once."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +332,8 @@ def _leaders(table: Standings | None) -> tuple[int, ...]:
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:
     """Attack -> smallest distance between images of different classes, for norms, where the images are at hand."""
     if data is None or len(data) > MOST_COMPARED_IMAGES or len(set(data.labels.tolist())) < 2:
+        return {}
+    if len(data) * data.rows[:1].nbytes > _MOST_COMPARED_BYTES:
         return {}
     evaluated = {attack for result in results for attack in result.attacks}
     norms: list[LpNorm] = [norm for norm in get_args(LpNorm) if norm in evaluated]

@@ -345,8 +345,9 @@ class Result(OutcomeTable, Tabular):
         curves = {attack: (self.curve(attack), RobustnessCurve.of(known.outcome(attack))) for attack in shared}
         return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
 
-    def adversarial(self, attack: str) -> AdversarialExamples:
-        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``.
+    def adversarial(self, attack: str, index: NDArray[np.int64] | None = None) -> AdversarialExamples:
+        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``; of the
+        samples ``index`` alone, or of all.
 
         Raises:
             UserError: an attack that the result does not have, or a run that kept no examples.
@@ -354,7 +355,7 @@ class Result(OutcomeTable, Tabular):
         self.outcome(attack)
         if self._run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
-        return self._run.adversarial(attack, self.index)
+        return self._run.adversarial(attack, self.index if index is None else index)
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:

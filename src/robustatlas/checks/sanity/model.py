@@ -267,24 +267,27 @@ def _guessed(right: int, count: int, classes: int) -> bool:
     return right == 0 or float(scipy.special.bdtrc(right - 1, count, 1 / classes)) > _CHANCE
 
 
-def _predicted(model: Classifier, x: Tensor) -> Tensor:
+def _predicted(model: Classifier, x: Tensor, change: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
     with torch.no_grad(), seeded(0, model.device):
-        return torch.cat([model.logits(part, verifying=True).argmax(1) for part in torch.split(x, _BATCH)])
+        return torch.cat([model.logits(change(part), verifying=True).argmax(1) for part in torch.split(x, _BATCH)])
 
 
 def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> list[tuple[str, int]]:
     """Changes of labels or inputs, and how many samples are right with each."""
-    inputs = {"pixels from 0 to 255": x * 255, "pixels from -1 to 1 (mean=0.5, std=0.5)": x * 2 - 1}
+    inputs: dict[str, Callable[[Tensor], Tensor]] = {
+        "pixels from 0 to 255": lambda part: part * 255,
+        "pixels from -1 to 1 (mean=0.5, std=0.5)": lambda part: part * 2 - 1,
+    }
     if x.dim() == 4 and x.shape[1] == 3:
         mean, std = (torch.tensor(values).to(x).view(-1, 1, 1) for values in (_IMAGENET_MEAN, _IMAGENET_STD))
         inputs |= {
-            f"ImageNet's mean={_IMAGENET_MEAN} and std={_IMAGENET_STD}": (x - mean) / std,
-            "its channels reversed (BGR)": x.flip(1),
+            f"ImageNet's mean={_IMAGENET_MEAN} and std={_IMAGENET_STD}": lambda part: (part - mean) / std,
+            "its channels reversed (BGR)": lambda part: part.flip(1),
         }
     counts = []
     for what, changed in inputs.items():
         with suppress(UserError):  # a network may refuse such inputs
-            counts.append((what, int((_predicted(model, changed) == truth).sum())))
+            counts.append((what, int((_predicted(model, x, changed) == truth).sum())))
     return [
         ("labels one higher", int((predicted == truth + 1).sum())),
         ("labels one lower", int((predicted == truth - 1).sum())),
