@@ -13,6 +13,7 @@ import pytest
 import robustatlas as ra
 from robustatlas.common.errors import UserError
 from robustatlas.studies import forecast_study, read_study
+from robustatlas.studies.finished import Finished
 from robustatlas.studies.writing import Studied
 from study_files import SMALL, command, without_sizes, written
 
@@ -87,6 +88,17 @@ def test_a_changed_file_says_what_is_reused_new_and_grown(
         averages = {row["model"]: float(row["average"]) for row in csv.DictReader(file)}
     expected = np.mean([run.accuracies().values("linf").mean() for run in runs])  # of what has grown, not of before
     assert averages["linf 0.1"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_was_done_under_an_old_name_is_done(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
+    file, out, _ = studied
+    copy = shutil.copytree(out, tmp_path / "out")
+    for path in (copy / "done").glob("evaluations.*.json"):
+        before = path.read_text(encoding="utf-8")
+        assert '"protocol"' in before
+        path.write_text(before.replace('"protocol"', '"procedure"'), encoding="utf-8")
+    finished = Finished.of(read_study(file), copy)
+    assert all(finished.done(step) for step in finished.steps if step.kind == "evaluations")
 
 
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
@@ -170,7 +182,7 @@ def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path, capsys: p
     assert found["models.linf"].passes == 2 * 4 * 200  # forward and backward, of the step and of the update
     assert found["evaluations.main.bits"].passes > 12 and not any(each.why for each in found.values())
     assert command(file, "--out", out, "--dry-run") == 0
-    assert "In all, of what is known, at most" in " ".join(capsys.readouterr().out.split())
+    assert "In all, of what is known, about" in " ".join(capsys.readouterr().out.split())
     assert not out.exists()
 
 

@@ -28,6 +28,11 @@ MISTAKES = [
         "models.linf.against.linf of study mine: -1 is not a strength",
     ),
     (('"0.2:2"', '"0.2:x"'), "evaluations.main.strengths.linf of study mine: '0.2:x' is not understood"),
+    (
+        ("seeds = [3, 4]", "seeds = [3, 4]\noptions = { warmpu = 1.0 }"),
+        "models.linf: The recipe 'pgd' has no setting 'warmpu'; did you mean 'warmup'?",
+    ),
+    (("against = { linf = 0.1 }", "against = { lnif = 0.1 }"), "models.linf: .*'lnif'.*did you mean 'linf'"),
     (('recipe = "pgd"', 'recipe = "pdg"'), "models.linf: There is no recipe 'pdg'; did you mean 'pgd'?"),
     (('recipe = "pgd"', 'preset = "tradez"'), "models.linf: There is no preset 'tradez'; did you mean 'trades'?"),
     (

@@ -140,7 +140,7 @@ def _print_forecast(forecast: StudyForecast, differs: Sequence[str]) -> None:
     for sentence in differs:
         console.print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
     console.print(
-        f"In all, of what is known, at most {forecast.hours:,.1f} hours on one device like this one and "
+        f"In all, of what is known, about {forecast.hours:,.1f} hours on one device like this one and "
         f"{forecast.passes:.2g} passes, "
         f"{volume(forecast.bytes)} on disk.",
         soft_wrap=True,

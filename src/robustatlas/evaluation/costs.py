@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +83,9 @@ def _misfit(parts: NDArray[np.float64], fixed: int) -> float:
     return float(np.square(1 - _per_sample(parts, fixed) * (samples + fixed) / seconds).sum())
 
 
-def weight_of(task: Task, classes: int) -> float:
-    """How much work a task may be at most, in pairs of a forward and a backward pass of a sample on which every run
-    comes to nothing."""
+def weight_of(task: Task, classes: int, passes: Callable[..., int] = most_passes) -> float:
+    """How much work a task may be, in pairs of a forward and a backward pass of a sample: by default at most, where
+    every run comes to nothing."""
     attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
-    searched = most_passes(attack.plans[search], search, strengths, classes, attack.threat.chooses)
+    searched = passes(attack.plans[search], search, strengths, classes, attack.threat.chooses)
     return (searched + strengths * attack.typical) / 2

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from robustatlas.attacks.passes import limited_passes, usual_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.evaluation.cores import can_share, cores_for
@@ -45,6 +46,7 @@ class Expected:
         bounded: ``passes`` are an upper bound: the probe was not through in its time.
         seconds: for all samples, by one worker like this one.
         bytes: on disk, at most.
+        usual: passes a sample by the plan alone, for a model of which nothing is known.
 
     Example:
         >>> Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4).seconds
@@ -57,6 +59,7 @@ class Expected:
     bounded: bool
     seconds: float
     bytes: float
+    usual: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,12 @@ def expected_of(
         few = spread[np.linspace(0, len(spread) - 1, min(_FEW, len(spread))).round().astype(int)]
         left = budget - (time.perf_counter() - begun)
         passes, through, _ = _probe(model, task, work, few, manner, max(left, budget / 2))
-    if not through:
-        classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
-        passes = 2 * weight_of(task, classes) * (1 if model.draws is None else model.draws)
+    classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
+    most, usual = (
+        2 * weight_of(task, classes, by) * (1 if model.draws is None else model.draws)
+        for by in (limited_passes, usual_passes)
+    )
+    passes = passes if through else most
     return Expected(
         attack=task.record.name,
         samples=len(rows),
@@ -162,6 +168,7 @@ def expected_of(
         bounded=not through,
         seconds=passes * pace * len(rows),
         bytes=_bytes_of(task.record, work, len(rows), passes * pace, manner),
+        usual=usual,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robustatlas.common.files import write_text
+from robustatlas.common.renamed import now_named
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.models.card import Card, read_card
@@ -52,7 +53,7 @@ class Finished:
     def before(self, step: Step) -> Any | None:
         """What a step was when it was done here; None where it was not."""
         path = self.folder / DONE / f"{step.name}.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return json.loads(path.read_text(encoding="utf-8"), object_hook=now_named) if path.is_file() else None
 
     def done(self, step: Step) -> bool:
         """Whether it was done, and was what it is now."""

@@ -18,7 +18,7 @@ from torch import nn
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.files import named
 from robustatlas.data import Dataset
-from robustatlas.evaluation.forecast import forecasted
+from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.request import Request
 from robustatlas.models.card import CARD
 from robustatlas.models.classifier import Classifier
@@ -51,7 +51,7 @@ class StepForecast:
     Attributes:
         name: such as ``models.linf``.
         steps: that are not done.
-        passes: forward and backward, of all images; at most, for evaluations of models that are not trained yet.
+        passes: forward and backward, of all images.
         seconds: on one device like this one.
         bytes: on disk.
         why: what is missing, where nothing can be said.
@@ -109,7 +109,8 @@ def forecast_study(study: Study, out: str | Path, budget: float = 1.0, device: s
     """What ``out`` lacks of a study, and what that will take; nothing is written.
 
     Data that have a ``stand_in`` are not loaded: random images of its shape are tried. Networks that are not trained
-    yet are tried with their first weights, and evaluated as if no sample were settled early: at most that.
+    yet are timed with their first weights, which say nothing of how robust they will be: their passes are those that
+    the plans of their attacks usually take.
 
     Args:
         study: as it was read.
@@ -216,7 +217,9 @@ class _Trials:
         if self._at_hand(first):
             images, _ = trial_images(self.study.data[data], "test")
             model = model_of(self.done, first.model, first.seed, device=self.device)
-            return self._evaluated(model, images, request, self.budget).times(len(steps) * wanted / len(images))
+            found = self._forecasted(model, images, request, self.budget)
+            whole = StepForecast("", 1, found.passes, found.seconds, found.bytes)
+            return whole.times(len(steps) * wanted / len(images))
         key = json.dumps([first.entry, self._network(first.model), self.study.models[first.model].defense])
         if key not in self.tried:
             self.tried[key] = self._untrained(self._network(first.model), data, request, first.model)
@@ -227,7 +230,7 @@ class _Trials:
         return self.study.models[entry.of or model].architecture or ""
 
     def _untrained(self, architecture: str, data: str, request: Request, model: str = "") -> StepForecast:
-        """One image under attacks, of a network with its first weights: at most, as no sample is settled early."""
+        """One image under attacks: its pace by a network with its first weights, its passes by the plans."""
         images, _ = _few(self.study.data[data], "test")
         net = network_for(architecture, images, 0).eval()
         if model and (entry := self.study.models[model]).of:
@@ -235,11 +238,13 @@ class _Trials:
         found = Classifier(net, device=self.device, name="trial")
         with torch.no_grad():
             labels = found.logits(images.images.to(found.device)).argmax(1).cpu()
-        return self._evaluated(found, replace(images, labels=labels), request, 0.05).times(1 / len(images))
+        asked = self._forecasted(found, replace(images, labels=labels), request, 0.05).expected
+        seconds = sum(each.seconds * each.usual / each.passes for each in asked)
+        passes = sum(each.usual for each in asked)
+        return StepForecast("", 1, passes, seconds / len(images), sum(each.bytes for each in asked) / len(images))
 
-    def _evaluated(self, model: Classifier, images: Dataset, request: Request, budget: float) -> StepForecast:
-        found = forecasted(model, images, replace(request, progress=False, diagnose=False, audit=0), budget)
-        return StepForecast("", 1, found.passes, found.seconds, found.bytes)
+    def _forecasted(self, model: Classifier, images: Dataset, request: Request, budget: float) -> Forecast:
+        return forecasted(model, images, replace(request, progress=False, diagnose=False, audit=0), budget)
 
     def _at_hand(self, step: Step) -> bool:
         """Whether the very model can be tried."""

@@ -97,13 +97,13 @@ def number_of(
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
-    over = replace(over, trainings=_possible(over.trainings, name))
+    over = replace(over, trainings=possible(over.trainings, name))
     attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
     invalid = name != "clean" and any(masked(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
 
-def _possible(interval: Interval, name: str) -> Interval:
+def possible(interval: Interval, name: str) -> Interval:
     """Without what the number cannot be: shares end at 100 and hypervolumes at 1, nothing is below 0."""
     share = name in ("clean", "average") or "@" in name or name.startswith("average ")
     most = 100.0 if share else 1.0 if name.startswith("AH ") else math.inf

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import wanted_attacks
 from robustatlas.common.documents import checked
@@ -23,7 +24,7 @@ from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study, check_known
 from robustatlas.studies.outputs import OUTPUTS
 from robustatlas.training.presets import preset_named
-from robustatlas.training.recipes import RECIPES
+from robustatlas.training.recipes import check_options
 from robustatlas.training.request import check_settings
 
 USUAL = "small"
@@ -222,7 +223,11 @@ def _check_model(study: Study, name: str, model: ModelEntry, place: str) -> None
         if model.recipe is not None and model.preset is not None:
             raise UserError(f"{place} has a recipe and a preset; give one of them.")
         with _placed(place):
-            preset_named(model.preset) if model.preset else RECIPES[model.recipe or "standard"]
+            check_options(
+                preset_named(model.preset).kind if model.preset else model.recipe or "standard", model.options
+            )
+            for attack in model.against or ():
+                attack_named(attack)
 
 
 def _check_chain(study: Study, name: str, where: str) -> None:

@@ -52,6 +52,10 @@ class Written:
         """What it is called."""
         return self.output.title or self.step.entry
 
+    def caption(self, sheet: Sheet) -> str:
+        """What one of several tables is called below the title of all."""
+        return sheet.title.removeprefix(self.title).removeprefix(": ")
+
 
 @dataclass(frozen=True)
 class Studied:
@@ -136,14 +140,14 @@ def _markdown(done: Finished, studied: Studied) -> str:
         parts.append(f"## {one.title}" + (f"\n\n{one.output.source}" if one.output.source else ""))
         parts += [f"Waits for {some(one.waits)}."] if one.waits else [one.why] * bool(one.why)
         for name, sheet in one.sheets.items():
-            parts += [f"{sheet.title}\n\n{sheet.markdown()}" if len(one.sheets) > 1 else sheet.markdown()]
+            parts += [one.caption(sheet), sheet.markdown()]
             parts += [" ".join(sheet.legend)] * bool(sheet.legend) + [f"[{name}.csv](outputs/{name}.csv)"]
         parts += [f"![{name}](outputs/{name}.png)" for name in one.figures]
         parts += [f"[{place.name}]({place.relative_to(done.folder)})" for place in one.pages]
     if studied.warnings:
         parts.append("## Warnings")
         parts += [f"- {sentence} ({some(names, at_most=3)})" for sentence, names in studied.warnings.items()]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _page(done: Finished, studied: Studied) -> str:
@@ -161,7 +165,7 @@ def _page(done: Finished, studied: Studied) -> str:
                 "source": one.output.source,
                 "lacks": f"Waits for {some(one.waits)}." if one.waits else one.why,
                 "sheets": [
-                    (name, sheet.title, sheet.columns, sheet.texts(), " ".join(sheet.legend))
+                    (name, one.caption(sheet), sheet.columns, sheet.texts(), " ".join(sheet.legend))
                     for name, sheet in one.sheets.items()
                 ],
                 "figures": one.figures,

@@ -50,5 +50,7 @@ def plot_over_epochs(
             percent_axis(axes, label)
         else:
             axes.set_ylabel(label)
+            if all(np.min(points) >= 0 for points in lines.values()):
+                axes.set_ylim(bottom=0.0)
         legend_above(axes, len(lines))
     return axes

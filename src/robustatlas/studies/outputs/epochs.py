@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,10 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.figures import plot_over_epochs
+from robustatlas.metrics.intervals import Interval
 from robustatlas.report.training import plot_training
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import StudyNumber, label_of, number_of
+from robustatlas.studies.numbers import StudyNumber, label_of, number_of, possible
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.tables import Cell, Sheet
 
@@ -56,19 +58,20 @@ class OverEpochs(Output):
         figures = {}
         for place, name in enumerate(self.numbers):
             lines = {
-                done.label(model): np.array([[e, *_band(numbers[place])] for e, numbers in rows.items()])
+                done.label(model): np.array([[e, *_band(numbers[place], name)] for e, numbers in rows.items()])
                 for model, rows in found.items()
             }
             percent = not name.startswith(("SC", "AH ", "std AH "))
-            within = percent and all(line[:, 1].max() <= _WHOLE for line in lines.values())  # ratios may be larger
+            within = percent and all(line[:, 3].max() <= _WHOLE for line in lines.values())  # ratios may be larger
             axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=within)
             figures[name.replace(" ", "-").replace("/", "-")] = axes.figure
         return Made(sheets, figures)
 
 
-def _band(number: StudyNumber) -> tuple[float, float, float]:
+def _band(number: StudyNumber, name: str) -> tuple[float, float, float]:
     spread = number.std or 0.0
-    return number.mean, number.mean - spread, number.mean + spread
+    band = possible(Interval(number.mean, number.mean - spread, number.mean + spread, math.nan), name)
+    return band.value, band.low, band.high
 
 
 class Trainings(Output):
