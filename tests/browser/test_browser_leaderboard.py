@@ -320,7 +320,7 @@ def test_the_first_screen_says_where_the_own_model_stands(table: Path, visit: Vi
     page = visit(table, width=width, height=height)
     said = page.inner_text("#own")
     place = r"about \d+(st|nd|rd|th) to \d+(st|nd|rd|th) of 21 \(\d+(st|nd|rd|th) by the number"
-    assert re.search(rf"our-model: .* withstand .* at once\. Rank: {place}", said)
+    assert re.search(rf"our-model: .* withstand .* at once \(.*\)\. Rank: {place}", said)
     assert re.search(r"CR ind-avg [\d.]+% \([\d.]+ to [\d.]+\) on 200 images. Half of the images are wrong from", said)
     assert re.search(r"Furthest behind the reference under L(∞|1|2) .+: [\d.]+% correct, not [\d.]+%", said)
     shown = [page.locator("#own"), *([page.locator("#board tr.pinned")] if width == 1440 else [])]

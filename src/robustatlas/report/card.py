@@ -27,7 +27,7 @@ _LETTER = 0.56 * _TEXT
 _EDGE, _STRIP, _GAP = 8.0, 13.0, 5.0
 _LINE_LETTERS = 52
 """Letters of a line below the strips."""
-_LABELS, _SIZES = 16, 16
+_LABELS, _SIZES = 16, 17
 """Letters of the name of an attack, and of the sizes at the right, for which there is room."""
 _LEFT, _RIGHT = _EDGE + _LABELS * _LETTER, WIDTH - _EDGE - _SIZES * _LETTER
 _TOP = 70.0

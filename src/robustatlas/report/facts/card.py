@@ -26,7 +26,7 @@ from robustatlas.results.result import Result
 MOST_STRIPS = 12
 """Attacks that one card shows; the others are counted."""
 
-_TITLE = 40
+_TITLE = 36
 
 
 @dataclass(frozen=True)
