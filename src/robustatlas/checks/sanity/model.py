@@ -273,7 +273,6 @@ def _predicted(model: Classifier, x: Tensor) -> Tensor:
 
 
 def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> list[tuple[str, int]]:
-    """Changes of labels or inputs, and how many samples are right with each."""
     inputs = {"pixels from 0 to 255": x * 255, "pixels from -1 to 1 (mean=0.5, std=0.5)": x * 2 - 1}
     if x.dim() == 4 and x.shape[1] == 3:
         mean, std = (torch.tensor(values).to(x).view(-1, 1, 1) for values in (_IMAGENET_MEAN, _IMAGENET_STD))
