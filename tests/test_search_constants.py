@@ -13,7 +13,7 @@ MOST = 80
 
 SOURCED = {
     "attacks/imagenet_ua": "Kaufmann et al. 2023",
-    "attacks/published": "each attack names its source",
+    "attacks/lp.published_attacks": "each attack names its source",
     "attacks/suites.uar_attack": "Kang et al. 2019",
     "attacks/suites._hypervolume": "the paper of the adversarial hypervolume",
     "attacks/suites._LEVELS": "the paper of the adversarial hypervolume",

@@ -8,14 +8,18 @@ from dataclasses import replace
 from functools import cache
 from typing import get_args
 
-from robustatlas.attacks import composed
-from robustatlas.attacks.definition import Attack, AttackInfo, ProtocolName, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, ProtocolName, Stage, grid
+from robustatlas.attacks.image import ascending
 from robustatlas.attacks.plans import plans_of
 from robustatlas.common.errors import UserError, brief, first_line, warn
 from robustatlas.common.registry import Registry
+from robustatlas.common.scalars import real
 from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.outcomes.strengths import LARGEST_STRENGTH
+from robustatlas.threats.compose import Compose, carben
+from robustatlas.threats.perceptual import Perceptual
 
 Attacks = Attack | Callable[..., Attack | Iterable[Attack]]
 """An attack, or a function of nothing or of the protocol that makes one or several."""
@@ -24,6 +28,9 @@ _LISTED = (
     "'robustatlas attacks' lists all attacks (such as linf, stadv or recolor+stadv+linf) and suites (such as lp or "
     "multirobustbench)"
 )
+
+_JOINT = "+"
+"""Between the names of the parts: ``recolor+stadv+linf``."""
 
 ATTACKS: Registry[Attacks] = Registry(
     "attack",
@@ -34,7 +41,7 @@ ATTACKS: Registry[Attacks] = Registry(
         "images": "attacks.image:image_attacks",
         "imagenet-ua": "attacks.imagenet_ua:ua_attacks",
         "everyday": "attacks.everyday:everyday_attacks",
-        "carben": "attacks.composed:carben_attack",
+        "carben": "attacks.catalogue:carben_attack",
     },
     "a robustatlas.Attack, or a function that makes one or several",
     lambda thing: isinstance(thing, Attack) or callable(thing),
@@ -100,8 +107,8 @@ def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[s
     kinds: tuple[Errors, ...] = get_args(Errors)
     if plain and errors in kinds:
         return replace(attack_named(plain, protocol, also), name=name, errors=kinds[kinds.index(errors)])
-    if composed.JOINT in name:
-        return compose(*name.split(composed.JOINT))
+    if _JOINT in name:
+        return compose(*name.split(_JOINT))
     attacks = catalogue(protocol)
     if name not in attacks:
         if (alone := _alone(name, attacks)) is not None:
@@ -140,4 +147,46 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
     """
     if strengths is not None and len(strengths) != len(names):
         raise UserError(f"{len(names)} attacks are composed and {len(strengths)} strengths given; expected one each.")
-    return composed.compose([attack_named(name) for name in names], strengths)
+    return _joined([attack_named(name) for name in names], strengths)
+
+
+def _composition(name: str, threat: Compose, source: str, note: str = "") -> Attack:
+    """An attack on a composition, at twenty shares of its full strength."""
+    about = AttackInfo("share of the full strength of every part", source, note)
+    return Attack(name, threat, ascending(), grid(1.0), about)
+
+
+def carben_attack() -> Attack:
+    """The composite attack of Hsiung et al. 2023."""
+    return _composition(
+        "carben",
+        carben(),
+        "Hsiung et al. 2023 (CARBEN): hue, saturation, rotation, brightness, contrast, linf",
+        "The published attack also searches the order of its parts; here it is fixed. Other orders: hue+linf+contrast.",
+    )
+
+
+def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
+    """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest). They are
+    searched as the first of them that chooses among draws is, if any does."""
+    name = _JOINT.join(part.name for part in parts)
+    for part in parts:
+        if not (part.nested and part.contains_clean) or isinstance(part.threat, Perceptual):
+            raise UserError(
+                f"{part.name!r} cannot be a part of {name!r}; expected attacks on nested sets that contain the clean "
+                "input and do not depend on the model, such as recolor+stadv+linf."
+            )
+    full = (
+        [part.strengths[-1] / 2 for part in parts] if strengths is None else [real(strength) for strength in strengths]
+    )
+    if not all(0 < value <= LARGEST_STRENGTH for value in full):
+        raise UserError(
+            f"The strengths of {name!r} are {brief(repr(strengths))}; expected a positive number for each part."
+        )
+    threat = Compose(tuple(part.threat for part in parts), tuple(full))
+    each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
+    attack = _composition(name, threat, "a composition, as in Laidlaw and Feizi 2019")
+    plans = next((part.plans for part in parts if part.threat.chooses), attack.plans)
+    scaled = strengths is None and any(part.small for part in parts)
+    small = _joined([part.small or part for part in parts]) if scaled else None
+    return replace(attack, plans=plans, about=replace(attack.about, unit=f"share of {each}"), small=small)

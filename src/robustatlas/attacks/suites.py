@@ -133,7 +133,6 @@ def _hypervolume_through(protocol: ProtocolName) -> list[Attack]:
 
 
 def _at_levels(attack: Attack, plans: Mapping[Search, Plan], most: float) -> Attack:
-    """The attack at ten levels up to the largest, with these plans alone."""
     return replace(attack, strengths=grid(most, 10), plans=plans)
 
 

@@ -198,7 +198,6 @@ class Bounds:
     def _through(
         self, position: int, node: Node, rows: Windowed, owner: Tensor, slope: Tensor | None
     ) -> tuple[Windowed, Tensor]:
-        """Rows before a nonlinear node, and what is added."""
         lines, source = self.lines[position], node.inputs[0]
         if isinstance(lines, Picked):
             assert isinstance(node.operation, MaxPool)

@@ -96,8 +96,6 @@ _BYTES = 24
 
 @dataclass(frozen=True)
 class _Ready:
-    """A certification that has passed the checks."""
-
     subject: Subject
     work: Work
     tasks: Sequence[Certification]

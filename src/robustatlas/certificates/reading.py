@@ -210,7 +210,6 @@ class _Reader:
         return self._read(name, reading, target, arguments_of(target, args, named), tuple(made.shape[1:]))
 
     def _read(self, name: str, reading: Reading, target: OpOverload, arguments: dict[str, Any], shape: Shape) -> Of:
-        """The node that an operation becomes."""
         arguments = fx.node.map_aggregate(arguments, in_double)
         inputs = inputs_of(arguments.values())
         given = tuple(self.nodes[k].shape for k in inputs)

@@ -117,8 +117,6 @@ def _dense(call: Call) -> Operation | None:
 
 
 def _product(second: str) -> Reading:
-    """x @ W with a constant matrix."""
-
     def reading(call: Call) -> Operation | None:
         x, weight = call["self"], call[second]
         if not isinstance(x, Of) or not isinstance(weight, Tensor) or weight.dim() != 2:
@@ -163,7 +161,6 @@ def _batch_norm(call: Call) -> Operation | None:
 
 
 def _constant(value: Any, like: Call) -> Tensor | None:
-    """A constant of an arithmetic operation, in the shape of one sample."""
     if isinstance(value, Of):
         return None
     tensor = torch.as_tensor(value, dtype=torch.float64)
@@ -282,8 +279,6 @@ def _joined(call: Call) -> Operation | None:
 
 
 def _activation(make: Callable[..., Activation | None], *names: str) -> Reading:
-    """An activation of one input, with settings that are numbers."""
-
     def reading(call: Call) -> Operation | None:
         values = [call[name] for name in names]
         return make(*values) if isinstance(call["self"], Of) and not inputs_of(values) else None

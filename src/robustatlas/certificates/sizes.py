@@ -43,7 +43,6 @@ class _Brackets:
 
     @classmethod
     def beginning(cls, low: Tensor) -> _Brackets:
-        """Before anything is tried."""
         unknown = torch.full_like(low, torch.nan)
         never, none = torch.full_like(low, torch.inf), torch.zeros_like(low)
         return cls(low.clone(), never, unknown, none, unknown.repeat(3, 2, 1), none.clone())

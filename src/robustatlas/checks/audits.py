@@ -64,7 +64,6 @@ class Audits:
 
 
 def _passes(run: Run, record: AttackRecord) -> float:
-    """Mean passes a sample of one search."""
     columns = run.columns(record, run.done(record), ("forward", "backward"))
     return float(columns["forward"].mean() + columns["backward"].mean())
 

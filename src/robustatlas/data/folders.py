@@ -109,7 +109,6 @@ def _say_left_out(folder: Path, files: Sequence[Path], what: str) -> None:
 
 
 def _refuse_splits(folder: Path, names: Sequence[str], split: str) -> None:
-    """Raise where the folders are splits of a data set and no classes."""
     splits = [name for known in _SPLITS for name in names if name.lower() == known]
     if splits and (len(splits) > 1 or len(names) == 1):
         asked = next((name for name in splits if name.lower().startswith("train") == (split == "train")), splits[0])

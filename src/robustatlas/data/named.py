@@ -15,12 +15,11 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import cache_folder, named
 from robustatlas.common.scalars import whole
 from robustatlas.common.wording import instead
-from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
 from robustatlas.data.folders import Order
 from robustatlas.data.formats import read_cifar_binary, read_cifar_pickle, read_idx, read_npz
-from robustatlas.data.on_disk import Shown, load_on_disk
+from robustatlas.data.on_disk import CIFAR10, CIFAR100, Shown, load_on_disk
 from robustatlas.data.pictures import Sizing
 from robustatlas.data.unpacked import UNPACKED
 
@@ -310,7 +309,6 @@ def _folder(folder: Path, split: Split) -> Dataset:
 
 
 def _roots() -> list[Path]:
-    """Where data sets are looked for."""
     given = os.environ.get("ROBUSTATLAS_DATA")
     return [*([named(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
 

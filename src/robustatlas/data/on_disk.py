@@ -16,7 +16,6 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import cache_folder, named, write_text
-from robustatlas.data.classes import CIFAR10, CIFAR100
 from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
 from robustatlas.data.formats import read_npz
@@ -32,6 +31,20 @@ from robustatlas.data.loaders import (
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
 from robustatlas.data.rows import Rows, check_scale
 from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, gtsrb, har, sizing_of, tiny_imagenet
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+_CIFAR100 = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+    lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+    shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone
+    television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+
+CIFAR100 = tuple(_CIFAR100.split())
 
 _CIFAR_C = {"cifar10-c": ("CIFAR-10-C", CIFAR10), "cifar100-c": ("CIFAR-100-C", CIFAR100)}
 _SEVERITIES = 5

@@ -62,7 +62,6 @@ def _smoothing(size: int, sigma: float, truncate: float, border: Border, like: T
 
 
 def _smooth(x: Tensor, sigma: float, truncate: float = 4.0, border: Border = _clamped) -> Tensor:
-    """Gaussian blur over the last two axes."""
     rows = _smoothing(x.shape[-2], sigma, truncate, border, x)
     columns = _smoothing(x.shape[-1], sigma, truncate, border, x)
     return rows @ x @ columns.mT
@@ -93,7 +92,6 @@ def _pixels(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _zoom(x: Tensor, factor: float) -> Tensor:
-    """The middle of the images, enlarged by ``factor`` to their size."""
     height, width = x.shape[2:]
     rows, columns = math.ceil(height / factor), math.ceil(width / factor)
     top, left = (height - rows) // 2, (width - columns) // 2

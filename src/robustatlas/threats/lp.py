@@ -162,7 +162,6 @@ def _climbed(ahead: Callable[[Tensor], Tensor], level: Tensor) -> Tensor:
 
 
 def _newton(level: Tensor, left: Tensor, slope: Tensor) -> Tensor:
-    """A step of Newton's method, where there is a slope."""
     return level + torch.where(slope > 0, left / slope.clamp_min(1e-30), torch.zeros_like(left))
 
 

@@ -166,7 +166,7 @@ class SnowTheta(Bundle):
 class Snow(ThreatModel):
     """Adversarial snow; ``epsilon`` is the brightness of the brightest flake (pixels in [0, 1]).
 
-    Flakes lie on seven grids with a spacing of 4 pixels. Each grid has its own streak, of ``draws`` random ones that
+    Flakes lie on seven grids with a spacing of 4 pixels. Each grid has its own streak: the one of ``draws`` random ones
     along which the gradient of the clean image rewards snow the most. A flake is in [0, epsilon], and the mean of each
     block of 8 by 8 flakes of a grid at most ``epsilon / 5``. The image turns paler, up to a quarter of the way to
     ``max(x, 1.5 luminance + 0.5)``.

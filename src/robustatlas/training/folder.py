@@ -46,7 +46,6 @@ def identity_of(
 
 
 def _described(data: Dataset, held: int = 0) -> TrainingData:
-    """A data set of which ``held`` images are held out."""
     return TrainingData(
         name=data.name,
         images_sha256=data.rows.sha256(),

@@ -353,7 +353,6 @@ def _one(
     shared: tuple[ReferencePlan, Dataset, Dataset, str | None, bool | TrainingDisplay | None],
     training_of: tuple[str | None, float, int],
 ) -> None:
-    """Train one model and evaluate it against its own attack."""
     plan, training, test, device, progress = shared
     attack, strength, seed = training_of
     net: nn.Module = network_for(plan.architecture, training, seed)

@@ -86,7 +86,6 @@ class _Folders(Jobs):
 
 @contextmanager
 def _filling(fill: Fill, shared: Any) -> Iterator[Do]:
-    """What a worker does."""
     yield partial(_filled, fill, shared)
 
 

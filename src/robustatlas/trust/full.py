@@ -254,7 +254,6 @@ def _looked_at(
 
 
 def _sizes(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: int) -> dict[str, Tensor]:
-    """Kind -> [B] sizes that it finds."""
     kinds = {OWN: (attack, seed), SEED: (attack, seed + 1)}
     for kind in (f"{kind}-{attack.name}" for kind in _OTHERS):
         if kind in catalogue():

@@ -258,7 +258,6 @@ def _ways(
 
 
 def _through(remedy: str, known: KnownSubject, concerned: NDArray[np.int64]) -> Sequence[Way]:
-    """Ways for a gradient through the model."""
     model, look = known.model, _look(known, concerned[:_SHOWN])
     found: dict[str, Callable[[], Sequence[Way | None]]] = {
         "inside": lambda: [inside(model)],
@@ -281,7 +280,6 @@ def _look(known: KnownSubject, index: NDArray[np.int64]) -> LookedAt:
 
 
 def _without_gradients(name: str) -> list[Attack]:
-    """Attacks by scores and by labels with the same threat model."""
     known = catalogue()
     return [known[other] for other in (f"square-{name}", f"hop-skip-jump-{name}") if other in known]
 
@@ -289,7 +287,6 @@ def _without_gradients(name: str) -> list[Attack]:
 def _added(
     model: Classifier, attack: Attack, name: str, index: NDArray[np.int64], known: KnownSubject, result: Result
 ) -> Remedy:
-    """What an attack through a way adds to the run."""
     before = result.reread().minimal_size(attack.name)
     positions = _positions(known.data, index)
     request = Request(attacks=attack, samples=positions, run=result.run, diagnose=False, progress=False)
@@ -301,7 +298,6 @@ def _added(
 
 
 def _positions(data: Data, index: NDArray[np.int64]) -> list[int]:
-    """Rows of the data that hold these positions."""
     work: Work = samples_of(data, None)
     return np.flatnonzero(np.isin(work.index, index)).tolist()
 
@@ -330,7 +326,6 @@ def failed_gate(known: KnownSubject, result: Result, diagnosis: Diagnosis) -> st
 
 
 def _stepping(attack: Attack, steps: int, strength: float) -> Attack:
-    """The attack by so many steps of PGD, at one strength."""
     rate = 1.0 if steps == 1 else 0.25
     return replace(attack, plans=plans_of(Stage(PGD(steps, rate=rate), "margin")), strengths=(strength,))
 

@@ -53,7 +53,6 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
 
 
 def _among(work: Work, result: Result) -> Work:
-    """The samples that the result has."""
     rows = np.flatnonzero(np.isin(work.index, result.index))
     if len(rows) < result.samples:
         raise UserError(f"The data lack samples of the run ({len(rows)} of {result.samples} are there); give its data.")

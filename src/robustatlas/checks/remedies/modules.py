@@ -73,7 +73,6 @@ def _likeness(one: Tensor, other: Tensor) -> float:
 
 
 def _measured(look: LookedAt) -> tuple[Tensor, Tensor]:
-    """Random steps [K, B, ...], and what changes along them [K, B]."""
     signs = [look.noise.child(2000 + number).sign(*look.x.shape[1:], dtype=look.x.dtype) for number in range(_STEPS)]
     steps = torch.stack([(look.x + _REACH * sign).clamp(0, 1) - look.x for sign in signs])
     with torch.no_grad():

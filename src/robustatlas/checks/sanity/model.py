@@ -273,7 +273,6 @@ def _predicted(model: Classifier, x: Tensor, change: Callable[[Tensor], Tensor] 
 
 
 def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> list[tuple[str, int]]:
-    """Changes of labels or inputs, and how many samples are right with each."""
     inputs: dict[str, Callable[[Tensor], Tensor]] = {
         "pixels from 0 to 255": lambda part: part * 255,
         "pixels from -1 to 1 (mean=0.5, std=0.5)": lambda part: part * 2 - 1,

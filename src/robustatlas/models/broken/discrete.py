@@ -8,8 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, inner
-from robustatlas.models.broken.fitting import features_of, fitted, training_data
+from robustatlas.models.broken.defense import (
+    Behind,
+    BrokenDefense,
+    Net,
+    digits,
+    features_of,
+    fitted,
+    inner,
+    training_data,
+)
 
 _LEVELS = 20
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits
-from robustatlas.models.broken.fitting import fitted
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, fitted
 
 
 def _noisy(x: Tensor) -> Tensor:

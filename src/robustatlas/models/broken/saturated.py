@@ -7,8 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, inner
-from robustatlas.models.broken.fitting import fitted
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, digits, fitted, inner
 
 
 class Steep(nn.Module):

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, inner
-from robustatlas.models.broken.fitting import fitted
+from robustatlas.models.broken.defense import Behind, BrokenDefense, Net, fitted, inner
 
 
 class WinnersTakeAll(nn.Module):

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken.defense import Behind, digits
-from robustatlas.models.broken.fitting import fitted
+from robustatlas.models.broken.defense import Behind, digits, fitted
 
 
 def perceptron(activation: Callable[[], nn.Module]) -> nn.Module:

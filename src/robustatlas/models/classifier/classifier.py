@@ -331,7 +331,6 @@ class Classifier:
         return logits if labels is None else for_labels(logits, labels, self.errors, self.rejection is not None)
 
     def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
-        """Logits of ``count`` draws."""
         one = partial(self._one, verifying=verifying)
         return drawn_logits(one, x, labels, noise, count, alone=self.batch_sizes == (1,))
 

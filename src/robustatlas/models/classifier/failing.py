@@ -49,8 +49,6 @@ def with_what_gradient_it_has(model: Classifier, x: Tensor) -> Classifier:
 
 
 class _Forward:
-    """The logits of a model, without a gradient."""
-
     def __init__(self, model: Classifier) -> None:
         self.model = model
 

@@ -84,8 +84,6 @@ def _deviation(count: float, total: float, squares: float) -> float:
 
 
 class _Smoothing(TorchFunctionMode):
-    """Goes through the ReLUs of one pass."""
-
     def __init__(self, kinks: Kinks) -> None:
         super().__init__()
         self.left = iter(kinks)
@@ -103,8 +101,6 @@ class _Smoothing(TorchFunctionMode):
 
 
 class _Noting(TorchFunctionMode):
-    """Notes what goes into the ReLUs of one pass."""
-
     def __init__(self) -> None:
         super().__init__()
         self.moments: list[Tensor] = []

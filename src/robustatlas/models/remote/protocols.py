@@ -73,7 +73,6 @@ class Protocol(ABC):
         """What kind of answer a response holds (None: it does not say), and the values."""
 
     def _in_json(self, response: Any) -> Any:
-        """The JSON of a response."""
         try:
             return response.json()
         except ValueError as error:

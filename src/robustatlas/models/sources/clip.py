@@ -106,7 +106,6 @@ def _two_towers(transformers: Any, name: str, config: Any, local: dict[str, Any]
 
 
 def _encoded(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
-    """Features ``[K, D]`` of texts, by the text tower."""
     siglip = "siglip" in model.config.model_type
     longest = model.config.text_config.max_position_embeddings
     padding = "max_length" if siglip else True

@@ -71,7 +71,6 @@ _NEIGHBOURS: dict[str, Path] = {}
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let code import what lies in ``folder``."""
     for name, home in list(_NEIGHBOURS.items()):
         top = folder / name.partition(".")[0]
         if home != folder and (top.with_suffix(".py").is_file() or top.is_dir()):

@@ -170,7 +170,6 @@ _PAGES = ("huggingface.co", "hf.co")
 
 
 def _address(url: str) -> str:
-    """The address that stands behind ``http:``."""
     full = f"http:{url}" if url.startswith("//") else url
     parts = urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -112,7 +112,6 @@ def _replace(container: Any, content: Any) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two containers hold the same objects, in the same order."""
     first, second = ([*each.items()] if isinstance(each, dict) else [(None, v) for v in each] for each in (one, other))
     return len(first) == len(second) and all(a == c and b is d for (a, b), (c, d) in zip(first, second, strict=True))
 
@@ -137,7 +136,6 @@ def _devices(net: nn.Module) -> list[torch.device]:
 
 @contextmanager
 def _full_precision(net: nn.Module) -> Iterator[None]:
-    """Without the autocast of a training in mixed precision."""
     kind = next((weight.device.type for weight in net.parameters()), "cpu")
     with torch.autocast(kind, enabled=False):
         yield

@@ -194,7 +194,6 @@ class Watch:
         return look
 
     def _to_look_at(self, trained: Any) -> Any:
-        """A copy of the network, or where there is none itself."""
         copy = copied(trained) if isinstance(trained, nn.Module) else None
         if copy is None and isinstance(trained, nn.Module):
             warn(_uncopied(type(trained).__name__))

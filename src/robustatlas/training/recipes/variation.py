@@ -69,7 +69,6 @@ class Variation(Recipe):
         return Update(loss, accuracy(logits, batch.labels))
 
     def _example(self, net: nn.Module, batch: Batch) -> Tensor:
-        """What the base trains on."""
         if self.base == "trades":
             return self.craft_apart(net, batch)
         if self.base == "pgd":
