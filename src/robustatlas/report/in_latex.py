@@ -17,8 +17,9 @@ _MOST = 5
 
 
 def run_in_latex(facts: RunFacts) -> str:
-    """A table for a paper (package booktabs): robust accuracies in percent with 95 % intervals, a row for each attack
-    and strength, the mean over the strengths of each attack, and the worst case over several.
+    """A table for a paper (package booktabs): robust accuracies in percent with 95 % intervals.
+
+    A row for each attack and strength, the mean of each attack, and the worst case over several.
 
     Example:
         >>> from robustatlas.report.facts import facts_of

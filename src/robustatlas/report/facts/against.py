@@ -30,8 +30,8 @@ class Held:
         extra: names of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
         unlike: attack -> why the run's sets are others than the reference's, so that it is left out.
-        own_threat: attacks that are compared although the run's sets are our default ones, and not those as published,
-            or measured by the model's own features: what is said of them beside the reference holds about.
+        own_threat: attacks that are compared although the run's sets are not quite those as published, so that what is
+            said of them holds about: our default sets, or sets measured by the model's own features.
         other_data: a sentence where the reference is of other images than the run; else empty.
     """
 

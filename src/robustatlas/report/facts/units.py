@@ -16,12 +16,7 @@ NEAR = 0.1
 
 
 def unit_of(attack: str, recorded: str = "") -> str:
-    """The unit of an attack's strengths; empty where neither the run nor the catalogue knows it.
-
-    Example:
-        >>> unit_of("mine", "metres"), unit_of("mine")
-        ('metres', '')
-    """
+    """The unit of an attack's strengths; empty where neither the run nor the catalogue knows it."""
     return recorded or _catalogue().get(attack, "")
 
 
