@@ -27,7 +27,7 @@ from robustatlas.report import pages
 from robustatlas.report.facts.ranks import score_of
 from robustatlas.report.facts.rows import About, Row, published_rows, read_about, run_row
 from robustatlas.report.leaderboard import MOST_BESIDE, board_data, build_leaderboard
-from robustatlas.report.names import LONGEST_PART, parts
+from robustatlas.report.pages import LONGEST_PART, parts
 from robustatlas.results.result import Result
 
 REFERENCE = Reference(

@@ -68,7 +68,7 @@ def test_bounds_of_ratios(case: dict[str, Any]) -> None:
 def test_bounds_of_stability_constants(case: dict[str, Any]) -> None:
     reference = AccuracyTable.from_dict(case["reference"])
     low, high = (match_entries(AccuracyTable.from_dict(case[end]), reference) for end in ("low", "high"))
-    seen = seen_mask(low, case["trained_on"], reference.attacks)
+    seen = seen_mask(low, case["trained_on"], reference)
     pairs = Pairs.of(-low.reference, seen, case["alpha"], case["floor"])
     assert pairs.between(low.accuracy, high.accuracy) == pytest.approx(case["expected"], abs=1e-9)
 

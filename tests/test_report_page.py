@@ -32,9 +32,8 @@ from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.report import words
 from robustatlas.report.facts import facts_of, fitting_reference, standings
 from robustatlas.report.gallery import examples, picture
-from robustatlas.report.labels import placed
+from robustatlas.report.labels import Tick, placed, without_collisions
 from robustatlas.report.page import build_report
-from robustatlas.report.ticks import Tick, without_collisions
 from robustatlas.report.words import summary, trust_together, verdict
 from robustatlas.results.result import Result
 

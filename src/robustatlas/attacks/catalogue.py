@@ -173,8 +173,8 @@ def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
     for part in parts:
         if not (part.nested and part.contains_clean) or isinstance(part.threat, Perceptual):
             raise UserError(
-                f"{part.name!r} cannot be a part of {name!r}; expected attacks on nested sets that contain the clean "
-                "input and do not depend on the model, such as recolor+stadv+linf."
+                f"{part.name!r} cannot be a part of {name!r}; expected attacks with nested threat models that contain "
+                "the clean input and do not depend on the model, such as recolor+stadv+linf."
             )
     full = (
         [part.strengths[-1] / 2 for part in parts] if strengths is None else [real(strength) for strength in strengths]

@@ -1,12 +1,18 @@
-"""The options that say what an evaluation or a certification asks for, the same for one model and for many."""
+"""What an evaluation or a certification is asked for: the options, the same for one model and for many, and the attacks
+they name."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
+from robustatlas.cli._options import names_in
+
+if TYPE_CHECKING:
+    from robustatlas.attacks import definition
+    from robustatlas.models.classifier import Classifier
 
 Attacks = Annotated[
     str | None,
@@ -158,3 +164,17 @@ def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
     if not given.isdecimal() or not int(given):
         raise typer.BadParameter(f"{given} is neither a number of at least 1 nor auto.", param_hint="--batch-size")
     return int(given)
+
+
+def named(given: str | None, model: Classifier) -> list[str]:
+    """The names that are given, with commas between them, or those of the attacks that suit the model."""
+    from robustatlas.attacks.suites import default_attacks
+
+    return list(default_attacks(model)) if given is None else names_in(given)
+
+
+def chosen(names: list[str], protocol: definition.ProtocolName, features: str | None) -> list[str | definition.Attack]:
+    """:func:`robustatlas.attacks.wanted.wanted_attacks`; torch comes with it, and help need not wait for that."""
+    from robustatlas.attacks.wanted import wanted_attacks
+
+    return wanted_attacks(names, protocol, features)

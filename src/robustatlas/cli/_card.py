@@ -36,8 +36,8 @@ def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
 
 
 def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
-    """One row an attack: its strip, from where on half of the clean accuracy is left, its average accuracy, and the
-    accuracy at the strength that papers give, which is there at every width."""
+    """One row an attack: its strip, where half of the clean accuracy is left, its average accuracy, and at every width
+    the accuracy at the strength that papers give."""
     strips = {strip.attack: strip for strip in card.strips}
     wide, ranged = console.width >= _NARROW, console.width >= _WIDE
     rows = table("attack", *_HEADINGS[wide])

@@ -163,8 +163,11 @@ def are_pictures(data: str | None) -> bool:
 def data_for(
     model: Classifier | None, name: str, resize: int | None = None, crop: int | None = None, channels: int | None = None
 ) -> Dataset:
-    """The data set of that name; pictures in folders have the size and channels that are given, or else those of
-    ``model``, which also decides the order of their classes where it has names for them (None: it is not known)."""
+    """The data set of that name.
+
+    Pictures in folders have the size and channels that are given, or else those of ``model`` (None: not known). Their
+    classes have the order of the model's names, where it has any.
+    """
     from robustatlas.data import load_dataset
 
     kind = name.partition(":")[0]

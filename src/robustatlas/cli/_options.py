@@ -37,12 +37,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
 
 
 def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
-    """``linf=0.03,l2=0.5`` (a strength may be a fraction such as 8/255) by attack; {} for ``none``.
-
-    Example:
-        >>> parse_strength_of("linf=8/256,l2=0.5", "--union")
-        {'linf': 0.03125, 'l2': 0.5}
-    """
+    """``linf=0.03,l2=0.5`` (a strength may be a fraction such as 8/255) by attack; {} for ``none``."""
     if given is None:
         return None
     found: dict[str, float] = {}

@@ -58,8 +58,9 @@ def printable(text: str) -> str:
 
 
 def for_spreadsheet(cell: object) -> object:
-    """A cell of a CSV: numbers as they are, texts without control characters and never a formula (which begins with
-    = + - @ or a tab, and does not after an apostrophe).
+    """A cell of a CSV: numbers as they are, texts without control characters and never a formula.
+
+    Formulas begin with = + - @ or a tab; an apostrophe before that makes them text.
 
     Example:
         >>> for_spreadsheet("=HYPERLINK(1)"), for_spreadsheet("linf"), for_spreadsheet(-0.5)

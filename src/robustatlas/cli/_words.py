@@ -82,8 +82,11 @@ def _now(name: str) -> str:
 
 
 def _check_commas(typed: Sequence[_Typed], arguments: Sequence[Any]) -> None:
-    """Raise where words behind a list can only be meant to belong to it: there are too many words that are not options,
-    or enough without them and they read like members of the list."""
+    """Raise where words behind a list can only be meant to belong to it.
+
+    That is so where there are too many words that are not options, or where there are enough without them and they
+    read like members of the list.
+    """
     plain = [each for each in typed if _is_plain(each)]
     least, most = sum(p.required for p in arguments), sum(p.nargs if p.nargs > 0 else len(plain) for p in arguments)
     for place, each in enumerate(typed):

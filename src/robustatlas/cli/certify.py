@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _attacks, _models, _workers
+from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import forecast_table
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
@@ -114,7 +114,7 @@ def certify(
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
-        attacks=_attacks.chosen(names_in(attacks), "default", None),
+        attacks=_asked.chosen(names_in(attacks), "default", None),
         seed=seed,
         run=folder,
         batch_size=batch_size,

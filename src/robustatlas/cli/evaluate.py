@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _attacks, _draws, _models, _runs, _until, _workers
+from robustatlas.cli import _asked, _models, _runs, _until, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
@@ -75,8 +75,24 @@ def evaluate(
     queries: _models.Queries = None,
     classes: _models.Classes = None,
     prompt: _models.Prompt = None,
-    draws: _draws.Draws = None,
-    any_of: _draws.AnyOf = None,
+    draws: Annotated[
+        int | None,
+        MODEL.option(
+            "N",
+            "The model draws random numbers: take the mean of N draws for gradients, and for an error what most of "
+            "fresh draws make.",
+            min=1,
+        ),
+    ] = None,
+    any_of: Annotated[
+        int | None,
+        MODEL.option(
+            "N",
+            "Evaluate a model that draws random numbers by two rules, what most draws say and what any of N says, "
+            "each with clean accuracy by the same rule; the directory has a run for each.",
+            min=2,
+        ),
+    ] = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
     seed: _asked.Seed = 0,
@@ -173,12 +189,12 @@ def evaluate(
     from robustatlas.evaluation.request import Request
 
     alone = {"--until": until, "--escalate": escalate, "--part": part, "--headline": headline, "--dry-run": dry_run}
-    _draws.check_alone(any_of, alone)
+    _check_alone(any_of, alone)
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
-    chosen = _attacks.chosen(_attacks.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
+    chosen = _asked.chosen(_asked.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
@@ -212,6 +228,13 @@ def evaluate(
         _evaluated(classifier, dataset, request, card, any_of, until, against, escalate, first)
 
 
+def _check_alone(any_of: int | None, others: Mapping[str, object]) -> None:
+    """That two rules are asked for without the options that are of a single result."""
+    given = [name for name, value in others.items() if value]
+    if any_of is not None and given:
+        raise UserError(f"--any-of makes a run for each rule, and {given[0]} is of one run; leave one of them out.")
+
+
 def _evaluated(
     model: Classifier,
     data: Dataset,
@@ -226,7 +249,7 @@ def _evaluated(
     folder = cast(Path, request.run)
     with stopped_by_hand(partial(what_is_kept, folder)):
         if any_of is not None:
-            _draws.evaluate_by_rules(model, data, request, any_of, card)
+            _evaluate_by_rules(model, data, request, any_of, card)
             return
         result = _until.result_of(model, data, request, until, against)
     _conclude(_escalated(result, model, data) if escalate else result, card, folder, request, first)
@@ -248,6 +271,19 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
         name: sorted({*chain.from_iterable(grid for one, grid, _ in known if one == name)}) for name, _, _ in known
     }
     check_points(first, grids, [name for name, _, nested in known if nested])
+
+
+def _evaluate_by_rules(
+    model: Classifier, data: Dataset, request: Request, any_of: int, card: Mapping[str, Any]
+) -> None:
+    from robustatlas.trust.rules import evaluated_by_rules
+
+    found, console = evaluated_by_rules(model, data, request, any_of), Console(highlight=False)
+    console.print(found)
+    for result in found.results.values():
+        result.describe(card)
+        assert result.run is not None and result.run.path is not None
+        print_run(result.run.path, console)
 
 
 def samples_and_folder(

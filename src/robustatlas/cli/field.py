@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _asked, _attacks, _models, _workers
+from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._help import COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
@@ -92,7 +92,7 @@ def field(
 
     entries = read_field(models)
     request = Request(
-        attacks=None if attacks is None else _attacks.chosen(names_in(attacks), protocol, features),  # type: ignore[arg-type]
+        attacks=None if attacks is None else _asked.chosen(names_in(attacks), protocol, features),  # type: ignore[arg-type]
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from robustatlas.cli import _asked, _attacks, _models
+from robustatlas.cli import _asked, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._terminal import printable
@@ -71,7 +71,7 @@ def gallery(
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    chosen = _attacks.chosen(names_in(attacks), "default", features)
+    chosen = _asked.chosen(names_in(attacks), "default", features)
     images, grids = _models.data_for(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
     save_figure(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
     typer.echo(f"Gallery: {printable(str(output))}")

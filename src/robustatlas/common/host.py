@@ -89,12 +89,7 @@ def maybe_any(flags: Tensor) -> bool:
 
 
 def indices(mask: Tensor, count: int) -> Tensor:
-    """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``.
-
-    Example:
-        >>> indices(torch.tensor([True, False, True, True]), 3)
-        tensor([0, 2, 3])
-    """
+    """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``."""
     return (~mask).byte().argsort(stable=True)[:count]
 
 

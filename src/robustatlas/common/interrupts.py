@@ -14,11 +14,6 @@ def interrupts_wait() -> Iterator[None]:
     """A Ctrl-C in here takes effect at the end.
 
     DuckDB and Pydantic listen for it in the middle of a call, and then turn it into an error of their own or forget it.
-
-    Example:
-        >>> with interrupts_wait():
-        ...     sum(range(3))
-        3
     """
     usual = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(usual):

@@ -80,8 +80,8 @@ def styles_of(models: Sequence[str]) -> list[Style]:
     """The styles of all models of one figure or page.
 
     A model has the colour and the dash that its hash gives it, wherever it is drawn. Where two would have the same one,
-    that with the smaller hash keeps it and the other takes the next that fewest have: so six models and fewer differ in
-    both, and 36 in one of them. The order in which models are given changes nothing, except among equal ones.
+    that with the smaller hash keeps it, and the other takes the next that fewest have. So up to six models differ in
+    both, and up to 36 in one of them. The order of the models changes nothing, except among equal ones.
 
     Args:
         models: what stands for each: its fingerprint, or its name where there is none.

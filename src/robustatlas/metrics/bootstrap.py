@@ -19,7 +19,6 @@ from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.metrics.references.matching import (
     chosen_attacks,
-    known_attacks,
     match_entries,
     seen_mask,
     table_of,
@@ -341,7 +340,7 @@ class AccuracyStatistics:
         """
         entries = match_entries(self.table, reference, attacks)
         hard = difficulty_of(entries, difficulty, table_of(reference))
-        pairs = Pairs.of(hard, seen_mask(entries, trained_on, known_attacks(reference)), alpha, floor)
+        pairs = Pairs.of(hard, seen_mask(entries, trained_on, reference), alpha, floor)
         columns = self._columns(list(dict.fromkeys(entries.attacks)))
         return SampleStatistic(
             self.columns,

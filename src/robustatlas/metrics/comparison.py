@@ -48,8 +48,8 @@ class RankTest:
 
     Attributes:
         p_value: two-sided.
-        effect: probability that the first model has the larger value minus that the second has, in [-1, 1]: over pairs
-            of one sample each (rank-sum) or over the samples they share (signed-rank).
+        effect: probability that the first model has the larger value minus that the second has, in [-1, 1]. Over pairs
+            of one sample each (rank-sum), or over the samples they share (signed-rank).
 
     Example:
         >>> rank_sum_test([0.5, 0.6], [0.1, 0.6]).effect

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references.matching import (
     MatchedEntries,
-    known_attacks,
     match_entries,
     seen_mask,
     table_of,
@@ -122,7 +121,7 @@ def competitiveness_in_out(
         82.5
     """
     entries, weight = _weighed(accuracies, reference, attacks, weights)
-    seen = seen_mask(entries, trained_on, known_attacks(reference))
+    seen = seen_mask(entries, trained_on, reference)
     inside, outside = (
         _ratio(entries.select(part), kind, weight[part]) if part.any() else math.nan for part in (seen, ~seen)
     )
@@ -152,7 +151,7 @@ def percent_seen(
         40.0
     """
     entries = match_entries(accuracies, reference, attacks)
-    return 100.0 * float(np.mean(seen_mask(entries, trained_on, known_attacks(reference))))
+    return 100.0 * float(np.mean(seen_mask(entries, trained_on, reference)))
 
 
 def check_ratio(entries: MatchedEntries, kind: RatioKind) -> None:

@@ -247,9 +247,8 @@ class RobustnessCurve(Tabular):
     def crossings(self, other: RobustnessCurve, confidence: float = 0.95, tolerance: float = 1e-9) -> list[Crossing]:
         """Where the curves cross: one model is more robust at smaller sizes, the other at larger ones.
 
-        A crossing is significant where both the lead before it and the lead after it are: the simultaneous bands of the
-        two curves, each at the confidence 1 - (1 - confidence) / 2 so that both hold together, do not overlap somewhere
-        on either side.
+        A crossing is significant where the simultaneous bands of the two curves are apart somewhere before it and
+        somewhere after it. Each band has the confidence 1 - (1 - confidence) / 2, so that both hold together.
 
         Args:
             other: a curve of the same attack.
@@ -352,8 +351,8 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
 def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     """How near an attack's curve comes to the envelope of all attacks, in [0, 1]; 1 where it is as strong.
 
-    Area under the robust accuracy of both curves up to the size at which the envelope has broken every sample that it
-    breaks (the clean accuracy stands for an attack that finds nothing): xi = (A_none - A_attack) / (A_none - A_best).
+    xi = (A_none - A_attack) / (A_none - A_best). A is the area under the robust accuracy, up to the size at which the
+    envelope has broken every sample that it breaks. A_none is that of an attack that finds nothing.
 
     Args:
         curve: of the attack.

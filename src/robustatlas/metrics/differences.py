@@ -35,8 +35,8 @@ def paired_differences(
     """Intervals of first - second for every statistic, by drawing the same samples for both models.
 
     Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
-    numbers: one image on which the models differ shows no difference. An interval that excludes 0 reaches to it
-    nevertheless where `chance_of_difference` allows that there is none.
+    numbers, as one image on which the models differ shows no difference. An interval that excludes 0 is extended to 0
+    where `chance_of_difference` allows that there is none.
 
     Args:
         first: statistics of one model.
@@ -84,9 +84,9 @@ def paired_differences(
 def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: int = 0) -> float:
     """How probable a difference at least as large is, were the models alike: two-sided.
 
-    Of a proportion McNemar's exact test; of any other number the share of the ways of swapping the models, on each
-    sample that they judge differently, that give a difference as large: all ways of up to 13 samples, 9,999 that are
-    drawn of more.
+    Of a proportion it is McNemar's exact test. Of any other number the two models are swapped on some of the samples
+    that they judge differently: the share of the ways to do so that give a difference as large. Up to 13 such samples
+    all ways are tried, of more 9,999 that are drawn.
 
     Args:
         first: a number of one model.

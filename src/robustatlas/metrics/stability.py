@@ -14,7 +14,6 @@ from robustatlas.common.scalars import real
 from robustatlas.common.wording import some
 from robustatlas.metrics.references.matching import (
     MatchedEntries,
-    known_attacks,
     match_entries,
     seen_mask,
     table_of,
@@ -108,7 +107,7 @@ def stability_constant(
         )
     entries = match_entries(accuracies, reference, attacks)
     hard = difficulty_of(entries, difficulty, table_of(reference))
-    pairs = Pairs.of(hard, seen_mask(entries, trained_on, known_attacks(reference)), alpha, floor)
+    pairs = Pairs.of(hard, seen_mask(entries, trained_on, reference), alpha, floor)
     if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
     slopes = pairs.slopes(entries.accuracy)

@@ -16,7 +16,7 @@ def typical_accuracies(outcome: Outcome, confidence: float = 0.95) -> tuple[Inte
     """Mean share of the draws that a model gets right, at each strength, in percent.
 
     The interval is of the mean over all images from which the samples come. Each sample counts as one trial, however
-    often it was drawn: its share varies no more than a single draw would, so the exact interval of so many single draws
+    often it was drawn. Its share varies no more than a single draw would, so the exact interval of so many single draws
     is wide enough.
 
     Args:

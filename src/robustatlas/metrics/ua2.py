@@ -77,9 +77,6 @@ def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[st
 def ua2_statistics(outcomes: OutcomeTable) -> dict[str, SampleStatistic]:
     """UA2 at every level, and the share of samples that no core attack breaks there; nothing where a core attack was
     not evaluated at the levels.
-
-    Args:
-        outcomes: of a model.
     """
     grids = {attack: outcomes.strengths(attack).tolist() for attack in outcomes.attacks}
     found = level_positions(grids)

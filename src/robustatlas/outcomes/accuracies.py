@@ -194,14 +194,7 @@ are expected; multiply them by 100.
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        entries: dict[str, dict[float, float]] = {}
-        for attack, row in _mapping(data["entries"], "the entries").items():
-            given = _mapping(row, f"the row of {attack}").items()
-            pairs = [(_number(key, attack), _number(value, attack)) for key, value in given]
-            check_strengths([strength for strength, _ in pairs], attack)
-            entries[attack] = dict(pairs)
-        clean = data["clean"]
-        table = cls(math.nan if clean is None else _number(clean, "clean"), entries)
+        table = cls(math.nan if data["clean"] is None else data["clean"], data["entries"])
         table.require_percent()
         return table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,21 +15,13 @@ from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.common.wording import size as written
 from robustatlas.outcomes.base import Json, Record, parse
-from robustatlas.outcomes.columns import Arrays, check_columns, rows_at
+from robustatlas.outcomes.columns import ABSTAINING_COLUMNS, CERTIFIED_COLUMNS, Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
-from robustatlas.outcomes.parts import AdversarialExamples, Parts
+from robustatlas.outcomes.parts import AdversarialExamples, Parts, part_of
 from robustatlas.outcomes.records import AttackName, distinct
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.tables import Columns, CorruptFileError
-
-CERTIFIED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
-    "index": (np.int64, 1),
-    "certified_size": (np.float64, 1),
-    "seconds": (np.float64, 1),
-    "abstained": (np.int8, 1),
-}
-"""Columns of a part; the last one is not in old ones."""
+from robustatlas.outcomes.tables import Columns
 
 
 class CertificateRecord(Record):
@@ -38,16 +29,11 @@ class CertificateRecord(Record):
     determines its numbers.
 
     Attributes:
-        name: of the attack.
-        method: of the certificate.
-        version: of the method.
         settings: of the method, and the seed where it draws.
         threat: the threat model, with all its settings.
         box: whether inputs outside of [0, 1] are left out of the threat model.
         of: what is certified where that is not the model itself, such as a smoothed one; empty: the model.
         strengths: of the attack.
-        unit: of sizes.
-        source: of the method.
 
     Example:
         >>> CertificateRecord(name="linf", method="crown", strengths=(0.1,)).row
@@ -98,12 +84,10 @@ class CertifiedSizes:
     """What is certain of N samples under one attack.
 
     Attributes:
-        attack: its name.
         sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or the clean input is
             misclassified.
         methods: by which methods, each once.
         of: what is certified where that is not the model itself; empty: the model.
-        unit: of the sizes.
         strengths: of the attack, at which tables show it.
         method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
         records: the methods as they were run, with version, settings, threat model and box.
@@ -152,7 +136,6 @@ class Certificates:
 
     def __init__(self, storage: Storage, parts: Parts, path: Path | None) -> None:
         self._storage, self._parts, self.path = storage, parts, path
-        self._read: dict[str, Arrays | None] = {}
 
     def known(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
@@ -170,7 +153,7 @@ class Certificates:
 
     def withdraw(self, record: CertificateRecord) -> None:
         """Take out what a method has certified, as it was found wrong."""
-        self._read = {name: part for name, part in self._read.items() if name not in self._names(record)}
+        self._parts.forget(self._names(record))
         self._storage.drop(f"certified/{record.key}")
         self._storage.drop(f"certificates/{record.key}")
 
@@ -181,9 +164,8 @@ class Certificates:
     def intact(self, records: Iterable[CertificateRecord]) -> bool:
         """Read all parts of some records: whether none is damaged that counted as done so far. Those that are do not
         count any more."""
-        new = [name for record in records for name in self._names(record) if name not in self._read]
-        damaged = [name for name in new if self._part(name) is None]
-        return not damaged
+        names = [name for record in records for name in self._names(record)]
+        return self._parts.whole(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
         """What a record holds at the samples ``index``."""
@@ -198,12 +180,12 @@ class Certificates:
         about: Mapping[str, str] | None = None,
     ) -> None:
         """Publish one part: certified sizes of some samples, and these samples' clean outcomes."""
-        part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
-        name = f"certified/{record.key}/{part}"
-        checked = _checked({column: columns[column] for column in CERTIFIED_COLUMNS if column in columns}, name)
+        part = part_of(columns)
+        name, expected = f"certified/{record.key}/{part}", {**CERTIFIED_COLUMNS, **ABSTAINING_COLUMNS}
+        given = {"abstained": np.zeros(len(columns["index"]), np.int8), **columns}
+        checked = check_columns({column: given[column] for column in expected if column in given}, expected, 0, name)
         self._parts.write_samples(part, samples)
-        self._storage.write(name, checked, {**(about or {}), **self._parts.said_of(record)})
-        self._read[name] = checked
+        self._parts.publish(name, checked, record, about or {})
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
         """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
@@ -223,23 +205,7 @@ class Certificates:
         return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
 
     def _of(self, record: CertificateRecord) -> Arrays:
-        parts = [part for name in self._names(record) if (part := self._part(name)) is not None]
-        empty: Arrays = {name: np.zeros(0, kind) for name, (kind, _) in CERTIFIED_COLUMNS.items()}
-        return {name: np.concatenate([part[name] for part in [empty, *parts]]) for name in CERTIFIED_COLUMNS}
-
-    def _part(self, name: str) -> Arrays | None:
-        if name not in self._read:
-            try:
-                self._read[name] = _checked(self._storage.read(name), self._storage.place(name))
-            except (CorruptFileError, UserError) as error:
-                warn(f"A damaged part counts as not done: {error}")
-                self._read[name] = None
-        return self._read[name]
-
-
-def _checked(given: Columns, place: str) -> Arrays:
-    none = np.zeros(len(given.get("index", ())), np.int8)
-    return check_columns({"abstained": none} | dict(given), CERTIFIED_COLUMNS, 0, place)
+        return self._parts.together(self._names(record), CERTIFIED_COLUMNS, ABSTAINING_COLUMNS, 0)
 
 
 def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:

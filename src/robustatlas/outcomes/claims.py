@@ -35,15 +35,7 @@ _SET, _WAIT, _GET = (getattr(fcntl, f"F_OFD_{what}", None) for what in ("SETLK",
 
 
 class Claims:
-    """What this user of a run has taken; None for a run in memory, which nobody else can see.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with Claims(folder) as mine, Claims(folder) as others:
-        ...     mine.take("linf", np.array([3, 4, 5, 9]), count=2), others.take("linf", np.arange(10), count=5)
-        (array([3, 4]), array([0, 1, 2, 5, 6]))
-    """
+    """What this user of a run has taken; None for a run in memory, which nobody else can see."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if _SET is not None else None

@@ -12,7 +12,10 @@ from robustatlas.common.errors import UserError
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.tables import Columns
 
-OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+Kinds = Mapping[str, tuple[type[np.generic], int]]
+"""Names of columns -> their type, and 1 for a number per sample or 2 for one per sample and strength."""
+
+OUTCOME_COLUMNS: Kinds = {
     "index": (np.int64, 1),
     "minimal_size": (np.float64, 1),
     "found_class": (np.int64, 1),
@@ -23,9 +26,9 @@ OUTCOME_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "margins": (np.float32, 2),
     "fooled": (np.int8, 2),
 }
-"""Columns of a part: type, and 1 for a number per sample or 2 for one per sample and strength."""
+"""Columns of a part."""
 
-RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+RANDOM_COLUMNS: Kinds = {
     "possible_size": (np.float64, 1),
     "mistakes": (np.int64, 1),
     "drawn": (np.int64, 1),
@@ -36,19 +39,19 @@ RANDOM_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 examples are kept (``as_file``: 1 where the example still is one as an 8-bit file holds it, -1 where not, 0: there is
 none, or nobody looked). Old parts have fewer."""
 
-ASKED_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"queries": (np.int64, 2)}
+ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
 """Those that it has besides where the model could only be asked: the queries after which the first example within each
 strength was seen, -1 where none was."""
 
-TYPICAL_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"typical": (np.float64, 2)}
+TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
 """Those that it has besides where draws say what is typical: the share of them at each strength that is classified
 correctly, NaN where none was drawn."""
 
-LATER_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
+LATER_COLUMNS: Kinds = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
 """Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known; and
 where some legs go back through smoothed ReLUs the smallest size that the others came to, -1: not known."""
 
-SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
+SAMPLE_COLUMNS: Kinds = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
     "clean_prediction": (np.int64, 1),
@@ -56,14 +59,25 @@ SAMPLE_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
 }
 """Columns of a samples table."""
 
-REJECTING_COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {"clean_rejected": (np.int8, 1)}
+REJECTING_COLUMNS: Kinds = {"clean_rejected": (np.int8, 1)}
 """Those that it has besides where the model may reject: 1 where the clean input is."""
+
+CERTIFIED_COLUMNS: Kinds = {
+    "index": (np.int64, 1),
+    "certified_size": (np.float64, 1),
+    "seconds": (np.float64, 1),
+}
+"""Columns of a part of what a method certified."""
+
+ABSTAINING_COLUMNS: Kinds = {"abstained": (np.int8, 1)}
+"""Those that old ones do not have: 1 where a method that draws random numbers could not tell."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 _MORE = (
     (SAMPLE_COLUMNS, REJECTING_COLUMNS),
+    (CERTIFIED_COLUMNS, ABSTAINING_COLUMNS),
     (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}),
 )
 
@@ -79,20 +93,13 @@ def unknown_columns(samples: int, strengths: int) -> Arrays:
     }
 
 
-def columns_of(
-    base: Mapping[str, tuple[type[np.generic], int]], given: Columns
-) -> Mapping[str, tuple[type[np.generic], int]]:
+def columns_of(base: Kinds, given: Columns) -> Kinds:
     """The columns of a table like ``base``: of some models it has more."""
     more = next(more for of, more in _MORE if of is base)
     return {**base, **{name: kind for name, kind in more.items() if name in given}}
 
 
-def check_columns(
-    given: Mapping[str, NDArray[Any]],
-    expected: Mapping[str, tuple[type[np.generic], int]],
-    strengths: int,
-    place: str,
-) -> Arrays:
+def check_columns(given: Columns, expected: Kinds, strengths: int, place: str) -> Arrays:
     """The ``given`` columns in order and type; :class:`UserError` where they are not the ``expected`` ones."""
     if set(given) != set(expected):
         raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")

@@ -19,9 +19,6 @@ def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float
 
     Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
 
-    Args:
-        attacks: those that the number is computed from.
-
     Returns:
         attack -> share of the samples at which its gradient is missing or misleads, of those among ``attacks`` of which
         that is so; empty where the number may compete.

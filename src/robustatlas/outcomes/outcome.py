@@ -281,13 +281,6 @@ class Outcome:
     def found_last(self) -> dict[str, int]:
         """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
         are left out.
-
-        Example:
-            >>> from robustatlas.outcomes import OutcomeTable
-            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.1]}, {"linf": [0.1, 0.2]})
-            >>> found = replace(table.outcome("linf"), kinds=("bound", "ascend"), kind_of=np.array([1, -1]))
-            >>> found.found_last()
-            {'ascend': 1}
         """
         of = np.full(self.samples, -1) if self.kind_of is None else self.kind_of
         counts = dict.fromkeys(self.kinds, 0)

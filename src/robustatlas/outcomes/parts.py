@@ -16,6 +16,7 @@ from robustatlas.outcomes.columns import (
     REJECTING_COLUMNS,
     SAMPLE_COLUMNS,
     Arrays,
+    Kinds,
     check_columns,
     columns_of,
     stacked,
@@ -57,9 +58,9 @@ def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None,
     return f"{place} is of another run: {'; '.join(differences)}" if differences else None
 
 
-def anonymous(said: Mapping[str, str]) -> bool:
-    """Whether a part says nothing of what it is about, as those of earlier versions."""
-    return OF_RUN not in said
+def part_of(columns: Columns) -> str:
+    """A name for a part that no other writer shares."""
+    return f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
 
 
 class Parts:
@@ -92,11 +93,20 @@ class Parts:
     def intact(self, records: Iterable[AttackRecord]) -> bool:
         """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
         not count any more."""
-        unread = [
-            (name, len(record.strengths)) for record in records for name in self.names(record) if name not in self._read
-        ]
-        read = [self._checked(name, OUTCOME_COLUMNS, strengths) for name, strengths in unread]
-        return all(columns is not None for columns in read)
+        strengths = {name: len(record.strengths) for record in records for name in self.names(record)}
+        return self.whole(strengths, OUTCOME_COLUMNS)
+
+    def whole(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
+        """Read those of some parts, by name with their numbers of strengths, that were not read before: whether none is
+        damaged."""
+        unread = [name for name in strengths if name not in self._read]
+        damaged = [name for name in unread if self._checked(name, expected, strengths[name]) is None]
+        return not damaged
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Read some parts no more."""
+        for name in names:
+            self._read.pop(name, None)
 
     def gathered(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
         """Some columns of an attack's valid parts together, in any order."""
@@ -130,16 +140,17 @@ class Parts:
 
     def samples(self) -> Arrays:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        names = self.placed(self._storage.names("samples"), None)
-        parts = [columns for name in names if (columns := self._checked(name, SAMPLE_COLUMNS, 0)) is not None]
-        kinds = {**SAMPLE_COLUMNS, **REJECTING_COLUMNS}
-        unknown = [
-            {name: np.full(len(part["index"]), -1, kind) for name, (kind, _) in REJECTING_COLUMNS.items()}
-            for part in parts
-        ]
-        filled = [{**lacking, **part} for lacking, part in zip(unknown, parts, strict=True)]
-        empty = {name: np.zeros(0, kind) for name, (kind, _) in kinds.items()}
-        return {name: np.concatenate([part[name] for part in [empty, *filled]]) for name in kinds}
+        return self.together(self.placed(self._storage.names("samples"), None), SAMPLE_COLUMNS, REJECTING_COLUMNS, -1)
+
+    def together(self, names: Iterable[str], base: Kinds, later: Kinds, unknown: int) -> Arrays:
+        """Columns with a number per sample of those of some parts that are whole; ``unknown`` where a part lacks one of
+        the ``later`` ones."""
+        parts = [columns for name in names if (columns := self._checked(name, base, 0)) is not None]
+        filled = [{name: np.full(len(part["index"]), unknown) for name in later} | part for part in parts]
+        return {
+            name: np.concatenate([np.zeros(0, kind), *[part[name].astype(kind) for part in filled]])
+            for name, (kind, _) in {**base, **later}.items()
+        }
 
     def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
         """The columns of each part of an attack; None where the file is damaged."""
@@ -159,7 +170,7 @@ class Parts:
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
-            anonymous_ones += anonymous(said)
+            anonymous_ones += OF_RUN not in said
         if anonymous_ones and not self._told_of_anonymous:
             self._told_of_anonymous = True
             warn(
@@ -188,9 +199,7 @@ class Parts:
             raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")
         return columns
 
-    def _checked(
-        self, name: str, expected: Mapping[str, tuple[type[np.generic], int]], strengths: int
-    ) -> Arrays | None:
+    def _checked(self, name: str, expected: Kinds, strengths: int) -> Arrays | None:
         """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._read:
             try:
@@ -212,16 +221,20 @@ class Parts:
         about: Mapping[str, str],
     ) -> None:
         """Publish one part, as :meth:`robustatlas.outcomes.Run.write` says."""
-        part = f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
+        part = part_of(columns)
         outcome = f"outcomes/{record.key}/{part}"
         checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
         self.write_samples(part, samples)
-        said = self.said_of(record)
         if examples is not None:
             index, images = examples
+            said = said_of(self._identity, record)
             self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
-        self._storage.write(outcome, checked, {**about, **said})
-        self._read[outcome] = checked
+        self.publish(outcome, checked, record, about)
+
+    def publish(self, name: str, columns: Arrays, record: Keyed, about: Mapping[str, str]) -> None:
+        """Write a part of a record whose columns were checked."""
+        self._storage.write(name, columns, {**about, **said_of(self._identity, record)})
+        self._read[name] = columns
 
     def write_samples(self, part: str, samples: Columns) -> None:
         """Publish those clean outcomes that the run does not have yet."""
@@ -233,7 +246,3 @@ class Parts:
                 check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
                 said_of(self._identity, None),
             )
-
-    def said_of(self, record: Keyed) -> dict[str, str]:
-        """What a part of a record says of itself."""
-        return said_of(self._identity, record)

@@ -45,8 +45,6 @@ def different_points(
     """Names of the points that are missing of a reference, and of those that are extra to it.
 
     Args:
-        ours: attack -> strengths of the model.
-        theirs: attack -> strengths of the reference.
         attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
 
     Example:

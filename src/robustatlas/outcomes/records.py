@@ -44,9 +44,9 @@ class GradientRecord(BaseModel):
 
     Attributes:
         at: positions of these samples in the data set.
-        ways: way back through input transformations (``"own"``: as the model does by itself) -> for each of the
-            samples the binary logarithm of the length of its gradient of the margin, and random projections of its
-            direction; empty where that is zero. Without ways: the attack takes no gradient.
+        ways: way back through input transformations (``"own"``: as the model does by itself) -> of each sample its
+            gradient of the margin: the binary logarithm of its length, and random projections of its direction; empty
+            where it is zero. Without ways: the attack takes no gradient.
         within: how far numbers of the same gradient may differ, from device to device.
         kinks: of each ReLU of the network, in the order of a pass, the standard deviation of its input at these
             samples, by which it was smoothed; empty where the attack does not smooth them.
@@ -189,8 +189,11 @@ class AttackRecord(Record):
 
     @property
     def lowers_margins(self) -> bool:
-        """Whether the lowest margin was searched for at every strength: by the search for that, or at each strength by
-        itself on the margin of probabilities, as the adversarial hypervolume's paper does."""
+        """Whether the lowest margin was searched for at every strength.
+
+        By the search for that, or at each strength by itself on the margin of probabilities, as the paper of the
+        adversarial hypervolume does.
+        """
         search = self.protocol.get("search")
         objectives = _of_stages(self.protocol.get("plan"), "objective")
         published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}

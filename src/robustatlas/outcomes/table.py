@@ -151,8 +151,10 @@ class OutcomeTable:
 
     @property
     def invalid(self) -> dict[str, float]:
-        """Attack -> share of the samples at which the model gave it no gradient to follow, where there are such: its
-        robust accuracies are too high there, whatever they are."""
+        """Attack -> share of the samples at which the model gave it no gradient, where there are such.
+
+        Its robust accuracies are too high.
+        """
         shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
         return {attack: share for attack, share in shares.items() if share}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -40,11 +40,7 @@ _SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 3
 
 @dataclass(frozen=True)
 class RobustnessCard:
-    """The card of one or several runs: a picture in notebooks, words where it is printed, a file by `save`.
-
-    Attributes:
-        cards: what they say, a card for each run.
-    """
+    """The card of one or several runs: a picture in notebooks, words where it is printed, a file by `save`."""
 
     cards: tuple[ResultCard, ...]
 
@@ -89,23 +85,16 @@ def card(
     results: Sequence[Result],
     reference: Reference | str | None = None,
     facts: Sequence[RunFacts] | None = None,
-    distances: Mapping[str, float] | None = None,
 ) -> RobustnessCard:
     """The card of some runs.
 
     Args:
-        results: the runs.
         reference: acc* that scales the strengths and gives the competitiveness ratio, or its name; None for the shipped
             one that fits, if one does.
-        facts: of the runs, where they are known already.
-        distances: attack -> smallest distance between images of different classes: the scale where there is no
-            reference.
     """
     chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, results)
     known = facts or [facts_of(result, reference=chosen) for result in results]
-    return RobustnessCard(
-        tuple(card_of(result, of, chosen, distances) for result, of in zip(results, known, strict=True))
-    )
+    return RobustnessCard(tuple(card_of(result, of, chosen) for result, of in zip(results, known, strict=True)))
 
 
 def card_of_result(result: Result, reference: str | None = None) -> RobustnessCard:

@@ -117,10 +117,6 @@ class _Papers:
 def cite(result: Result, reference: Reference | None = None) -> Citation:
     """What to write of a run, and what to cite for it: what its records say that was run, nothing else.
 
-    Args:
-        result: of a run.
-        reference: what its numbers are held against, if they are.
-
     Returns:
         sentences on methods with ``\\cite`` commands, and the papers.
 

@@ -26,13 +26,9 @@ class Example:
     """One adversarial example; pictures are `data:` addresses, empty where the clean image is not at hand.
 
     Attributes:
-        index: position of the sample in the data set.
         label: true class.
         found: class the model gives the adversarial example.
-        size: its size.
         wrong: of a randomised model, in how many percent of its draws it is misclassified; None elsewhere.
-        adversarial: picture.
-        clean: picture.
         difference: picture of the change, grey for none.
         magnified: by which factor the change is shown, the same one for all examples of an attack.
     """

@@ -20,8 +20,10 @@ _SUITE = 7
 
 
 def run_in_latex(facts: RunFacts) -> str:
-    """A table for a paper (package booktabs): robust accuracies in percent with 95 % intervals, a row for each attack
-    and strength (of a suite a column for each strength), the mean over the strengths, and the worst case over several.
+    """A table for a paper (package booktabs): robust accuracies in percent with 95 % intervals.
+
+    A row for each attack and strength (of a suite a column for each strength), the mean over the strengths, and the
+    worst case over several.
 
     Example:
         >>> from robustatlas.report.facts import facts_of

@@ -1,4 +1,4 @@
-"""Where the names of falling lines stand in a small chart: beside a marker on their line, clear of all other lines."""
+"""Where words stand in a small chart: names of falling lines beside a marker, clear of all lines, and ticks apart."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ LETTER, LINE = 8.0, 12.0
 """Room of a letter, a wide one, and of a line of text, in pixels."""
 
 _STEP, _MARK = 5.0, 6.0
+_TICK_LETTER, _TICK_GAP = 6.2, 5.0
 _ABOVE = 7.0
 """Room above the chart into which a name may reach."""
 
@@ -84,3 +85,33 @@ def _hidden(label: Label, taken: Sequence[Label], lines: Sequence[Curve]) -> int
     crossed = sum(int(((label.y - LINE < y) & (y < label.y)).sum()) for line in lines for y in [np.interp(xs, *line)])
     near = sum(0 < abs(float(np.interp(label.at[0], *line)) - label.at[1]) < _MARK for line in lines)
     return crossed + 9 * near + 30 * sum(label.overlaps(other) for other in taken)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A value on an axis.
+
+    Attributes:
+        place: share of the axis, in [0, 1].
+        line: whether a line marks it across the chart.
+    """
+
+    place: float
+    text: str
+    line: bool = False
+
+
+def without_collisions(ticks: Sequence[Tick], width: float) -> list[Tick]:
+    """Those that have room beside the ones before them.
+
+    Args:
+        ticks: the more important ones first; each stands in the middle of its place, at the ends inside the axis.
+        width: of the axis in pixels.
+    """
+    kept: list[tuple[float, float, Tick]] = []
+    for tick in ticks:
+        room = _TICK_LETTER * len(tick.text)
+        left = min(max(tick.place * width - room / 2, 0.0), width - room)
+        if all(left >= end + _TICK_GAP or left + room <= start - _TICK_GAP for start, end, _ in kept):
+            kept.append((left, left + room, tick))
+    return [tick for _, _, tick in kept]

@@ -40,7 +40,7 @@ from robustatlas.report.facts.rows import (
 from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
-from robustatlas.report.names import parts
+from robustatlas.report.pages import parts
 from robustatlas.report.thumbnail import row_card
 from robustatlas.results.result import Result
 

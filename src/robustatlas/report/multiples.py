@@ -15,8 +15,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.labels import Curve, Label, placed
-from robustatlas.report.ticks import Tick, without_collisions
+from robustatlas.report.labels import Curve, Label, Tick, placed, without_collisions
 from robustatlas.report.words import line_in_words
 
 WIDTH, HEIGHT = 184.0, 110.0

@@ -16,10 +16,11 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.masked import masked
-from robustatlas.report import field, looks, multiples, pages, queries, rulings, words
+from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.attack import AttackFacts
@@ -247,7 +248,7 @@ def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, 
         "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
         "advice": _alike([(run.name, run.advice) for run in facts if run.advice], len(facts)),
         "other_threat": words.OTHER_THREAT,
-        "asked": queries.asked(facts),
+        "asked": _asked(facts),
         "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
         "crossings": _crossings(together),
     }
@@ -363,3 +364,22 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                         f"above {above[1]}."
                     )
     return sentences
+
+
+_Row = tuple[str, float, list[Interval | None]]
+"""An attack, a strength, and an entry for each limit; None beyond what the attack asked."""
+
+
+def _asked(facts: Sequence[RunFacts]) -> list[tuple[str, list[int], list[_Row]]]:
+    """Of each run of a model that could only be asked: its name, the numbers of queries, and the rows."""
+    tables = []
+    for run in facts:
+        found = [success for attack in run.attacks for success in attack.queries]
+        limits = sorted({limit for success in found for limit in success.limits})
+        rows: list[_Row] = []
+        for success in found:
+            entries = dict(zip(success.limits, success.success, strict=True))
+            rows.append((success.attack, success.strength, [entries.get(limit) for limit in limits]))
+        if rows:
+            tables.append((run.name, limits, rows))
+    return tables

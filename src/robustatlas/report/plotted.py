@@ -15,7 +15,6 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
@@ -96,10 +95,12 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
     said = [line_in_words(run, item, several) for run, item in zip(runs, found, strict=True) if item and item.accuracy]
     lines: list[dict[str, Any] | None] = []
     for run, item in zip(runs, found, strict=True):
-        curve = _curve(item, end)
-        held = run.certified_under(item.attack) if item else None
-        more = {"certified": _certified(held, end)} if held else {}
-        lines.append(curve | more | _typical(run, item) if curve and item else None)
+        if item is None or item.curve is None:
+            lines.append(None)
+            continue
+        held = run.certified_under(item.attack)
+        more = {"certified": _curve(held.curve, np.array(held.strengths), end)} if held else {}
+        lines.append(_curve(item.curve, item.strengths, end) | more | _typical(run, item))
     return {"lines": lines, "said": " ".join(said)}
 
 
@@ -114,22 +115,6 @@ def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
     }
 
 
-def _certified(held: CertifiedFacts, end: float) -> dict[str, list[float]]:
-    """The steps of what is certified, as errors: what the robust error is at most."""
-    sizes = _steps(held.curve, np.array(held.strengths), end)
-    low, high = held.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
-    error = held.curve.at(sizes)
-    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
-
-
-def _steps(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> NDArray[np.float64]:
-    """Sizes that draw a curve up to the end of the axis, all strengths among them."""
-    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
-    if len(jumps) > CURVE_POINTS:
-        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    return np.unique(np.concatenate([[0.0], jumps, strengths[strengths <= end], [end]]))
-
-
 def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
     return [
         {"run": line.series - 1, "name": line.name, "size": line.label[0] * end / 100, "accuracy": 100 - line.label[1]}
@@ -138,14 +123,15 @@ def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
     ]
 
 
-def _curve(attack: AttackFacts | None, end: float) -> dict[str, Any] | None:
-    """The steps of a curve, all strengths among them, where the error is 100 minus the accuracy of the table; its band
-    holds each point by itself, as the intervals of the tables do."""
-    if attack is None or attack.curve is None:
-        return None
-    sizes = _steps(attack.curve, attack.strengths, end)
-    low, high = attack.curve.band(CONFIDENCE, kind="pointwise").at(sizes)
-    error = attack.curve.at(sizes)
+def _curve(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> dict[str, Any]:
+    """The steps of a curve up to the end of the axis, all strengths among them, where the error is 100 minus the
+    accuracy of the table; its band holds each point by itself, as the intervals of the tables do."""
+    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
+    if len(jumps) > CURVE_POINTS:
+        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
+    sizes = np.unique(np.concatenate([[0.0], jumps, strengths[strengths <= end], [end]]))
+    low, high = curve.band(CONFIDENCE, kind="pointwise").at(sizes)
+    error = curve.at(sizes)
     return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
 
 

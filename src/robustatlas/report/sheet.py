@@ -57,30 +57,30 @@ def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
     return tuple(attack.strengths[k] for k in picked)
 
 
-def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample: int, seed: int = 0) -> list[Cell]:
+def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample: int) -> list[Cell]:
     """The strongest search at each chosen strength by itself, on one sample; where it fools nobody, the point of
     highest cross-entropy that an ascent of the same set finds."""
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
             model, data, attack, search="every", strengths={attack.name: [typed(attack.name, at)]}, samples=[sample],
-            seed=seed, keep_adversarial=True, progress=False,
+            keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)
         if len(images) and outcome.fooled[0, 0] == 1:
             found.append(Cell(at, images[0], int(outcome.found_class[0]), fooled=True))
         else:
-            found.append(_attempt(model, data, attack, at, sample, seed))
+            found.append(_attempt(model, data, attack, at, sample))
     return found
 
 
-def _attempt(model: Classifier, data: Dataset, attack: Attack, strength: float, sample: int, seed: int) -> Cell:
+def _attempt(model: Classifier, data: Dataset, attack: Attack, strength: float, sample: int) -> Cell:
     x = data.rows[sample : sample + 1].to(model.device, model.dtype)
     label = data.labels[sample : sample + 1].to(model.device)
     opponent = Opponent(attack.name, attack.threat, strength, PGD(_STEPS, 2 / _STEPS))
     loss = partial(cross_entropy, labels=label, targets=None)
-    noise = Noise.of(seed, torch.tensor([sample]), "gallery")
+    noise = Noise.of(0, torch.tensor([sample]), "gallery")
     with model.evaluating():
         judged = partial(model.logits, labels=label)
         crafted = craft(judged, opponent, x, label, x.new_tensor([strength]), noise, loss, keep="best")

@@ -30,13 +30,6 @@ def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
 
     Returns:
         a picture 96 pixels wide and 5 high for each attack, with its own white ground.
-
-    Example:
-        >>> from robustatlas.outcomes import AccuracyTable
-        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 20}}), ("linf",))
-        >>> mine = Row("mine", AccuracyTable(90, {"linf": {0.01: 60, 0.02: 10}}))
-        >>> print(row_card(mine, reference).split('aria-label="')[1].split(", ")[0])
-        L∞: halved from 0.013
     """
     strips = row_strips(row, reference, compared)
     height = len(strips) * (_STRIP + _GAP) + _GAP

@@ -79,9 +79,6 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
 def write_training_page(folder: str | Path) -> Path:
     """Write ``training.svg`` and ``training.html`` into the folder of a training.
 
-    Args:
-        folder: of a finished training.
-
     Returns:
         the page.
 

@@ -123,9 +123,11 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be doubted: attacks whose gradients the model did not give, or whose strengths an earlier version
-        did not tell apart, a diagnosis that says so, and what the checks before the work said when each attack was last
-        asked for; each sentence once."""
+        """What is to be doubted, each sentence once.
+
+        Attacks whose gradients the model did not give, or whose strengths an earlier version did not tell apart. A
+        diagnosis that speaks against the numbers. What the checks said when each attack was last asked for.
+        """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
@@ -154,8 +156,10 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def invalid(self) -> dict[str, float]:
-        """Attack -> share of the samples at which the model's gradient is missing, or by the diagnosis misleads, where
-        there are such: its robust accuracies are too high there, whatever they are."""
+        """Attack -> share of the samples at which the model's gradient is missing, or misleads by the diagnosis.
+
+        Only attacks with such samples: their robust accuracies are too high.
+        """
         shares, diagnosis = super().invalid, self.diagnosis
         if diagnosis is None or diagnosis.verdict != "masked":
             return shares
@@ -268,8 +272,9 @@ class Result(OutcomeTable, Tabular):
     card = Bound()
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
-        """Of a randomised model and each of N samples: how often, in percent of fresh draws, the smallest example found
-        (or the clean input, where that is misclassified) is misclassified, with an interval at 95 %.
+        """How often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
+
+        Where the clean input is misclassified, it is that which is drawn. Intervals are at 95 %.
 
         Bounds are exact (Clopper-Pearson), each at a third of the error, since draws are added until a verdict is
         certain, at most twice. None where there is no example, or its draws were not kept.

@@ -64,20 +64,8 @@ def reference_of(
         rule: "acc": at each strength the mean over the runs trained at that very strength (acc* of MultiRobustBench,
             Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
             strength (adversarial training accuracy, Kang et al. 2019).
-        notes: what a user has to know about the numbers.
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
-
-    Example:
-        >>> models = [
-        ...     ReferenceModel("linf", 0.1, 0, AccuracyTable(90, {"linf": {0.1: 60.0, 0.2: 30.0}})),
-        ...     ReferenceModel("linf", 0.2, 0, AccuracyTable(80, {"linf": {0.1: 65.0, 0.2: 50.0}})),
-        ... ]
-        >>> strengths = {"linf": [0.1, 0.2]}
-        >>> reference_of("a", "acc*", models, strengths, "acc").accuracies.values("linf")
-        array([60., 50.])
-        >>> reference_of("a", "ATA", models, strengths, "ata").accuracies.values("linf")
-        array([65., 50.])
     """
     entry = _RULES[rule]
     entries = {

@@ -135,14 +135,15 @@ def compared(trained_on: Mapping[str, float], among: Collection[str]) -> dict[st
     return {attack: strength for attack, strength in trained_on.items() if attack in among}
 
 
-def seen_mask(entries: MatchedEntries, trained_on: Mapping[str, float], known: Iterable[str]) -> NDArray[np.bool_]:
+def seen_mask(
+    entries: MatchedEntries, trained_on: Mapping[str, float], reference: Reference | AccuracyTable
+) -> NDArray[np.bool_]:
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
 
     Args:
-        trained_on: attack -> largest strength of the training.
-        known: attacks that may be named in `trained_on`.
+        trained_on: attack -> largest strength of the training; attacks that the reference has, ranked or not.
     """
-    known = tuple(known)
+    known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(
             f"trained_on={brief(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
@@ -175,11 +176,6 @@ def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.fl
     if not found.any():
         raise UserError("All weights are 0, so that no attack counts; give one at least a positive weight.")
     return found
-
-
-def known_attacks(reference: Reference | AccuracyTable) -> tuple[str, ...]:
-    """All attacks of the reference, ranked or not."""
-    return table_of(reference).attacks
 
 
 def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:

@@ -30,13 +30,7 @@ class NoAccessError(UserError):
 
 
 class Objects:
-    """What lies below ``address``.
-
-    Example:
-        >>> objects = Objects(Address("memory://bucket/objects"))
-        >>> objects.put("a/b.txt", b"one"), objects.create("a/b.txt", b"two"), objects.listed()
-        (None, b'one', {'a/b.txt': 3})
-    """
+    """What lies below ``address``."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -65,13 +65,6 @@ def evidence_of(result: Result) -> dict[str, Any]:
 
     Raises:
         UserError: numbers that are of no run.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> result = ra.evaluate(ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "linf",
-        ...                      strengths={"linf": [0.3]}, samples=2, progress=False)
-        >>> [row["attack"] for row in evidence_of(result)["outcomes"]]
-        ['linf', 'linf']
     """
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)

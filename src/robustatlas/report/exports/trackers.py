@@ -15,8 +15,10 @@ from robustatlas.results.result import Result
 
 
 def write_mlflow(result: Result, path: Path | None) -> str:
-    """Log a run as one of MLflow: accuracies as metrics with their intervals (``_low``, ``_high``), one step a
-    strength, the strengths as metrics too, settings as parameters, the figure and the evidence as artifacts.
+    """Log a run as one of MLflow, one step a strength.
+
+    Metrics are the strengths and the accuracies with their intervals (``_low``, ``_high``). Settings are parameters,
+    the figure and the evidence artifacts.
 
     Args:
         path: a folder that is the tracking store; None: where MLFLOW_TRACKING_URI says.
@@ -45,8 +47,10 @@ def write_mlflow(result: Result, path: Path | None) -> str:
 
 
 def write_wandb(result: Result, path: Path | None) -> str:
-    """Log a run as one of Weights & Biases: a table of accuracies with their intervals, clean, average and union
-    accuracy in its summary, settings as its configuration, the figure and the evidence as an artifact.
+    """Log a run as one of Weights & Biases, with a table of accuracies and their intervals.
+
+    Its summary has clean, average and union accuracy, its configuration the settings. The figure and the evidence are
+    an artifact.
 
     Args:
         path: a folder for the files of an offline run (``wandb sync`` uploads it later); None: as WANDB_MODE says.

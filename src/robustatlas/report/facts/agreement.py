@@ -47,7 +47,6 @@ def agreement_of(
     Args:
         models: accuracies of each, in percent, at the same points.
         trained_on: of each, attack -> strength of its training; None where nothing is known of that.
-        held: what they share with a reference; None for none.
 
     Example:
         >>> sizes = [(80, 70), (60, 55), (40, 20)]

@@ -184,7 +184,6 @@ class Frontier:
         sizes: [L] strengths, and 0 before them where the clean margins are known.
         mean: [L] mean over the samples of the margin left, in [0, 1].
         volume: adversarial hypervolume, its mean over the samples.
-        hypervolume: of every sample.
         searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
     """
 

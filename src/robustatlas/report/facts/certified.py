@@ -23,7 +23,6 @@ class CertifiedFacts:
 
     Attributes:
         row: what tables call it: the attack, and of another model than the run's own which.
-        held: sizes, methods, and what was certified.
         strengths: those of the attack as it was run, or of the certificate.
         accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
         both: both sides; None where the attack was not run, or another model is certified.

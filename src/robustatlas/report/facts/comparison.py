@@ -31,11 +31,6 @@ from robustatlas.results.result import Result
 def distinct_names(results: Iterable[Result]) -> list[str]:
     """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
     directories, or numbered.
-
-    Example:
-        >>> same = Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, model="net")
-        >>> distinct_names([same, same])
-        ['net (1)', 'net (2)']
     """
     return _told_apart([(result.name, result.path, result.suspect) for result in results])
 

@@ -150,13 +150,7 @@ class Beside:
 
 
 def beside_the_field(result: Result) -> tuple[Beside, ...]:
-    """The run beside every shipped field about its data set at whose point it has been searched.
-
-    Example:
-        >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.02, 0.05]}, {"linf": [0.04]}, data="cifar10")
-        >>> beside_the_field(result)[0].sentence.partition(":")[0]
-        'At L∞ 8/255 50.0 % (1.3 to 98.7), on 2 images'
-    """
+    """The run beside every shipped field about its data set at whose point it has been searched."""
     fields = [load_field(name) for name in available_fields() if is_about(name, result.data)]
     found = [_corrupted(result, field) if field.attack == CORRUPTIONS else _attacked(result, field) for field in fields]
     return tuple(beside for beside in found if beside is not None)

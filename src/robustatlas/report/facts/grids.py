@@ -38,11 +38,7 @@ STEPS = 20
 
 @dataclass(frozen=True)
 class GridAdvice:
-    """Why the strengths of an attack tell little, and better ones: equal steps up to `last`.
-
-    Attributes:
-        last: the largest of the strengths that are proposed.
-    """
+    """Why the strengths of an attack tell little, and better ones: equal steps up to `last`."""
 
     attack: str
     why: str
@@ -56,8 +52,10 @@ class GridAdvice:
 
 
 def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
-    """What to say of the strengths of an attack; None where they tell something, or were not all searched, where each
-    is judged by itself, as then no strength tells of another, and of everyday changes, whose sizes people chose.
+    """What to say of the strengths of an attack; None where they tell something, or were not all searched.
+
+    Nothing is said where each strength is judged by itself, as then none tells of another, nor of everyday changes,
+    whose sizes people chose.
 
     Args:
         clean: accuracy without an attack, in percent.

@@ -27,7 +27,6 @@ class Groups:
     Attributes:
         numbers: group -> number -> of its trainings; only numbers that every run has.
         masked: group -> numbers that may not compete, as they are upper bounds of some training.
-        held: what they share with the reference; None without one.
         union: attack -> strength up to which it counts for the union accuracy.
     """
 
@@ -65,19 +64,10 @@ def groups_of(
     """Compare groups of runs.
 
     Args:
-        groups: name -> its runs, each of another training.
-        reference: acc*, or ATA, to compare with; None for none.
         union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
 
     Raises:
         UserError: no group, an empty one, or as of `what_is_shared`.
-
-    Example:
-        >>> size = [[0.05, 0.2], [0.05, 0.3], [0.2, 0.3]]
-        >>> runs = [Result.from_arrays([0, 1], [0, 1], {"linf": one}, {"linf": [0.1]}) for one in size]
-        >>> found = groups_of({"a": runs[:2], "b": runs[2:]}).numbers
-        >>> found["a"]["average accuracy"].mean, found["b"]["average accuracy"].mean
-        (50.0, 100.0)
     """
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")

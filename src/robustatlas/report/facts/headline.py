@@ -30,7 +30,6 @@ class Headline:
     """Robust accuracy at one point, or under several attacks at once.
 
     Attributes:
-        at: attack -> strength.
         why: why this point, in words that follow it.
     """
 

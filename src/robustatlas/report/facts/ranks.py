@@ -39,12 +39,7 @@ def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> 
 
 
 def rank_ranges(spans: Sequence[tuple[float, float] | None]) -> list[tuple[int, int] | None]:
-    """The best and the worst place of each that its interval and those of the others leave open.
-
-    Example:
-        >>> rank_ranges([(50.0, 60.0), (55.0, 70.0), (10.0, 20.0)])
-        [(1, 2), (1, 2), (3, 3)]
-    """
+    """The best and the worst place of each that its interval and those of the others leave open."""
     known = [span for span in spans if span is not None]
     found: list[tuple[int, int] | None] = []
     for span in spans:
@@ -94,11 +89,6 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
     """The mean ratio of a row to the reference over all ranked entries, in percent, and the stability constant where
     the training is told; None where an entry is missing. It ranks the row unless some of these entries are masked.
-
-    Example:
-        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80}}), ("linf",))
-        >>> score_of(Row("mine", AccuracyTable(45, {"linf": {0.01: 80}})), reference)
-        (75.0, None)
     """
     entries = ranked_entries(row, reference)
     if entries is None:

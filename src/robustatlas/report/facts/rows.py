@@ -103,7 +103,6 @@ class Row:
 
     Attributes:
         name: of the defense; unique on a board.
-        about: what is known of the model.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
         hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
         hypervolume_is: "upper bound" where it was not searched for.
@@ -123,7 +122,6 @@ class Row:
         proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
             model was certified: what robust accuracy is at least.
-        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         headline: the number that comes first; None where it is not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.masked.masked`.
@@ -196,13 +194,6 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
     Args:
         result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
-
-    Example:
-        >>> reference = Reference("small", "made up", AccuracyTable(90, {"linf": {0.01: 80, 0.02: 60}}), ("linf",))
-        >>> result = Result.from_arrays([0, 1], [0, 1], {"linf": [0.015, 0.04]}, {"linf": [0.01, 0.02]}, model="mine")
-        >>> row = run_row(result, reference, About(trained_on={"linf": 0.03}))
-        >>> row.name, row.samples, row.accuracies.values("linf")
-        ('mine', 2, array([100.,  50.]))
     """
     given = about or About()
     held = hold_against(result, reference, result.records.values(), result.identity)

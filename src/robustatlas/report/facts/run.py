@@ -36,8 +36,8 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training of the model: share of the points seen, CR in and out, and floor -> the stability
-    constant and its interval, where it has one."""
+    """What depends on the training of the model: share of the points seen, CR in and out, and the stability constants
+    by floor."""
 
     seen: float
     ratios: InOut
@@ -99,7 +99,6 @@ class RunFacts:
             of such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
-        fingerprint: what the model's colour and dash are chosen by (:func:`robustatlas.common.styles.styles_of`).
         stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
         headline: the number that comes first; None where no attack is known at every strength.

@@ -183,10 +183,6 @@ def wrong_at_half(clean: float) -> float:
 def halved_at(strengths: Sequence[float], accuracies: Sequence[float], clean: float) -> float | None:
     """The strength at which accuracies fall through half of the clean one (of 100 % where it is not known), on straight
     lines between them; None where they do not.
-
-    Example:
-        >>> halved_at([0.1, 0.2], [60.0, 20.0], 80.0), halved_at([0.1, 0.2], [60.0, 50.0], 80.0)
-        (0.15..., None)
     """
     sizes, values = [0.0, *strengths], [clean if math.isfinite(clean) else 100.0, *accuracies]
     half = values[0] / 2

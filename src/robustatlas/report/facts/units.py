@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def unit_of(attack: str, recorded: str = "") -> str:
-    """The unit of an attack's strengths; empty where neither the run nor the catalogue knows it.
-
-    Example:
-        >>> unit_of("mine", "metres"), unit_of("mine")
-        ('metres', '')
-    """
+    """The unit of an attack's strengths; empty where neither the run nor the catalogue knows it."""
     known = None if recorded else _catalogue().get(attack)
     return known.about.unit if known else recorded
 

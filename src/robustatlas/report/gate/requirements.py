@@ -38,14 +38,9 @@ class Requirement:
     """One bound on one number.
 
     Attributes:
-        text: as it was given.
         what: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``, ``ATTACK@STRENGTH``, ...
         sign: whether the bound is a lower or an upper one.
         bound: accuracies and ratios in percent.
-
-    Example:
-        >>> Requirement.parse("linf@8/256>=45")
-        Requirement(text='linf@8/256>=45', what='linf@8/256', sign='>=', bound=45.0)
     """
 
     text: str

@@ -195,14 +195,7 @@ class Ruling:
 
 
 def ruling_on(requirement: Requirement, number: Interval, samples: int) -> Ruling:
-    """What is to say of a requirement on a ``number`` of so many ``samples``.
-
-    Example:
-        >>> asked, found = Requirement.parse("rotation@10>=80"), Interval(85.0, 76.5, 91.4, 0.95)
-        >>> ruling = ruling_on(asked, found, samples=100)
-        >>> ruling.state, ruling.samples
-        ('open', 254)
-    """
+    """What is to say of a requirement on a ``number`` of so many ``samples``."""
     if requirement.met_by(number):
         return Ruling(requirement, number, "pass")
     if requirement.broken_by(number):

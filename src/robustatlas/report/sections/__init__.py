@@ -18,7 +18,6 @@ class Section:
 
     Attributes:
         name: in the registry, and in the page's anchors.
-        title: its heading.
         body: from the runs and what is known of them, in the same order, to HTML; empty where it has nothing to say.
             Text of others in it is escaped by whoever writes it.
 
