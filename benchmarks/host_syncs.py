@@ -1,8 +1,10 @@
-"""How often the loop of an attack waits for the device, a step of its optimizers: on every device the same code runs,
-so it is counted on the CPU, with the loop told to look as seldom as it does on an accelerator.
+"""How often the loop of an attack waits for the device, and how many kernels it launches, a step of its optimizers: on
+every device the same code runs, so it is counted on the CPU, with the loop told to look as seldom as it does on an
+accelerator.
 
 Counted are operations whose result, or whose result's shape, the host must know (by dispatch), and numbers that the
-host sends (a constant made inside the loop waits as well). Looking at every step, as on the CPU, stands beside it, with
+host sends (a constant made inside the loop waits as well). Launches are operations that reach the dispatcher and are
+no views, those of the network among them. Looking at every step, as on the CPU, stands beside it, with
 the passes of either: lanes that have ended wait for the next look, and their passes count.
 
 python benchmarks/host_syncs.py --output benchmarks/results/host_syncs.json
@@ -28,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import robustatlas as ra
 from robustatlas import engine
+from robustatlas.attacks.definition import Attack
 from robustatlas.common.host import LOOK_EVERY, looking_every
 from robustatlas.engine import lanes
 
@@ -37,6 +40,8 @@ WAITING = {_aten._local_scalar_dense.default, _aten.nonzero.default, _aten.maske
            _aten.is_nonzero.default, _aten.unique_dim.default, _aten._unique2.default, _aten.bincount.default,
            _aten.repeat_interleave.Tensor}  # fmt: skip
 INDEXED = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default, _aten._index_put_impl_.default}
+MADE = {_aten.empty.memory_format, _aten.empty_like.default, _aten.empty_strided.default, _aten.detach.default,
+        _aten._unsafe_view.default, _aten.lift_fresh.default}  # fmt: skip
 READING = {Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__}
 SENDING = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.scalar_tensor}
 
@@ -49,13 +54,25 @@ def waiting(operation: Any, arguments: Sequence[Any]) -> bool:
     )
 
 
+class Launches(TorchDispatchMode):
+    """Counts the kernels that would be launched while it is entered: all but views and memory that is not filled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not (func.is_view or func in MADE)
+        return func(*args, **(kwargs or {}))
+
+
 class Waits:
-    """Counts what waits, by the line of the package that asks for it, and the steps. ``listening`` gives a context in
-    which its argument is called at every wait."""
+    """Counts what waits, by the line of the package that asks for it, the launches and the steps. ``listening`` gives a
+    context in which its argument is called at every wait."""
 
     def __init__(self, listening: Callable[[Callable[[], None]], AbstractContextManager[None]] | None = None) -> None:
         self.lines: Counter[str] = Counter()
-        self.steps = 0
+        self.steps, self.launches = 0, Launches()
         self.listening = listening or by_dispatch
 
     def note(self) -> None:
@@ -70,7 +87,7 @@ class Waits:
         run = engine.run
 
         def counted_run(*args: Any, **kwargs: Any) -> Any:
-            with self.listening(self.note):
+            with self.launches, self.listening(self.note):
                 return run(*args, **kwargs)
 
         with mock.patch.object(engine, "run", counted_run), self.counting_steps():
@@ -120,12 +137,13 @@ class _Called(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def measured(model: ra.Classifier, data: Any, attack: str, batch_size: int, every: int) -> tuple[Waits, int]:
+def measured(model: ra.Classifier, data: Any, attack: str | Attack, batch_size: int, every: int) -> tuple[Waits, int]:
     """The waits of one attack that looks ``every`` so many steps, and its passes."""
     waits = Waits()
     with looking_every(every), waits.counting():
-        result = ra.evaluate(model, data, attack, batch_size=batch_size, shard_size=len(data[0]), progress=False)
-    outcome = result.outcome(attack)
+        alone: Any = {"shard_size": len(data[0]), "diagnose": False, "audit": 0, "progress": False}
+        result = ra.evaluate(model, data, attack, batch_size=batch_size, **alone)
+    outcome = result.outcome(attack if isinstance(attack, str) else attack.name)
     return waits, int(outcome.forward.sum() + outcome.backward.sum())
 
 
@@ -153,12 +171,16 @@ def main() -> None:
         always, fewest = measured(model, data, attack, arguments.batch_size, 1)
         count, before = sum(seldom.lines.values()), sum(always.lines.values())
         about = {"waits": count, "steps": seldom.steps, "waits a step": round(count / seldom.steps, 3)}
+        about["launches a step"] = round(seldom.launches.count / seldom.steps, 1)
         about |= {"passes": passes, "passes, looking at every step": fewest}
         found[attack] = about | {"waits a step, looking at every step": round(before / always.steps, 3)}
         total += Counter(waits=count, steps=seldom.steps)
         rates = f"{count / seldom.steps:5.2f} a step ({before / always.steps:5.2f})"
         more = f"{100 * passes / fewest - 100:+.0f} % passes"
-        print(f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {more}", flush=True)
+        print(
+            f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {about['launches a step']} launches  {more}",
+            flush=True,
+        )
         for line, times in seldom.lines.most_common(arguments.lines):
             print(f"    {times / seldom.steps:5.2f}  {line}")
     rate = round(total["waits"] / total["steps"], 3)

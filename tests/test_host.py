@@ -13,9 +13,16 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import ProtocolName, Search
+from robustatlas.attacks.definition import ProtocolName, Search, Stage
+from robustatlas.attacks.plans import plans_of
 from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.models.classifier import Precision
+from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.apgd_l1 import APGDL1
+from robustatlas.optimizers.brendel_bethge import BrendelBethge
+from robustatlas.optimizers.fab import FAB
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import project_l1_ball
@@ -51,6 +58,35 @@ def test_what_waits_is_counted(counting: ModuleType) -> None:
                 lambda: torch.tensor([1.0]), x.cpu):  # fmt: skip
         assert each(ask) == 1
     assert each(lambda: torch.where(x > 0.5, 0.0, x)[torch.arange(3)]) == 0
+
+
+STEPS = {
+    "PGD in linf": ("linf", Stage(PGD(40), "cross-entropy"), 0),
+    "PGD in l2": ("l2", Stage(PGD(40), "cross-entropy"), 0),
+    "APGD in linf": ("linf", Stage(APGD(40), "dlr"), 0),
+    "APGDL1 in l1": ("l1", Stage(APGDL1(40), "margin"), 0),
+    "FMN in linf": ("linf", Stage(FMN(40), "margin"), 0),
+    "FMN in l2": ("l2", Stage(FMN(40), "margin"), 0),
+    "FMN in l1": ("l1", Stage(FMN(40, dense=True), "margin"), 0),
+    "FAB in l2": ("l2", Stage(FAB(40), "margin", targets="logits"), 0),
+    "BrendelBethge in l1": ("l1", Stage(BrendelBethge(40), "margin"), 0),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_launches_few_kernels_and_seldom_waits(counting: ModuleType, name: str) -> None:
+    """Launches are those of the loop beside the network and of the network; a tenth more fails, a fifth less wants a
+    lower bound."""
+    norm, stage, most = STEPS[name]
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
+    attack = replace(catalogue()[norm], plans=plans_of(stage), strengths=(0.01 * catalogue()[norm].strengths[-1],))
+    data = data.images, data.labels
+    counting.measured(model, data, attack, 16, LOOK_EVERY)  # constants are sent once
+    waits, _ = counting.measured(model, data, attack, 16, LOOK_EVERY)
+    launches = waits.launches.count / waits.steps
+    print(name, launches, waits.steps, sum(waits.lines.values()), waits.lines.most_common(3))
+    assert 0.8 * most <= launches <= most
+    assert sum(waits.lines.values()) <= waits.steps / 2, waits.lines.most_common(3)
 
 
 @pytest.mark.parametrize("search", ["descent", "frontier"])

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,6 +92,19 @@ def maybe_any(flags: Tensor) -> bool:
 def indices(mask: Tensor, count: int) -> Tensor:
     """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``."""
     return (~mask).byte().argsort(stable=True)[:count]
+
+
+def sorted_rows(values: Tensor) -> Tensor:
+    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which takes a tenth of the
+    time.
+
+    Example:
+        >>> sorted_rows(torch.tensor([[3.0, 1.0, 2.0]]))
+        tensor([[1., 2., 3.]])
+    """
+    if values.device.type != "cpu" or not looking_is_free(values.device):
+        return values.sort(1).values
+    return torch.from_numpy(np.sort(values.detach().numpy(), axis=1))
 
 
 @cache

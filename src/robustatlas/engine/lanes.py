@@ -12,7 +12,7 @@ from robustatlas.attacks.search import Schedule
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.attacks.search.rules import Trace
 from robustatlas.common.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
-from robustatlas.common.host import indices, looking_is_free, maybe_any
+from robustatlas.common.host import indices, looking_is_free
 from robustatlas.common.noise import Noise
 from robustatlas.engine.judging import judged, to_beat
 from robustatlas.engine.ledger import charged
@@ -154,10 +154,8 @@ def further(
     if schedule.most is not None:
         ended = ended | schedule.most.spent(passes[lanes.rows])
     better, ended = better & ~lanes.ended, ended | lanes.ended
-    candidate = lanes.candidate
-    if maybe_any(better):
-        candidate = select(better, lanes.state.theta, candidate)
-        smallest = torch.where(better, evaluation.size, smallest)
+    candidate = select(better, lanes.state.theta, lanes.candidate)
+    smallest = torch.where(better, evaluation.size, smallest)
     if not looking_is_free(ended.device):
         state = select(ended | ~evaluation.logits.isfinite().all(1), lanes.state, state)
     return replace(lanes, state=state, candidate=candidate, candidate_size=smallest, trace=trace, ended=ended)

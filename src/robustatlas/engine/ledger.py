@@ -135,8 +135,10 @@ def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
     """
     with model.counting() as passes:
         yield
+    held = len(rows)
     for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
-        share, rest = divmod(count, max(len(rows), 1))
-        column[rows] += share
-        if rest:
-            column[rows[:rest]] += 1
+        if count:
+            share, rest = divmod(count, max(held, 1))
+            column.index_add_(0, rows, torch.full_like(rows, share))
+            if rest:
+                column[rows[:rest]] += 1

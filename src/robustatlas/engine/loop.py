@@ -17,7 +17,7 @@ import torch
 
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.common.bundle import join
-from robustatlas.common.host import indices, stride, to_host
+from robustatlas.common.host import indices, maybe_any, stride, to_host
 from robustatlas.engine.ahead import moved_ahead, points_at_once
 from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, record_true, verify
 from robustatlas.engine.hopeless import can_skip, skip_hopeless
@@ -31,6 +31,8 @@ from robustatlas.engine.setting import Setting, prepare
 def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) -> Ledger:
     """Carry out a schedule. Results do not depend on how many lanes there are.
 
+    The stage of the earliest attempt comes first, so that samples wait for each other rather than run alone.
+
     ``report`` is called with the number of samples that are through, whenever it changes.
     """
     ledger, schedule = setting.ledger, setting.schedule
@@ -39,18 +41,20 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
         setting.certified = None
     skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
     through = 0
+    stages, attempts = schedule.stages, schedule.attempts
     while True:
         stage_of = torch.where(schedule.done, -1, schedule.stage_of[schedule.attempt])
-        waiting = torch.stack([stage_of == k for k in range(len(schedule.stages))]).sum(1)
-        finite, done, *counts = to_host(ledger.finite, schedule.done.sum(), *waiting)
+        waiting = torch.stack([stage_of == k for k in range(len(stages))]).sum(1)
+        first = torch.where(schedule.done, len(attempts), schedule.attempt).min()
+        finite, done, first_attempt, *counts = to_host(ledger.finite, schedule.done.sum(), first, *waiting)
         if done != through:
             report(through := done)
-        if not any(counts):
+        if first_attempt == len(attempts):
             check_finite(setting.attack, bool(finite))
             return ledger
-        busiest = counts.index(max(counts))
-        rows = indices(stage_of == busiest, counts[busiest])
-        _run_stage(setting, schedule.stages[busiest], Queue(schedule, busiest, rows, rows[:0], report))
+        number = stages.index(attempts[first_attempt].leg.stage)
+        rows = indices(stage_of == number, counts[number])
+        _run_stage(setting, stages[number], Queue(schedule, number, rows, rows[:0], report))
 
 
 def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
@@ -66,7 +70,7 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
                 evaluation, state = moved(setting, stage, lanes)
             record_margins(setting, stage, lanes, evaluation)
             record_queries(setting, lanes, evaluation)
-            setting.ledger.finite &= evaluation.logits.isfinite().all()
+            setting.ledger.finite &= (evaluation.logits.abs() < torch.inf).all()
             lanes = further(lanes, stage, setting.schedule, evaluation, state, setting.ledger.forward)
         lanes = _looked_at(setting, stage, lanes, queue)
         if not len(lanes.rows) and not len(queue.rows):
@@ -80,6 +84,8 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
 def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> Lanes:
     """The lanes that go on, after a look at which have ended; what these found is verified and entered."""
     ledger = setting.ledger
+    if setting.rough is None and not maybe_any(lanes.ended):
+        return lanes
     fresh = lanes.ended & (lanes.candidate_size < to_beat(ledger, setting.schedule, stage, lanes.rows))
     rough = setting.rough.questions() if setting.rough else []
     finite, ended, candidates, *news = to_host(

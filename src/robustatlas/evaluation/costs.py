@@ -39,6 +39,7 @@ class Costs:
     def __init__(self, weights: Sequence[float], pair: float) -> None:
         share = min(1.0, _TYPICAL * len(weights) / max(sum(weights), 1.0))
         self._expected = [max(pair, 2e-12) * share * weight for weight in weights]
+        self._known = [False] * len(weights)
         self._parts: list[list[tuple[int, float]]] = [[] for _ in weights]
         self._measured: dict[int, float] = {}
         self.fixed = 0
@@ -46,7 +47,7 @@ class Costs:
     def expect(self, task: int, seconds: float) -> None:
         """A sample of a task took so long before, perhaps elsewhere; what is learned here replaces it."""
         if seconds > 0:
-            self._expected[task] = seconds
+            self._expected[task], self._known[task] = seconds, True
 
     def learn(self, task: int, seconds: float, samples: int) -> None:
         """A part of so many samples took so long."""
@@ -60,6 +61,10 @@ class Costs:
     def measured(self) -> bool:
         """Whether anything was learned."""
         return bool(self._measured)
+
+    def planned(self, task: int) -> bool:
+        """Whether what is said of a task is no more than what its plan allows."""
+        return not self.measured and not self._known[task]
 
     def of(self, task: int) -> float:
         """Seconds a sample; of tasks that have not begun as expected, in proportion to those that have."""

@@ -23,6 +23,10 @@ from robustatlas.outcomes.claims import Claims
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
 
+_OF_A_BATCH = 240.0
+"""Seconds that a plan, which says too much, may give a first part of a whole batch: in smaller parts lanes stand empty.
+"""
+
 SMALLEST, _GROWTH = 16, 4
 
 _SHORTEST = 10.0
@@ -140,8 +144,10 @@ class Dispatcher:
                 columns = run.columns(task.record, work.index[known], task.told)
                 costs.expect(number, float(columns["seconds"].mean()))
                 display.finish(task.record, columns)
-            most = max(SMALLEST, int(room // max(sample * task.held, 1)))
-            self.piles.append(_Pile(np.flatnonzero(mine & ~held), max(SMALLEST, SECONDS / costs.of(number)), most))
+            most, cost = max(SMALLEST, int(room // max(sample * task.held, 1))), costs.of(number)
+            filled = min(manner.batch_size, _OF_A_BATCH / cost) if costs.planned(number) else 0
+            size = max(SMALLEST, SECONDS / cost, filled)
+            self.piles.append(_Pile(np.flatnonzero(mine & ~held), size, most))
         self._dearest_first = sorted(range(len(tasks)), key=costs.of, reverse=True)
 
     @property

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.common.host import constant, looking_is_free
+from robustatlas.common.host import constant, maybe_any, sorted_rows
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import JpegL1
@@ -123,9 +123,9 @@ class APGDL1(Optimizer[APGDL1State]):
             density=density,
             support=torch.where(review, support, state.support),
         )
-        if len(self.schedule) == 1:
-            return moved
         over = (state.moves >= total) & (state.stage < len(self.schedule) - 1)
+        if len(self.schedule) == 1 or not maybe_any(over):
+            return moved
         entered = self._enter(
             problem, best, (state.stage + over.long()).clamp_max(len(self.schedule) - 1), state.step + 1
         )
@@ -141,10 +141,6 @@ def _sparse_sign(gradient: Tensor, density: Tensor) -> Tensor:
     size = gradient.abs().flatten(1)
     dimensions = size.shape[1]
     rank = ((1 - density) * dimensions).long().clamp(0, dimensions - 1)
-    if looking_is_free(size.device):
-        fewest = int(rank.min())
-        threshold = size.topk(dimensions - fewest, 1).values.flip(1).gather(1, rank[:, None] - fewest)
-    else:
-        threshold = size.sort(1).values.gather(1, rank[:, None])
+    threshold = sorted_rows(size).gather(1, rank[:, None])
     signs = gradient.sign().flatten(1) * (size >= threshold)
     return (signs / (signs.abs().sum(1, keepdim=True) + 1e-10)).view_as(gradient)
