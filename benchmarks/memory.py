@@ -1,6 +1,6 @@
 """What an evaluation holds beside the network: its peak over what a batch of images and its forward pass take.
 
-    python benchmarks/memory.py [--cases digits,mnist,cifar10] [--attacks linf,hue] [--output FILE.json]
+    python benchmarks/memory.py [--cases digits,mnist,cifar10] [--attacks linf,affine] [--output FILE.json]
 
 Of every network and attack a fresh process evaluates a few images, so that all of the package is loaded, and then the
 true ones, in two ways: ``tensors`` is the most that tensors take at once, with whatever automatic differentiation keeps
@@ -34,10 +34,10 @@ from robustatlas.models.classifier import undisturbed
 NETS = {
     "digits": ("builtin:digits-linf", 512, 256),
     "mnist": ("mnist_mmr_universal", 512, 256),
-    "cifar10": ("cifar10_resnet32_delta", 64, 32),
+    "cifar10": ("cifar10_resnet32_delta", 32, 16),
 }
 """Data set -> its network, images, and how many at once."""
-ATTACKS = ("linf", "l2", "l1", "brightness", "affine", "stadv", "gaussian-noise")
+ATTACKS = ("linf", "l2", "l1", "brightness", "affine", "corruption-gaussian-noise")
 
 
 def storages(tree: Any) -> list[torch.UntypedStorage]:

@@ -68,7 +68,8 @@ def with_warnings(run: Result, *warnings: str) -> Result:
 def keeping(run: Result, images: np.ndarray) -> Result:
     """The run, as if it had kept these adversarial examples of all of its samples."""
     kept = SimpleNamespace(
-        adversarial=lambda attack, index: (run.index, images),
+        with_examples=lambda attack: run.index,
+        adversarial=lambda attack, index: (index, images[np.searchsorted(run.index, index)]),
         circumstances=list,
         diagnoses=list,
         stops=list,
@@ -333,13 +334,11 @@ def test_runs_that_share_nothing_are_not_compared(tmp_path: Path) -> None:
     assert "cannot be held against each other" in text
 
 
-def refuse(attack: str, index: np.ndarray) -> None:
-    raise UserError("none kept")
-
-
 def test_equal_settings_are_written_once(tmp_path: Path) -> None:
     here = circumstances()
-    place = SimpleNamespace(circumstances=lambda: [here], adversarial=refuse, diagnoses=list, stops=list, audit=None)
+    place = SimpleNamespace(
+        circumstances=lambda: [here], with_examples=lambda attack: [], diagnoses=list, stops=list, audit=None
+    )
     runs = [dataclasses.replace(run, _run=place) for run in (result(), result(model="other"))]
     text = build_report(runs, tmp_path / "report.html").read_text()
     assert text.count('<th scope="row">computed with</th>') == 1

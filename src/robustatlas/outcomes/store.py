@@ -215,8 +215,7 @@ class Run:
         return self._parts.done(record, examples=examples)
 
     def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
-        not count any more."""
+        """Whether no part that counted as done is damaged, all read whole; those that are count no more."""
         return self._parts.intact(records)
 
     def write(
@@ -369,13 +368,17 @@ class Run:
         return {name: values[rows] for name, values in known.items()}
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
-        """The smallest adversarial examples of some samples, where they were kept: positions ``[M]`` and inputs
-        ``[M, ...]``.
+        """The smallest examples of some samples, where they were kept: positions ``[M]`` and inputs ``[M, ...]``.
 
         Raises:
             UserError: the run kept no examples.
         """
         return examples_of(self._parts, self._storage, self._by_name().get(attack, []), index)
+
+    def with_examples(self, attack: str) -> Integers:
+        """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
+        held = [self.done(record, examples=True) for record in self._by_name().get(attack, [])]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 
     def circumstances(self) -> list[dict[str, str]]:
         """Where and with what the parts were computed, each combination once; unknown metadata are counted."""

@@ -48,11 +48,9 @@ def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Exam
     """Attack -> some of its adversarial examples, from the smallest to the largest; nothing where none were kept."""
     shown = {}
     for attack in result.attacks:
-        records = () if result.run is None else result.run.records().values()
-        kept = [result.run.done(each, examples=True) for each in records if result.run and each.name == attack]
-        if not any(map(len, kept)):
+        if result.run is None or not len(kept := result.run.with_examples(attack)):
             return {}
-        if found := _choose(result, attack, np.concatenate(kept), data):
+        if found := _choose(result, attack, kept, data):
             shown[attack] = found
     return shown
 
