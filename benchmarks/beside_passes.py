@@ -132,9 +132,7 @@ def beside(case: str, norms: list[str]) -> list[dict[str, Any]]:
             for norm, (passes, seconds) in found.items()]  # fmt: skip
 
 
-def row(
-    case: str, norm: str, least: float, passes: float, seconds: Counter[str], samples: int
-) -> dict[str, Any]:
+def row(case: str, norm: str, least: float, passes: float, seconds: Counter[str], samples: int) -> dict[str, Any]:
     """What is told of an evaluation whose passes alone would take ``least`` seconds."""
     whole = seconds.total()
     return {"network": case, "norm": norm, "samples": samples, "passes a sample": round(passes, 1),

@@ -119,7 +119,8 @@ def free(tree: Tree) -> list[Tensor]:
     """The tensors that are not :class:`Fixed`."""
     if isinstance(tree, Tensor):
         return [tree]
-    return [leaf for leaf in pytree.tree_leaves(tree, is_leaf=_is_fixed) if isinstance(leaf, Tensor)]
+    leaves = pytree.tree_leaves(tree, is_leaf=lambda node: isinstance(node, Fixed))
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 
 def dot(first: T, second: T) -> Tensor:
