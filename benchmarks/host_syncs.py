@@ -175,10 +175,12 @@ def main() -> None:
         about |= {"passes": passes, "passes, looking at every step": fewest}
         found[attack] = about | {"waits a step, looking at every step": round(before / always.steps, 3)}
         total += Counter(waits=count, steps=seldom.steps)
-        rates = f"{count / seldom.steps:5.2f} a step ({before / always.steps:5.2f})"
+        rates = (
+            f"{count / seldom.steps:5.2f} a step ({before / always.steps:5.2f}), {about['launches a step']} launches"
+        )
         more = f"{100 * passes / fewest - 100:+.0f} % passes"
         print(
-            f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {about['launches a step']} launches  {more}",
+            f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {more}",
             flush=True,
         )
         for line, times in seldom.lines.most_common(arguments.lines):

@@ -61,32 +61,30 @@ def test_what_waits_is_counted(counting: ModuleType) -> None:
 
 
 STEPS = {
-    "PGD in linf": ("linf", Stage(PGD(40), "cross-entropy"), 0),
-    "PGD in l2": ("l2", Stage(PGD(40), "cross-entropy"), 0),
-    "APGD in linf": ("linf", Stage(APGD(40), "dlr"), 0),
-    "APGDL1 in l1": ("l1", Stage(APGDL1(40), "margin"), 0),
-    "FMN in linf": ("linf", Stage(FMN(40), "margin"), 0),
-    "FMN in l2": ("l2", Stage(FMN(40), "margin"), 0),
-    "FMN in l1": ("l1", Stage(FMN(40, dense=True), "margin"), 0),
-    "FAB in l2": ("l2", Stage(FAB(40), "margin", targets="logits"), 0),
-    "BrendelBethge in l1": ("l1", Stage(BrendelBethge(40), "margin"), 0),
+    "PGD in linf": ("linf", Stage(PGD(40), "cross-entropy"), 135),
+    "PGD in l2": ("l2", Stage(PGD(40), "cross-entropy"), 139),
+    "APGD in linf": ("linf", Stage(APGD(40), "dlr"), 216),
+    "APGDL1 in l1": ("l1", Stage(APGDL1(40), "margin"), 366),
+    "FMN in linf": ("linf", Stage(FMN(40), "margin"), 160),
+    "FMN in l2": ("l2", Stage(FMN(40), "margin"), 163),
+    "FMN in l1": ("l1", Stage(FMN(40, dense=True), "margin"), 228),
+    "FAB in l2": ("l2", Stage(FAB(40), "margin", targets="logits"), 364),
+    "BrendelBethge in l1": ("l1", Stage(BrendelBethge(40), "margin"), 173),
 }
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_launches_few_kernels_and_seldom_waits(counting: ModuleType, name: str) -> None:
-    """Launches are those of the loop beside the network and of the network; a tenth more fails, a fifth less wants a
-    lower bound."""
+    """Launches of the network, some forty, are among them; where there are far fewer, the bound is to be lowered."""
     norm, stage, most = STEPS[name]
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
     attack = replace(catalogue()[norm], plans=plans_of(stage), strengths=(0.01 * catalogue()[norm].strengths[-1],))
-    data = data.images, data.labels
-    counting.measured(model, data, attack, 16, LOOK_EVERY)  # constants are sent once
-    waits, _ = counting.measured(model, data, attack, 16, LOOK_EVERY)
+    images = data.images, data.labels
+    counting.measured(model, images, attack, 16, LOOK_EVERY)  # constants are sent once
+    waits, _ = counting.measured(model, images, attack, 16, LOOK_EVERY)
     launches = waits.launches.count / waits.steps
-    print(name, launches, waits.steps, sum(waits.lines.values()), waits.lines.most_common(3))
-    assert 0.8 * most <= launches <= most
-    assert sum(waits.lines.values()) <= waits.steps / 2, waits.lines.most_common(3)
+    assert 0.9 * most <= launches <= most
+    assert 0 < sum(waits.lines.values()) <= 0.3 * waits.steps, waits.lines.most_common(3)
 
 
 @pytest.mark.parametrize("search", ["descent", "frontier"])

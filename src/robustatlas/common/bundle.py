@@ -119,7 +119,7 @@ def free(tree: Tree) -> list[Tensor]:
     """The tensors that are not :class:`Fixed`."""
     if isinstance(tree, Tensor):
         return [tree]
-    leaves = pytree.tree_leaves(tree, is_leaf=lambda leaf: isinstance(leaf, Fixed))
+    leaves = pytree.tree_leaves(tree, is_leaf=lambda node: isinstance(node, Fixed))
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 

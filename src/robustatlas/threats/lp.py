@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import dot, largest, per_sample
-from robustatlas.common.host import looking_is_free
+from robustatlas.common.host import descending, looking_is_free
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -122,7 +122,8 @@ def _by_newton(u: Tensor, b: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         if bool(exact.all()):
             break
         moved = left.sign().sum(1) - left.sub_(kept).sign_().sum(1)
-        low, high = torch.where(excess > 0, shrink, low), torch.where(excess > 0, high, shrink)
+        short = excess > 0
+        low, high = torch.where(short, shrink, low), torch.where(short, high, shrink)
         ahead = shrink + excess / moved.clamp_min(1)
         ahead = torch.where((moved > 0) & (ahead >= low) & (ahead <= high), ahead, (low + high) / 2)
         shrink = torch.where(exact, shrink, ahead)
@@ -306,7 +307,7 @@ class L1(Lp):
         of the box."""
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
-        order = g.abs().argsort(dim=1, descending=True, stable=True)
+        order = descending(g.abs())
         move = _fill(order, room, epsilon, torch.ones_like(room))
         return (g.sign() * move).view_as(theta)
 
@@ -326,7 +327,7 @@ class L1(Lp):
         return least + normal.sign() * move.view_as(theta)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill(weight.argsort(dim=1, descending=True, stable=True), room, rise, weight)
+        return _fill(descending(weight), room, rise, weight)
 
 
 @dataclass(frozen=True)
@@ -343,7 +344,7 @@ class L0(Lp):
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         theta = to_box(x, theta)
         size = theta.abs().flatten(1)
-        order = size.argsort(dim=1, descending=True, stable=True)
+        order = descending(size)
         rank = torch.empty_like(order).scatter(1, order, torch.arange(size.shape[1], device=x.device).expand_as(order))
         kept = rank < epsilon.floor()[:, None]
         return torch.where(kept.view_as(theta), theta, torch.zeros_like(theta))
@@ -352,4 +353,4 @@ class L0(Lp):
         return gradient / (per_sample(norm(gradient, 1), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill((weight * room).argsort(dim=1, descending=True, stable=True), room, rise, weight)
+        return _fill(descending(weight * room), room, rise, weight)
