@@ -90,6 +90,13 @@ def test_a_changed_file_says_what_is_reused_new_and_grown(
     assert averages["linf 0.1"] == pytest.approx(expected, abs=1e-3)
 
 
+def test_what_was_warned_of_is_on_the_page_of_every_later_call(tmp_path: Path) -> None:
+    file = written(tmp_path, without_sizes(SMALL), ("learning_rate = 0.02", "learning_rate = 1e-9"))
+    first, again = (ra.study(file, tmp_path / "out", progress=False) for _ in range(2))
+    assert "no better than chance" in " ".join(first.warnings) and again.warnings == first.warnings
+    assert "no better than chance" in again.page.read_text(encoding="utf-8")
+
+
 def test_what_was_done_under_an_old_name_is_done(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
     file, out, _ = studied
     copy = shutil.copytree(out, tmp_path / "out")

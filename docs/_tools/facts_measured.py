@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from facts_stored import RESULTS, stored, table
+from facts_stored import stored, table
 
 
 def compiled_table() -> str:
@@ -100,34 +100,13 @@ def inner_l1_table() -> str:
     return table(head, rows, 6)
 
 
-NOT_SAID = (
-    "training against one norm does not carry to",
-    "input transformations lower the hypervolume",
-    "ranks of training schemes depend on the attacks",
-)
-"""How claims begin that no paper makes: they are asked here."""
-
-
-CLAIMS = "studies/paper_claims/tables"
-
-
 def claims_table() -> str:
-    """Claims of papers and what was measured here: of the study of them where it has been carried out; else of each on
-    the largest data; the numbers are in the stored results."""
-    if (RESULTS / f"{CLAIMS}.json").is_file():
-        found = [
-            (f"{row['paper']}: {row['claim']}", row["printed"], row["difference"], f"**{row['verdict']}**")
-            for row in stored(CLAIMS)["claims"]
-        ]
-        return table(("claim", "printed", "difference here", ""), found)
-    rows = []
-    for claim in stored("reproductions"):
-        same = [other for other in stored("reproductions") if other["claim"] == claim["claim"]]
-        if claim["on"].startswith("digits") and len(same) > 1:
-            continue
-        who = "asked here" if claim["claim"].startswith(NOT_SAID) else claim["paper"]
-        rows.append((f"{who}: {claim['claim']}", claim["on"].split(",")[0], f"**{claim['verdict']}**"))
-    return table(("claim", "on", ""), sorted(rows))
+    """Claims of papers, and what the study of them came to."""
+    rows = [
+        (f"{row['paper']}: {row['claim']}", row["printed"], row["difference"], f"**{row['verdict']}**")
+        for row in stored("studies/paper_claims/tables")["claims"]
+    ]
+    return table(("claim", "printed", "difference here", ""), rows)
 
 
 BESIDE_PAPERS = {

@@ -67,5 +67,5 @@ def study(
         ...     print(study("uar", out, "tiny").tables["uar"].markdown())
     """
     what = file if isinstance(file, Study) else read_study(file, size)
-    done, warnings = carry_out(what, out, only=only, part=part, device=device, progress=progress)
-    return write_outputs(done, warnings)
+    done = carry_out(what, out, only=only, part=part, device=device, progress=progress)
+    return write_outputs(done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from robustatlas.training.references import REFERENCE
 
 DONE = "done"
 """Folder of what was done: a file for each step, that says what the step was."""
+WARNED = "warned"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Finished:
 
     def before(self, step: Step) -> Any | None:
         """What a step was when it was done here; None where it was not."""
+        mark = self._mark(step)
+        return None if mark is None else {key: value for key, value in mark.items() if key != WARNED}
+
+    def _mark(self, step: Step) -> dict[str, Any] | None:
         path = self.folder / DONE / f"{step.name}.json"
         return json.loads(path.read_text(encoding="utf-8"), object_hook=now_named) if path.is_file() else None
 
@@ -59,9 +64,18 @@ class Finished:
         """Whether it was done, and was what it is now."""
         return step.kind != "outputs" and self.before(step) == self.what[step.name]
 
-    def mark(self, step: Step) -> None:
-        """Say that a step is done."""
-        write_text(self.folder / DONE / f"{step.name}.json", json.dumps(self.what[step.name], indent=1) + "\n")
+    def mark(self, step: Step, warned: Sequence[str] = ()) -> None:
+        """Say that a step is done, and what was warned of."""
+        said = self.what[step.name] | ({WARNED: [*warned]} if warned else {})
+        write_text(self.folder / DONE / f"{step.name}.json", json.dumps(said, indent=1) + "\n")
+
+    def warned(self) -> dict[str, tuple[str, ...]]:
+        """What was warned of when the steps were done: sentence -> the steps that it is about."""
+        found: dict[str, tuple[str, ...]] = {}
+        for step in self.steps:
+            for sentence in (self._mark(step) or {}).get(WARNED, ()):
+                found[sentence] = (*found.get(sentence, ()), step.name)
+        return found
 
     def missing(self, step: Step) -> tuple[str, ...]:
         """What a step waits for."""

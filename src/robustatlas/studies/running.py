@@ -89,11 +89,11 @@ def carry_out(
     part: str | tuple[int, int] | Share | None = None,
     device: str | None = None,
     progress: bool | StudyDisplay | None = None,
-) -> tuple[Finished, Mapping[str, tuple[str, ...]]]:
+) -> Finished:
     """Do the trainings, evaluations and references that ``out`` lacks.
 
     Returns:
-        what the folder holds, and what was warned of: sentence -> the steps that it is about.
+        what the folder holds.
 
     Raises:
         UserError: the folder cannot be written or holds another study, a step is not known or waits for one that is
@@ -104,7 +104,6 @@ def carry_out(
     wanted = [step for step in mine(chosen(finished.steps, only), share) if step.kind != "outputs"]
     changes = changes_of(finished, wanted)
     _claim(folder, study)
-    said: dict[str, list[str]] = {}
     todo = [step for step in wanted if not finished.done(step)]
     with shown_by(progress) as display:
         if wanted and (changes.reused or changes.changed):
@@ -117,12 +116,10 @@ def carry_out(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 whole = _do(finished, step, share, device, display)
-            for sentence in dict.fromkeys(str(each.message) for each in caught):
-                said.setdefault(sentence, []).append(step.name)
             if whole:
-                finished.mark(step)
+                finished.mark(step, list(dict.fromkeys(str(each.message) for each in caught)))
             display.through(time.perf_counter() - begun)
-    return finished, {sentence: tuple(names) for sentence, names in said.items()}
+    return finished
 
 
 def _claim(folder: Path, study: Study) -> None:

@@ -88,10 +88,10 @@ class Studied:
         return not any(written.waits or written.why for written in self.outputs)
 
 
-def write_outputs(done: Finished, warnings: Mapping[str, tuple[str, ...]]) -> Studied:
+def write_outputs(done: Finished) -> Studied:
     """Make those of the outputs that have all they need, and the page of the study."""
     written = tuple(_written(done, step) for step in done.steps if step.kind == "outputs")
-    studied = Studied(done.folder, done.folder / PAGE, written, warnings)
+    studied = Studied(done.folder, done.folder / PAGE, written, done.warned())
     write_text(done.folder / TEXT, _markdown(done, studied))
     write_text(studied.page, _page(done, studied))
     return studied

@@ -83,7 +83,8 @@ class ClaimsOfPapers(Output):
         heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
         notes = (
             "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t; a claim holds "
-            "where it lies above 0, and does not hold where it lies below.",
+            "where it lies above 0, and does not hold where it lies below. What has a * is an upper bound only (gradients "
+            "mislead), and decides nothing that a smaller number would undo.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
@@ -93,11 +94,12 @@ class ClaimsOfPapers(Output):
         digits = more.digits
         printed = "none" if claim.printed is None else " > ".join(f"{value:g}" for value in claim.printed)
         ours = " and ".join(
-            f"{label_of(side.number)} of {done.label(side.model)} {number.text}"
+            f"{label_of(side.number)} of {done.label(side.model)} {number.text}{' *' * number.masked}"
             for side, number in ((claim.more, more), (claim.less, less))
         )
         said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
-        return claim.paper, claim.claim, printed, claim.source or "none", ours, said, verdict(gap)
+        decided = verdict(gap, more.masked, less.masked)
+        return claim.paper, claim.claim, printed, claim.source or "none", ours, said, decided
 
     def _number(self, done: Finished, side: Side) -> StudyNumber:
         runs = done.runs(side.evaluation or super().evaluations(done.study)[0], side.model)
@@ -106,13 +108,16 @@ class ClaimsOfPapers(Output):
         return number_of(side.number, runs, against, done.trained_on(side.model))
 
 
-def verdict(gap: Interval) -> str:
-    """Of a claim that a number is positive: decided where its interval excludes 0.
+def verdict(gap: Interval, more_bounded: bool = False, less_bounded: bool = False) -> str:
+    """Of a claim that a number is larger than another: decided where the interval of the difference excludes 0, and
+    where neither number is an upper bound whose truth, further down, would decide otherwise.
 
     Example:
         >>> verdict(Interval(2.0, 1.0, 3.0, 0.95)), verdict(Interval(1.0, -1.0, 3.0, 0.95))
         ('holds', 'not decided')
+        >>> verdict(Interval(-2.0, -3.0, -1.0, 0.95)), verdict(Interval(-2.0, -3.0, -1.0, 0.95), less_bounded=True)
+        ('does not hold', 'not decided')
     """
-    if gap.low > 0:
+    if gap.low > 0 and not more_bounded:
         return HOLDS
-    return FAILS if gap.high < 0 else OPEN
+    return FAILS if gap.high < 0 and not less_bounded else OPEN
