@@ -261,7 +261,11 @@ def test_strengths_up_to_rounding_are_the_same(tmp_path, monkeypatch, capsys):
     compare(folders, reference="none", union="linf=0.168")
     text = " ".join(capsys.readouterr().out.split())
     assert "2 shared attacks at 30 strengths" in text and "Left out" not in text
-    assert "union: linf@0.168" in text and "1679" not in text and "hypervolume linf, x 100" in text
+    assert (
+        "union accuracy: all at once, at linf@0.168" in text
+        and "1679" not in text
+        and "hypervolume linf, x 100" in text
+    )
 
 
 def test_union_at_chosen_strengths(runs):
@@ -269,7 +273,7 @@ def test_union_at_chosen_strengths(runs):
     text = printed(result, union={"linf": 0.0319, "l2": 0.5})
     alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
     assert f"union accuracy {alive:.1f} [" in " ".join(text.split())
-    assert "union: linf@0.03, l2@0.5" in text
+    assert "union accuracy: all at once, at linf@0.03, l2@0.5" in text
     assert parse_strength_of("linf=8/255, l2=0.5", "--union") == {"linf": 8 / 255, "l2": 0.5}
     for wrong in ("linf", "linf=x", "linf=1/0", "linf=-1", "linf=1,linf=2", "=1", "", "linf=nan"):
         with pytest.raises(UserError, match="is not understood"):
