@@ -220,8 +220,7 @@ def evaluate(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         cores=_cores(threads, classifier, dataset, verbose),
     )
-    if first:
-        _check_headline(first, classifier, dataset, request)
+    _check_headline(first or {}, classifier, dataset, request)
     if dry_run:
         print_forecast(classifier, dataset, request)
     else:
@@ -260,6 +259,8 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
     from robustatlas.evaluation.plan import chosen_attacks, samples_of
     from robustatlas.outcomes import Run
 
+    if not first:
+        return
     known: list[tuple[str, Sequence[float], bool]] = []
     with suppress(UserError):  # there is no run yet
         records = Run.open(cast(Path, request.run)).records().values()

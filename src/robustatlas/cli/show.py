@@ -175,7 +175,7 @@ def print_facts(
     console.print(_overall(facts))
     if facts.union:
         names.append("union accuracy")
-        console.print(f"[dim]union: {named_points(facts.union_at)}[/dim]")
+        console.print(f"[dim]union accuracy: all at once, at {named_points(facts.union_at)}[/dim]")
     names += [metric.name for metric in of_model() if any(name.startswith(metric.name) for name in facts.own)]
     console.print(*_by_attack(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):

@@ -113,7 +113,7 @@ def pixels_of(picture: Image.Image, channels: int, sizing: Sizing = AS_THEY_ARE)
     values = np.asarray(sizing(shown))
     values = values if values.dtype == np.uint8 else values.clip(0, 1)
     values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
-    return np.ascontiguousarray(np.broadcast_to(values, (channels, *values.shape[1:])))
+    return np.array(np.broadcast_to(values, (channels, *values.shape[1:])), order="C")  # which can be written to
 
 
 def stacked(pixels: Sequence[Tensor]) -> Tensor:
