@@ -155,6 +155,7 @@ def evaluated(
     most: Mapping[str, int] = FEW,
     count: int = 4,
     runs: int = 2,
+    diagnose: bool = False,
     **options: Any,
 ) -> Both:
     """A few steps of each attack, on so many samples."""
@@ -162,9 +163,8 @@ def evaluated(
     def answers(device: str) -> Arrays:
         given = MODELS[model](device)
         short = [brief(attack_named(name, protocol), most=most, runs=runs) for name in attacks]
-        result = ra.evaluate(
-            given, samples(given, count, side), short, keep_adversarial=True, progress=False, **options
-        )
+        asked = {"keep_adversarial": True, "diagnose": diagnose, "progress": False} | options
+        result = ra.evaluate(given, samples(given, count, side), short, **asked)
         return columns(result) | pictures(result)
 
     return on_both(answers)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import robustatlas as ra
-from robustatlas.attacks.catalogue import catalogue
+from helpers_core import brief
+from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli import main
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.metrics.references import Reference
@@ -45,7 +46,8 @@ def test_only_what_ran_is_cited(run: Path, tmp_path: Path) -> None:
     assert {"Pintor et al. 2021", "Alpaydin and Kaynak 1998", "Clopper and Pearson 1934"} <= found
     assert not found & {"Croce and Hein 2020", "Kang et al. 2019", "Guo et al. 2024"}
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    paper = ra.evaluate(model, data, "linf", protocol="paper", samples=4, run=tmp_path / "run", progress=False)
+    published = brief(attack_named("linf", "paper"))
+    paper = ra.evaluate(model, data, published, protocol="paper", samples=4, run=tmp_path / "run", progress=False)
     assert {"Croce and Hein 2020", "Croce and Hein 2020b"} <= cited(paper)
     assert "Pintor et al. 2021" not in cited(paper)
 

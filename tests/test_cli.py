@@ -112,9 +112,9 @@ def finished(workplace: Path) -> Path:
     run = workplace / "finished"
     done = robustatlas("evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
                        "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", run,
-                       "--samples", 240, "--shard-size", 80)  # fmt: skip
+                       "--samples", 120, "--shard-size", 40)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "240 samples" in done.stdout
+    assert "120 samples" in done.stdout
     assert "left" in done.stderr  # plain progress lines, as this is not a terminal
     return run
 
@@ -129,7 +129,7 @@ def test_what_evaluate_prints_fits_80_columns(finished: Path) -> None:
 def test_query_and_attacks(here: Here, finished: Path) -> None:
     asked = here("query", "SELECT attack, count(*) AS n FROM outcomes GROUP BY attack ORDER BY 1", finished)
     assert asked.returncode == 0
-    assert "240" in asked.stdout
+    assert "120" in asked.stdout
     listed = here("attacks")
     assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
     assert len(here("attacks", "linf").stdout.splitlines()) <= 12  # and no plans
@@ -213,7 +213,7 @@ def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path,
     run = workplace / number.name
     arguments = ["evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
                  "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run),
-                 "--samples", "240", "--shard-size", "80"]  # fmt: skip
+                 "--samples", "120", "--shard-size", "40"]  # fmt: skip
     # A shell that puts this test in the background has it ignore interrupts, and its children with it.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{listening}; from robustatlas.cli import main; main()", *arguments]
@@ -230,7 +230,7 @@ def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path,
             process.kill()
     assert process.returncode != 0
     if number == signal.SIGINT:
-        assert f"Stopped. 80 of 240 samples of linf are kept in {run}; the same command goes on from there." in said
+        assert f"Stopped. 40 of 120 samples of linf are kept in {run}; the same command goes on from there." in said
         assert "Traceback" not in said
     kept = {path: path.stat().st_mtime_ns for path in run.rglob("*.parquet")}
     assert here(*arguments).returncode == 0

@@ -202,7 +202,7 @@ def test_passes_add_up_to_what_the_model_ran(steps: int) -> None:
 
 @pytest.mark.parametrize("name", ["linf", "l2", "l1", "l0", "stadv", "elastic"])
 def test_accuracy_falls_and_sizes_are_inside(name: str) -> None:
-    count = 30
+    count = 15
     results = {search: evaluate(attacks=(name,), count=count, search=search) for search in SEARCHES}
     for result in results.values():
         outcome = result.outcome(name)

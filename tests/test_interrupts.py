@@ -103,8 +103,9 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("moment", MOMENTS, ids=[f"{m.imported}{'-exec' * m.inside_exec}" for m in MOMENTS])
-@pytest.mark.parametrize("ray", [False, True])
+@pytest.mark.parametrize(
+    ("moment", "ray"), [*((moment, False) for moment in MOMENTS), *((moment, True) for moment in MOMENTS[::4])]
+)
 def test_a_ctrl_c_of_the_first_seconds_ends_as_later(tmp_path: Path, moment: Moment, ray: bool) -> None:
     """In a process of its own, by a real signal; with Ray loaded as well."""
     script = f"""

@@ -15,18 +15,7 @@ from robustatlas.common.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
 from robustatlas.threats.historical.fog import HistoricalFog, HistoricalFogTheta
-from threat_properties import (
-    ascend,
-    check_finite,
-    check_independent,
-    check_sound,
-    check_steps,
-    degenerate_images,
-    golden,
-    golden_images,
-    images,
-    noise_for,
-)
+from threat_properties import ascend, check_contract, check_sound, golden, golden_images, images, noise_for
 
 
 def golden_levels() -> Tensor:
@@ -87,13 +76,7 @@ def test_is_a_sound_set_at_every_strength(strength: float):
 
 
 def test_contract():
-    for channels in (1, 3):
-        x = degenerate_images(channels, 16)
-        check_sound(Fog(), x, 50.0)
-        check_steps(Fog(), x, 50.0)
-        for threat in (Fog(), HistoricalFog()):
-            check_finite(threat, x, 10.0, largest=81920.0)
-            check_independent(threat, x.double(), 50.0)
+    check_contract(Fog(), 50.0, small=10.0, largest=81920.0, published=[HistoricalFog()])
 
 
 def test_gradient_reaches_the_pattern_from_the_clean_image():

@@ -12,12 +12,9 @@ from robustatlas.threats.historical.gabor import HistoricalGabor, HistoricalGabo
 from threat_properties import (
     ascend,
     check_choice,
-    check_finite,
-    check_independent,
+    check_contract,
     check_neutral,
     check_sound,
-    check_steps,
-    degenerate_images,
     golden,
     golden_images,
     images,
@@ -89,13 +86,7 @@ def test_is_a_sound_set_at_every_strength(strength: float):
 
 
 def test_contract():
-    for channels in (1, 3):
-        x = degenerate_images(channels, 16)
-        check_sound(Gabor(), x, 50.0)
-        check_steps(Gabor(), x, 50.0)
-        for threat in (Gabor(), HistoricalGabor()):
-            check_finite(threat, x, 10.0, largest=16000.0)
-            check_independent(threat, x.double(), 50.0)
+    check_contract(Gabor(), 50.0, small=10.0, largest=16000.0, published=[HistoricalGabor()])
 
 
 def test_gradient():

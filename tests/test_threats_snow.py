@@ -15,11 +15,11 @@ from robustatlas.threats.snow import Snow, SnowTheta, promise, random_kernels, s
 from threat_properties import (
     ascend,
     check_choice,
+    check_contract,
     check_finite,
     check_independent,
     check_neutral,
     check_sound,
-    check_steps,
     degenerate_images,
     golden,
     golden_images,
@@ -95,13 +95,9 @@ def test_is_a_sound_set_at_every_strength(strength: float, height: int, width: i
 
 
 def test_contract():
-    for channels in (1, 3):
-        x = degenerate_images(channels, 32)
-        check_sound(Snow(), x, 2.0, atol=1e-5)
-        check_steps(Snow(), x, 2.0)
-        check_finite(Snow(), x, 0.1, largest=80.0)
-        check_independent(Snow(), x.double(), 2.0)
+    check_contract(Snow(), 2.0, small=0.1, largest=80.0, side=32, atol=1e-5)
     check_finite(Snow(), degenerate_images(1, 8), 0.1, largest=80.0)
+    x = degenerate_images(3, 32)
     check_finite(HistoricalSnow(), x, 0.1, largest=80.0)
     check_independent(HistoricalSnow(), x.double(), 2.0)
 

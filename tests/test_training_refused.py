@@ -56,10 +56,10 @@ def test_too_strong_is_noticed_in_a_training() -> None:
     assert trained.card.warnings == tuple(told)
 
 
-def test_a_loss_that_is_no_number(data: Dataset, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     settings = Settings(epochs=9, optimizer="sgd", learning_rate=1e30, schedule="constant", warmup_epochs=8.9)
     with pytest.raises(UserError, match=r"The loss became nan in epoch .* learning rate"):
-        train(convolutional(norm=False), data, "standard", settings=settings, out=tmp_path)
+        train(convolutional(norm=False), GREY, "standard", settings=settings, out=tmp_path)
 
 
 @pytest.mark.parametrize(

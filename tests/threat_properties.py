@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,27 @@ def check_finite(threat: ThreatModel, x: Tensor, strength: float, largest: float
             theta = threat.project(x, threat.move(x, theta, ascent(theta, seed), epsilon / 2), epsilon)
             assert all(leaf.isfinite().all() for leaf in pytree.tree_leaves(theta))
             assert not threat.size(x, theta).isnan().any()
+
+
+def check_contract(
+    threat: ThreatModel,
+    strength: float,
+    small: float,
+    largest: float,
+    *,
+    published: Sequence[ThreatModel] = (),
+    side: int = 16,
+    contains_clean: bool = True,
+    atol: float = 1e-6,
+) -> None:
+    """All of this on degenerate images, grey and coloured; of ``published`` forms what does not take a sound set."""
+    for channels in (1, 3):
+        x = degenerate_images(channels, side)
+        check_sound(threat, x, strength, contains_clean=contains_clean, atol=atol)
+        check_steps(threat, x, strength)
+        for each in (threat, *published):
+            check_finite(each, x, small, largest=largest)
+            check_independent(each, x.double(), strength)
 
 
 def check_gradient(threat: ThreatModel, x: Tensor, strength: float) -> None:
