@@ -155,12 +155,12 @@ def test_calibrations_that_are_far_off_are_marked() -> None:
 
 def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     plan = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0], "lpips": [0.3], "elastic": [0.5]}, steps=3)
-    assert [plan.recipe_of(name) for name in plan.strengths] == ["pgd", "pgd", "pat", "pgd"]
+    assert [plan.way_of(name).recipe for name in plan.strengths] == ["pgd", "pgd", "pat", "pgd"]
     assert type(plan.recipe_against("l1", 2.0).against[0].optimizer) is APGDL1
     assert type(plan.recipe_against("lpips", 0.3).against[0].optimizer) is FastLPA
     assert plan.searched == "descent"
     ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", protocol="paper")
-    assert ata.recipe_of("l1") == "uniform"
+    assert ata.way_of("l1").recipe == "uniform"
     assert ata.searched == "every"
     (stage,) = (leg.stage for leg in ata.evaluated("linf").plans["every"].legs)
     assert (stage.optimizer.steps, stage.targets, stage.judge) == (200, "random", "last")

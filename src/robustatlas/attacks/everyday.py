@@ -20,9 +20,6 @@ from robustatlas.threats.everyday.weather import Foggy, Rainy, Snowy
 DRAWS = 3
 """Of each sample at each strength, for what is typical of a change in which anything is random."""
 
-SIZES = ("slight", "clear", "strong")
-"""What the three strengths of the suite are called."""
-
 _RECOGNISED = "chosen here: people still recognise what they see"
 _CIFAR_C = "severities 1, 3 and 5 of CIFAR-10-C (Hendrycks and Dietterich 2019)"
 _IMAGENET_C = "severities 1, 3 and 5 of ImageNet-C (Hendrycks and Dietterich 2019)"

@@ -49,11 +49,6 @@ class Piecewise:
         layers = {k: _affine(network, network.graph.nodes[k].inputs[0]) for k in sorted(network.nonlinear)}
         return cls(layers, _affine(network, network.graph.output))
 
-    @property
-    def neurons(self) -> int:
-        """Number of ReLUs."""
-        return sum(len(layer.offset) for layer in self.layers.values())
-
 
 def other_than_relu(network: Network) -> str:
     """What a network has that is neither affine nor ReLU; empty where there is nothing.

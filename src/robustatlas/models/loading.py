@@ -88,6 +88,7 @@ def load_model(
 
 
 def _to_eval_mode(net: nn.Module) -> None:
+    """As ``net.eval()``, which exported programs do not have."""
     for module in net.modules():
         module.training = False
 

@@ -14,6 +14,7 @@ from robustatlas.models.architectures import Normalised, architecture_named
 from robustatlas.models.card import WEIGHTS, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.randomness import seeded
+from robustatlas.models.sources.packages import optional
 from robustatlas.models.weights import load_weights
 
 _TIMM = "timm:"
@@ -104,10 +105,7 @@ def load_trained(folder: str | Path) -> Classifier:
 
 
 def _from_timm(name: str, channels: int, classes: int) -> nn.Module:
-    try:
-        import timm
-    except ModuleNotFoundError as error:
-        raise UserError(f"timm:{name} needs the package timm, which is not installed; pip install timm.") from error
+    timm = optional("timm", f"timm:{name}", "timm")
     try:
         net: nn.Module = timm.create_model(name, num_classes=classes, in_chans=channels)
     except Exception as error:

@@ -162,6 +162,7 @@ def _renormalise(run: TrainingRun) -> None:
 
 
 def _restore(run: TrainingRun, own: dict[str, Tensor]) -> None:
+    """Keep what the averaged network holds now, and give the network its own weights back."""
     for name, value in run.net.state_dict().items():
         run.ema[name].copy_(value)
     run.net.load_state_dict(own)

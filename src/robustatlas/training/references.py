@@ -151,10 +151,6 @@ class ReferencePlan:
         usual = Course(self.recipe, self.steps or 0, self.rate, self.recipe_settings or {}, self.settings)
         return way_of(attack, self.rule, self.presets, self.per_attack, usual)
 
-    def recipe_of(self, attack: str) -> str:
-        """The name of the recipe against an attack."""
-        return self.way_of(attack).recipe
-
     @property
     def searched(self) -> Literal["descent", "bisection", "every"]:
         """How strengths are searched."""

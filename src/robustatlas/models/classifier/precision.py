@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -74,9 +74,6 @@ def products_in(precision: str) -> AbstractContextManager[Any]:
     thread of the process asks for :func:`true_float32`. (Autocast is for the forward pass alone.)
     """
     return _SWITCHES.loosened() if precision == "tf32" else nullcontext()
-
-
-Undo = Callable[[], None]
 
 
 @dataclass
