@@ -21,12 +21,7 @@ from robustatlas.metrics.comparison import (
     rank_sum_test,
     signed_rank_test,
 )
-from robustatlas.metrics.competitiveness import (
-    InOut,
-    competitiveness_in_out,
-    competitiveness_ratio,
-    percent_seen,
-)
+from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.differences import chance_of_difference, paired_differences
 from robustatlas.metrics.hypervolume import (

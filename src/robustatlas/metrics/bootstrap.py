@@ -17,13 +17,7 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.matching import (
-    chosen_attacks,
-    match_entries,
-    seen_mask,
-    table_of,
-    weights_at,
-)
+from robustatlas.metrics.references.matching import chosen_attacks, match_entries, seen_mask, table_of, weights_at
 from robustatlas.metrics.references.points import CLEAN, Points
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.references.matching import (
-    MatchedEntries,
-    match_entries,
-    seen_mask,
-    table_of,
-    weights_at,
-)
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, seen_mask, table_of, weights_at
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable

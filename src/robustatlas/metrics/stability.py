@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.wording import some
-from robustatlas.metrics.references.matching import (
-    MatchedEntries,
-    match_entries,
-    seen_mask,
-    table_of,
-    values_at,
-)
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, seen_mask, table_of, values_at
 from robustatlas.metrics.references.points import CLEAN, Points, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable

@@ -52,14 +52,22 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 
     ``about``: names and texts for the file's metadata, see :func:`read_abouts`.
     """
+    expressions, flat = expressions_of(columns)
+    _copy(f"SELECT {', '.join(expressions)} FROM flat", path, about, flat)
+
+
+def expressions_of(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
     for number, (name, values) in enumerate(columns.items()):
         parts = {f"c{number}": values} if values.ndim == 1 else {f"c{number}_{j}": v for j, v in enumerate(values.T)}
-        flat.update({key: np.ascontiguousarray(part) for key, part in parts.items()})
-        value = ", ".join(parts) if values.ndim == 1 else f"[{', '.join(parts)}]"
+        flat |= {key: np.ascontiguousarray(part) for key, part in parts.items()}
+        checked = nullable and values.dtype.kind == "f"
+        cells = [f"CASE WHEN isnan({part}) THEN NULL ELSE {part} END" if checked else part for part in parts]
+        value = cells[0] if values.ndim == 1 else f"[{', '.join(cells)}]"
         expressions.append(f"{value} AS {identifier(name)}")
-    _copy(f"SELECT {', '.join(expressions)} FROM flat", path, about, flat)
+    return expressions, flat
 
 
 def join_parquet(paths: Sequence[Path], target: Path, about: Mapping[str, str]) -> int:

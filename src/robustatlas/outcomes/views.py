@@ -17,7 +17,7 @@ from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import identifier, quoted
+from robustatlas.outcomes.tables import expressions_of, identifier, quoted
 
 NOTHING: Mapping[str, str] = {
     "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT",
@@ -149,17 +149,10 @@ def _registered(
     end: str = "",
 ) -> str:
     """A SELECT of arrays [N] and, as lists, [N, S]; NaN in lists is NULL. The table has the next of ``numbers``."""
-    flat: dict[str, NDArray[Any]] = {}
-    expressions = [begin]
-    for number, (name, values) in enumerate(columns.items()):
-        parts = {f"c{number}": values} if values.ndim == 1 else {f"c{number}_{j}": v for j, v in enumerate(values.T)}
-        flat |= {key: np.ascontiguousarray(part) for key, part in parts.items()}
-        nullable = [f"CASE WHEN isnan({p}) THEN NULL ELSE {p} END" if values.dtype.kind == "f" else p for p in parts]
-        value = nullable[0] if values.ndim == 1 else f"[{', '.join(nullable)}]"
-        expressions.append(f"{value} AS {identifier(name)}")
+    expressions, flat = expressions_of(columns, nullable=True)
     relation = f"t{next(numbers)}"
     connection.register(relation, flat)
-    return f"{', '.join(expressions)}{end} FROM {relation}"
+    return f"{', '.join([begin, *expressions])}{end} FROM {relation}"
 
 
 def doubles(values: Sequence[float]) -> str:

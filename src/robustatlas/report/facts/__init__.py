@@ -3,20 +3,16 @@
 The command line, the report and the leaderboard only show it.
 """
 
-from robustatlas.report.facts.against import Held, chosen_reference, fitting_reference, hold_against
-from robustatlas.report.facts.attack import AttackFacts, BestKnown, best_known
-from robustatlas.report.facts.comparison import Shared, Standings, standings, what_is_shared
+from robustatlas.report.facts.against import chosen_reference, fitting_reference, hold_against
+from robustatlas.report.facts.attack import best_known
+from robustatlas.report.facts.comparison import Shared, standings, what_is_shared
 from robustatlas.report.facts.field import Beside, beside_the_field
 from robustatlas.report.facts.run import RunFacts, facts_of
 
 __all__ = [
-    "AttackFacts",
     "Beside",
-    "BestKnown",
-    "Held",
     "RunFacts",
     "Shared",
-    "Standings",
     "beside_the_field",
     "best_known",
     "chosen_reference",

@@ -11,12 +11,7 @@ import numpy as np
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import some
 from robustatlas.common.wording import strength as written
-from robustatlas.metrics.bootstrap import (
-    AccuracyStatistics,
-    SampleStatistic,
-    confidence_intervals,
-    share_statistic,
-)
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, confidence_intervals, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.points import CLEAN

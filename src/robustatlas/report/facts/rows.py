@@ -25,13 +25,7 @@ from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.attack import best_known
 from robustatlas.report.facts.certified import certified_of, halves_proved
 from robustatlas.report.facts.headline import Headline, headline_of
-from robustatlas.report.facts.numbers import (
-    CONFIDENCE,
-    hypervolume_of,
-    intervals_against,
-    own,
-    union_strengths,
-)
+from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.report.facts.steadiness import stability
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import calibrations_of

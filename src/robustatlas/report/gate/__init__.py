@@ -1,7 +1,7 @@
 """A gate for pipelines: does a run keep what is required of it, and did it fall behind an earlier version?"""
 
 from robustatlas.report.gate.formats import FORMATS
-from robustatlas.report.gate.requirements import Judged, Requirement, number_of
+from robustatlas.report.gate.requirements import Judged, Requirement
 from robustatlas.report.gate.verdict import Check, asks_for_verdict, check_against, check_requirements, check_verdict
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "check_against",
     "check_requirements",
     "check_verdict",
-    "number_of",
 ]
