@@ -102,7 +102,11 @@ def test_strengths_up_to_rounding_are_the_same(tmp_path, monkeypatch, capsys):
     compare(folders, reference="none", union="linf=0.168")
     text = " ".join(capsys.readouterr().out.split())
     assert "2 shared attacks at 30 strengths" in text and "Left out" not in text
-    assert "union accuracy: all at once, at linf@0.168" in text and "1679" not in text and "hypervolume linf, x 100" in text
+    assert (
+        "union accuracy: all at once, at linf@0.168" in text
+        and "1679" not in text
+        and "hypervolume linf, x 100" in text
+    )
 
 
 def test_hypervolumes_are_compared_over_the_same_strengths(tmp_path, monkeypatch, capsys):
