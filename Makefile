@@ -7,7 +7,7 @@ LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core
 LEANING := $(wildcard tests/test_outcomes_*.py) $(wildcard tests/test_bad_*.py) tests/test_datasets.py tests/test_defenses.py \
-	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_models.py tests/test_noise.py \
+	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_metrics_compare.py tests/test_models.py tests/test_noise.py \
 	tests/test_report_figures.py tests/test_report_page.py
 INTERPRETED := $(LEANING) $(wildcard tests/test_optimizer*.py) tests/test_board.py $(wildcard tests/test_classifier*.py) tests/test_cli.py \
 	tests/test_display.py tests/test_draws.py tests/test_evaluation_linear.py tests/test_metrics_curves.py \
