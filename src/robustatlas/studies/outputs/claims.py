@@ -83,8 +83,8 @@ class ClaimsOfPapers(Output):
         heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
         notes = (
             "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t; a claim holds "
-            "where it lies above 0, and does not hold where it lies below. What has a * is an upper bound only (gradients "
-            "mislead), and decides nothing that a smaller number would undo.",
+            "where it lies above 0, and does not hold where it lies below. What has a * is an upper bound only "
+            "(gradients mislead), and decides nothing that a smaller number would undo.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
