@@ -173,6 +173,13 @@ def test_a_panel_for_each_attack_under_one_legend(tmp_path: Path) -> None:
         plot_panels({})
 
 
+def test_numbers_over_epochs_begin_at_zero_and_keep_their_bands() -> None:
+    line = np.array([[1, 90.0, 80.0, 100.0], [2, 99.0, 80.0, 118.0]])
+    low, high = plot_over_epochs({"CR": line}, label="CR (%)", percent=False).get_ylim()
+    assert low == 0 and high >= 118
+    assert plot_over_epochs({"SC": 0 * line}, percent=False).get_ylim()[0] == 0
+
+
 def test_the_command_draws_what_runs_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
     runs = [str(tmp_path / name) for name in "ab"]
