@@ -23,6 +23,8 @@ from robustatlas.studies.tables import Sheet
 FORMS = ("png", "svg", "pdf")
 """Of figures."""
 PAGE, TEXT = "study.html", "study.md"
+LINE = 28
+"""Characters of a cell from which on it is read as words, from the left and in several lines."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,12 @@ def _markdown(done: Finished, studied: Studied) -> str:
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
+def _wordy(sheet: Sheet) -> list[bool]:
+    """Whether each column has cells too long for one line."""
+    return [max(len(line) for cell in cells for line in cell.split("\n")) > LINE
+            for cells in zip(*sheet.texts(), strict=True)]  # fmt: skip
+
+
 def _page(done: Finished, studied: Studied) -> str:
     title, differs = _about(done)
     return pages.render(
@@ -165,7 +173,7 @@ def _page(done: Finished, studied: Studied) -> str:
                 "source": one.output.source,
                 "lacks": f"Waits for {some(one.waits)}." if one.waits else one.why,
                 "sheets": [
-                    (name, one.caption(sheet), sheet.columns, sheet.texts(), " ".join(sheet.legend))
+                    (name, one.caption(sheet), sheet.columns, sheet.texts(), " ".join(sheet.legend), _wordy(sheet))
                     for name, sheet in one.sheets.items()
                 ],
                 "figures": one.figures,
