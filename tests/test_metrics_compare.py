@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from robustatlas.metrics import (
     uar_matrix,
 )
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.results.result import load_result
+from robustatlas.report.page import build_report
+from robustatlas.results.result import Result, load_result
 from run_files import GRIDS, made_up, write_run
 from test_metrics_cli import printed
 
@@ -28,7 +30,9 @@ def test_compare_says_who_is_more_robust(runs, capsys):
     compare(runs, reference=None, explain=True)
     text = " ".join(capsys.readouterr().out.split())
     assert "400 shared samples of cifar10, 2 shared attacks at 40 strengths: linf, l2." in text
-    assert "In the mean over both attacks, strong is the more robust:" in text
+    head, mean = text.index("Under L∞ at 8/255, strong is the more robust: "), text.index("In the mean over L∞, L2 and")
+    assert head < mean and "L2 and their 40 strengths, strong is the more robust: " in text
+    assert "Against L∞ and L2, each in the mean over its strengths, strong is the more robust." in text
     assert "On clean images, no clear difference shows." in text
     assert "linf: strong is right more often at" in text and "of 20 strengths, between" in text
     assert "strong keeps more confidence (Wilcoxon signed-rank p =" in text
@@ -58,6 +62,39 @@ def test_compare_for_machines_and_papers_says_what_it_prints(runs, command):
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     code, text = command("compare", *runs, "--json", "--latex")
     assert code == 1 and "--json and --latex are given; give one of them" in text
+
+
+def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
+    """A model that 9/255 breaks everywhere, and one that loses more images early and none later."""
+    grid, labels = {"linf": np.array([4, 8, 16, 32, 64]) / 255}, np.zeros(100, int)
+    sizes = {"wide": np.where(np.arange(100) < 40, 0.001, 1.0), "near": np.where(np.arange(100) < 5, 0.001, 9 / 255)}
+    runs = []
+    for name, size in sizes.items():
+        one = Result.from_arrays(labels, labels, {"linf": size}, grid, model=name, data="cifar10")
+        runs.append(run_files.write(tmp_path / name, one))
+    _, text = command("compare", *runs, "--reference", "none", width=300)
+    p_value = 2 * 0.5**35  # McNemar, exact: 35 images are right for one model alone
+    assert p_value < 0.001
+    _, lead, mean = text.splitlines()[:3]
+    assert lead.startswith(
+        "Under L∞ at 8/255, near is the more robust: 95.0% (88.7 to 98.4) withstand; 35.0 points more"
+    )
+    assert lead.endswith("; p < 0.001) on the same images.") and " points more than wide (" in lead
+    assert mean.startswith("Against L∞, in the mean over 5 strengths, wide is the more robust.")
+    assert text.index("near less wide") and "60.0 [49.7, 69.7]" in text
+    for form in ("--json", "--csv", "--latex"):
+        _, told = command("compare", *runs, "--reference", "none", form, width=400)
+        assert told.index("near") < told.index("wide")
+    found = json.loads(command("compare", *runs, "--reference", "none", "--json", width=400)[1])
+    means = [model["numbers"]["average accuracy"]["value"] for model in found["models"]]
+    assert means == pytest.approx([38.0, 60.0]), "the mean alone would turn it round"
+    assert found["pairs"][0]["differences"]["L∞ at 8/255"]["p"] == pytest.approx(p_value)
+    _, text = command("compare", *runs, "--reference", "none", "--headline", "linf@16/255", width=300)
+    assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is the more robust: 60.0% ")
+    page = build_report([load_result(run) for run in runs], tmp_path / "report.html").read_text()
+    assert lead.replace("<", "&lt;") in page
+    (leader,) = re.findall(r'<tr class="leader">.*?</tr>', page, re.S)
+    assert "near" in leader and "most robust" in leader and re.search(r"<tbody>\s*<tr class=\"leader\">", page)
 
 
 def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):

@@ -21,7 +21,9 @@ from typer.testing import CliRunner
 from robustatlas.cli.report import report
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import size, strength
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
 from robustatlas.metrics.competitiveness import competitiveness_ratio
+from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
@@ -277,17 +279,18 @@ def test_a_lead_needs_more_than_chance() -> None:
     generator = np.random.default_rng(5)
     sizes = generator.uniform(0.05, 1, 400)
     runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
-    found = standings(runs, names)
+    found = standings(runs, names, {"linf": 0.5})
     assert found is not None and found.together is None
     assert found.attacks[0].leaders == (1, 2)
     assert found.clean.leaders == (0, 1, 2)
     assert verdict(found) == [
-        "Against L∞, strong and twin are ahead of the other and tied.",
+        "Under L∞ at 0.5, strong and twin are ahead of the other and tied.",
+        "Against L∞, in the mean over 10 strengths, strong and twin are ahead of the other and tied.",
         "On clean images, no clear difference shows.",
     ]
     alone = standings(runs[:2], names[:2])
     assert alone is not None
-    assert verdict(alone)[0] == "Against L∞, strong is the more robust."
+    assert verdict(alone)[1] == "Against L∞, in the mean over 10 strengths, strong is the more robust."
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
@@ -302,18 +305,35 @@ def test_a_comparison_takes_what_all_runs_share() -> None:
     assert standings([first], ["a"]) is None
 
 
+def doubt_of(first: dict[str, SampleStatistic], second: dict[str, SampleStatistic]) -> str:
+    """Of a difference, one of three."""
+    gap = paired_differences(first, second, 1 - 0.05 / 3)[""]
+    return f"{gap.low:.1f} to {gap.high:.1f}"
+
+
 def test_several_attacks_are_also_taken_together() -> None:
     labels, grid = np.zeros(300, int), {"linf": [0.2, 0.4], "l2": [0.5, 1.0, 1.5]}
     generator = np.random.default_rng(2)
     sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
     runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
-    found = standings(runs, ["a", "b", "c"])
+    at = {"linf": 0.2, "l2": 1.0}
+    found = standings(runs, ["a", "b", "c"], at)
     assert found is not None and found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
-    assert verdict(found)[:2] == [
-        f"In the mean over both attacks, c is the most robust: {words.percent(found.together.values[2])} stay correct.",
-        "Against L∞ and L2, c is the most robust.",
+    assert found.headline is not None and found.leading is found.headline
+    head = f"Under both attacks at once, c is the most robust: {words.percent(found.headline.values[2])} withstand"
+    gap = found.headline.values[2].value - found.headline.values[1].value
+    held = [run.survivors(at) for run in runs]
+    assert gap == pytest.approx(100 * (held[2].mean() - held[1].mean()))
+    doubt = doubt_of(*({"": share_statistic(one)} for one in (held[2], held[1])))
+    mean_doubt = doubt_of(*({"": AccuracyStatistics(run).average()} for run in (runs[2], runs[1])))
+    kept = words.percent(found.together.values[2])
+    mean = f"In the mean over L∞, L2 and their 5 strengths, c is the most robust: {kept} stay correct"
+    assert verdict(found)[:3] == [
+        f"{head}; {gap:.1f} points more than b ({doubt}; p < 0.001, corrected for 3 pairs) on the same images.",
+        f"{mean}; {cells[2] - cells[1]:.1f} points more than b ({mean_doubt}) on the same images.",
+        "Against L∞ and L2, each in the mean over its strengths, c is the most robust.",
     ]
 
 

@@ -62,7 +62,8 @@ def test_a_paper(typed, tmp_path: Path) -> None:
         assert f"More: robustatlas show {name}" in said
     first = typed("compare linf standard")
     verdict, numbers = first.split("95 % intervals", 1)
-    assert "In the mean over all 3 attacks, " in verdict and numbers.index("clean accuracy") < numbers.index("McNemar")
+    assert verdict.index("Under all 3 attacks at once, ") < verdict.index("In the mean over L∞, L2, L1 and their ")
+    assert numbers.index("clean accuracy") < numbers.index("McNemar")
     table = typed("compare linf standard --latex")
     assert "\\toprule" in table and "$p$ (1, 2)" in table and re.search(r"\d+\.\d \[\d+\.\d, \d+\.\d\]", table)
     assert "95 \\% intervals" in table and "corrected (Holm)" in table

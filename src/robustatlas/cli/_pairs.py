@@ -30,22 +30,21 @@ _TABLES = 3
 """Pairs that have a table each."""
 _SHORT = 24
 """Letters of names that a column of a table has room for."""
-_LEADING = "average accuracy"
 _HEADINGS = ("difference", "p", "ahead")
 
 
-def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], every: bool) -> None:
-    """Who is ahead of whom: a table for each pair, or of more than three one table of their averages."""
+def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], leading: str, every: bool) -> None:
+    """Who is ahead of whom: a table for each pair, or of more than three one table of the ``leading`` number."""
     if every or len(pairs) <= _TABLES:
         for pair in pairs:
             _print_pair(console, names, pair)
     else:
         rows = [
-            [f"{safe(names[pair.first])} -\n{safe(names[pair.second])}", *_cells(pair, _LEADING, names)]
+            [f"{safe(names[pair.first])} -\n{safe(names[pair.second])}", *_cells(pair, leading, names)]
             for pair in pairs
-            if _LEADING in pair.differences
+            if leading in pair.differences
         ]
-        for part in tables_that_fit([_LEADING, *_HEADINGS], rows, console.width):
+        for part in tables_that_fit([safe(leading), *_HEADINGS], rows, console.width):
             console.print(part)
         console.print("[dim]Every number of each pair: --explain.[/dim]")
     several = f", for all {len(pairs)} pairs at once (Bonferroni; p: Holm), for each number by itself" * (

@@ -36,7 +36,7 @@ from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.comparison import Compared, standings_of, volume_name
+from robustatlas.report.facts.comparison import Compared, order_of, standings_of, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import union_strengths
@@ -47,7 +47,7 @@ from robustatlas.results.many import Results
 from robustatlas.results.result import Result
 
 _KEPT = 16
-"""Runs that stay in memory; of more, each is read as often as it is looked at, three or four times."""
+"""Runs that stay in memory; of more, each is read as often as it is looked at, four or five times."""
 
 _ENOUGH = 10
 """Models over which a correlation of attacks says something; of fewer it is shown by --explain."""
@@ -116,8 +116,9 @@ def compare(
     console = Console(highlight=False)
     found.print(console, explain)
     if save_reference is not None:
-        tables = {unmarked(name): run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
-        _save(save_reference, runs or [], tables, found.shared.results[0])
+        tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
+        given = {unmarked(name): tables[name] for name in found.given.names}
+        _save(save_reference, runs or [], given, found.given.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
 
@@ -131,6 +132,9 @@ def _form(**asked: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Sides:
+    """The runs, the most robust one first; ``given``: in the order in which they are given."""
+
+    given: Shared
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
@@ -139,6 +143,7 @@ class _Sides:
     sides: Sequence[Compared]
     statistics: Sequence[Mapping[str, SampleStatistic]]
     pairs: Sequence[Pair]
+    headline: Mapping[str, float] | None
 
     @classmethod
     def of(
@@ -151,19 +156,22 @@ class _Sides:
         headline: Mapping[str, float] | None = None,
     ) -> _Sides:
         results = Results(runs, kept=_KEPT)
-        shared = what_is_shared(results)
-        first, leading = shared.table(0), results[0]
+        given = what_is_shared(results)
+        first, leading = given.table(0), results[0]
         at = union_strengths(first, union)
         chosen = chosen_reference(reference, results, weights)
         held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
         leads = headline_of(first, headline)
-        named = {} if leads is None or leads.at == at else {leads.words: leads.at}
+        named = {} if leads is None else {_called(leads, at): leads.at}
+        order = order_of(given, headline)
+        names = tuple(given.names[run] for run in order)
+        shared = replace(given, names=names, results=results.in_order(order))
         seen = [_Seen.of(replace(shared.on(run), first=named), held, at, known) for run in range(len(runs))]
         volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
         sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
         statistics = [side.statistics(held, at) for side in sides]
         pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
-        return cls(shared, held, at, leads, seen, sides, statistics, pairs)
+        return cls(given, shared, held, at, leads, seen, sides, statistics, pairs, headline)
 
     def comparison(self) -> Comparison:
         """For machines and papers."""
@@ -175,14 +183,15 @@ class _Sides:
     def print(self, console: Console, explain: bool) -> None:
         """For people: the verdict, the numbers, the pairs."""
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
-        for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)))):
+        for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)), self.headline)):
             console.print(f"[bold]{safe(sentence)}[/bold]")
         _print_numbers(console, short, self.statistics[0], self.seen)
-        if self.leads is not None and self.leads.at != self.union:
+        leading = _called(self.leads, self.union)
+        if self.leads is not None and leading == self.leads.words:
             console.print(f"[dim]{safe(self.leads.explained(len(self.leads.at)))}[/dim]")
         if "union accuracy" in self.statistics[0]:
             console.print(f"[dim]union accuracy: all at once, at {named_points(self.union)}[/dim]")
-        _pairs.print_pairs(console, short, self.pairs, explain)
+        _pairs.print_pairs(console, short, self.pairs, leading, explain)
         for pair in self.pairs:
             both = self.sides[pair.first], self.sides[pair.second]
             _pairs.print_details(console, both, (short[pair.first], short[pair.second]), explain)
@@ -190,6 +199,13 @@ class _Sides:
         agreement = _print_agreement(console, short, self.seen, self.held, explain)
         if explain:
             _explain(console, self.statistics[0], bool(self.sides[0].volumes), agreement)
+
+
+def _called(headline: Headline | None, union: Mapping[str, float]) -> str:
+    """What the number that comes first is called: the union accuracy keeps its name."""
+    if headline is None:
+        return "average accuracy"
+    return "union accuracy" if len(union) > 1 and headline.at == union else headline.words
 
 
 def _print_numbers(console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen]) -> None:

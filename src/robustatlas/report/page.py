@@ -117,9 +117,9 @@ def build_report(
     Returns:
         the path of the page.
     """
-    path, results = _file(output, len(results)), best_first(results)
+    path, results = _file(output, len(results)), best_first(results, headline)
     distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
-    facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared)
+    facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared, headline)
     runs = [
         _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
         for result, own, other in zip(results, facts, sides.beside, strict=True)
@@ -323,11 +323,8 @@ def _title(facts: Sequence[RunFacts]) -> str:
 
 
 def _leaders(table: Standings | None) -> tuple[int, ...]:
-    """The runs that the images show to be ahead of all others together; none where nothing tells them apart."""
-    if table is None:
-        return ()
-    contest = table.together or table.attacks[0]
-    return contest.leaders if contest.told_apart else ()
+    """The runs that the images show to be ahead at the headline; none where nothing tells them apart."""
+    return table.leading.leaders if table and table.leading.told_apart else ()
 
 
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:

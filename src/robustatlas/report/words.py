@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from robustatlas.common.latex import pvalue
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import (
     MASKED,
@@ -16,6 +17,7 @@ from robustatlas.common.wording import (
     ordinal,
     shortened,
     size,
+    some,
     strength,
     wording,
 )
@@ -237,42 +239,62 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
 
 
 def verdict(contests: Standings) -> list[str]:
-    """Sentences that say which of several models is more robust against what, the first one over all attacks, and then
-    which are masked, and why; differences within chance are not a lead."""
+    """Sentences that say which of several models is more robust: the first one at the headline, then which are masked,
+    and why, then in means over strengths. Differences within chance are not a lead."""
     degree = "more" if len(contests.names) == 2 else "most"
-    sentences: list[str] = []
-    if contests.together and _contested(contests.together):
-        over = f"In the mean over {'both' if len(contests.attacks) == 2 else f'all {len(contests.attacks)}'} attacks"
-        if len(contests.together.leaders) == 1:
-            leader = contests.together.leaders[0]
-            kept = percent(contests.together.values[leader])
-            sentences.append(
-                f"{over}, {shortened(contests.names[leader])} is the {degree} robust: {kept} stay correct"
-                f"{_paired(contests.together)}."
-            )
-        else:
-            sentences.append(f"{over}, {_tied(contests, contests.together)}{_paired(contests.together)}.")
+    sentences = []
+    if contests.headline:
+        sentences.append((contests.headline, f"Under {contests.headline.label}", "withstand"))
+    if contests.together:
+        attacks = some(contest.label for contest in contests.attacks)
+        over = f"In the mean over {attacks} and their {contests.together.strengths} strengths"
+        sentences.append((contests.together, over, "stay correct"))
+    said = [_answer(contests, *asked, degree) for asked in sentences if _contested(asked[0])]
     by_leaders: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Contest]] = {}
+    first = contests.headline.values if contests.headline else ()
     for contest in filter(_contested, contests.attacks):
+        if contest.strengths == 1 and contest.values == first:
+            continue
         by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
-    for alike in by_leaders.values():
-        attacks = listed([contest.label for contest in alike])
-        sentences.append(f"Against {attacks}, {_lead(contests, alike[0], f'{degree} robust')}.")
+    said += [
+        f"Against {_each(alike)}, {_lead(contests, alike[0], f'{degree} robust')}." for alike in by_leaders.values()
+    ]
     behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
     clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
-    first = int(_contested(contests.together or contests.attacks[0]))
-    return [*sentences[:first], *behind, *sentences[first:], clean]
+    leading = int(_contested(contests.leading))
+    return [*said[:leading], *behind, *said[leading:], clean]
 
 
-def _paired(contest: Contest) -> str:
-    """The paired difference of two runs: what the one that is ahead has more."""
-    gap = contest.difference
-    if gap is None:
+def _answer(contests: Standings, contest: Contest, where: str, withstand: str, degree: str) -> str:
+    if len(contest.leaders) != 1:
+        return f"{where}, {_tied(contests, contest)}{_paired(contests, contest)}."
+    (leader,) = contest.leaders
+    said = f"{shortened(contests.names[leader])} is the {degree} robust: {percent(contest.values[leader])} {withstand}"
+    return f"{where}, {said}{_paired(contests, contest)}."
+
+
+def _each(contests: Sequence[Contest]) -> str:
+    """The attacks, and over what the mean under each goes."""
+    attacks = listed([contest.label for contest in contests])
+    if len(contests) > 1:
+        return f"{attacks}, each in the mean over its strengths"
+    return f"{attacks}, in the mean over {contests[0].strengths} strengths" if contests[0].strengths > 1 else attacks
+
+
+def _paired(contests: Standings, contest: Contest) -> str:
+    """What the best one has more than the next one on the same images, of two or where it leads all others."""
+    gap, count = contest.difference, len(contest.values) - len(contest.masked)
+    if gap is None or (count > 2 and len(contest.leaders) != 1):
         return ""
+    doubt = f"{gap.low:.1f} to {gap.high:.1f}"
+    if contest.p_value is not None:
+        p = pvalue(contest.p_value)
+        doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
+        doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
     if not contest.told_apart:
-        return f": {gap.value:.1f} points between them ({gap.low:.1f} to {gap.high:.1f}) on the same images"
-    low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
-    return f"; {abs(gap.value):.1f} points more ({low:.1f} to {high:.1f}) on the same images"
+        return f": {gap.value:.1f} points between them ({doubt}) on the same images"
+    other = shortened(contests.names[contest.best[1]])
+    return f"; {gap.value:.1f} points more than {other} ({doubt}) on the same images"
 
 
 def _contested(contest: Contest) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead, listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of
+from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of, same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.units import usual_strength
@@ -85,6 +85,17 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
                 if attack in table.attacks and usual <= table.strengths(attack)[-1] * (1 + 1e-6):
                     return {attack: usual}, f"the usual strength for {table.data}: {source}"
     return _at_usual(table)
+
+
+def shared_headlines(tables: Iterable[OutcomeTable], asked: Mapping[str, float] | None = None) -> tuple[Headline, ...]:
+    """`headline_of` each of several runs on what they share; none where these are not at one point."""
+    first, *others = (headline_of(table, asked) for table in tables)
+    alike = [one for one in others if first and one and _same_point(first.at, one.at)]
+    return (first, *alike) if first and len(alike) == len(others) else ()
+
+
+def _same_point(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return one.keys() == other.keys() and all(same_strength(one[attack], other[attack]) for attack in one)
 
 
 def worst_case_of(judged: OutcomeTable) -> Headline | None:
