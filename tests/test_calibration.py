@@ -409,7 +409,7 @@ def test_calibrated_references_keep_their_source() -> None:
         (["train", "digits-cnn", "--data", "digits", "--recipe", "maxx"], "did you mean 'max'"),
         (["train", "digits-cnn", "--data", "digits", "--recipe", "pgd", "--against", "linf"], "NAME=STRENGTH"),
         (["train", "digits-cnn", "--data", "digits", "--with", "epochz=3"], "did you mean 'epochs'"),
-        (["train", "timm:resnet18", "--data", "digits"], "pip install timm"),
+        (["train", "timm:resnet18", "--data", "digits"], r"pip install .robustatlas\[timm\]"),
         (["reference", "digits-cnn", "--data", "digits", "--strengths", "linf=0.1", "--part", "x"], "expected I/N"),
     ],
 )

@@ -37,8 +37,8 @@ Sides = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class Beyond:
-    """Bounds on what goes into the activations of samples, from the last set of each that was too large. They hold on
-    smaller sets too, so that nothing need be computed of what keeps its sign."""
+    """Bounds on what goes into the activations of samples, from the last region of each that was too large. They hold
+    in smaller ones too, so that nothing need be computed of what keeps its sign."""
 
     def __init__(self) -> None:
         self._sides: dict[int, tuple[Tensor, Tensor]] = {}

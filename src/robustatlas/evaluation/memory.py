@@ -124,7 +124,7 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        kept[storage._cdata] = storage.nbytes()
         return tensor
 
     try:
@@ -134,7 +134,7 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
         if not ran_out(error):
             raise
         return 0.0
-    weights = {part.untyped_storage().data_ptr() for part in weights_of(model)}
+    weights = {part.untyped_storage()._cdata for part in weights_of(model)}
     del answer
     return sum(size for place, size in kept.items() if place not in weights) / len(x)
 

@@ -15,7 +15,8 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.results.result import Result
 
 if TYPE_CHECKING:
-    from robustatlas.data import Dataset
+    from robustatlas.common.errors import UserError
+from robustatlas.data import Dataset
 
 SHOWN = 8
 """Examples of each attack."""
@@ -48,9 +49,11 @@ def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Exam
     """Attack -> some of its adversarial examples, from the smallest to the largest; nothing where none were kept."""
     shown = {}
     for attack in result.attacks:
-        if result.run is None or not len(kept := result.run.with_examples(attack)):
+        try:
+            found = None if result.run is None else _choose(result, attack, result.run.with_examples(attack), data)
+        except UserError:
             return {}
-        if found := _choose(result, attack, kept, data):
+        if found:
             shown[attack] = found
     return shown
 
