@@ -55,7 +55,8 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     warnings = ("The gradient is zero for 12% of the images.", f"Named {HOSTILE}.")
     images = generator.random((len(plain.index), 3, 8, 8), dtype=np.float32)
     kept = SimpleNamespace(
-        adversarial=lambda attack, index: (plain.index, images),
+        with_examples=lambda attack: plain.index,
+        adversarial=lambda attack, index: (index, images[np.searchsorted(plain.index, index)]),
         circumstances=lambda: [circumstances()],
         diagnoses=list,
         stops=list,
