@@ -81,7 +81,7 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     )
     assert lead.endswith("; p < 0.001) on the same images.") and " points more than wide (" in lead
     assert mean.startswith("Against L∞, in the mean over 5 strengths, wide is the more robust.")
-    assert text.index("near less wide") and "60.0 [49.7, 69.7]" in text
+    assert "near less wide" in text and "60.0 [49.7, 69.7]" in text
     for form in ("--json", "--csv", "--latex"):
         _, told = command("compare", *runs, "--reference", "none", form, width=400)
         assert told.index("near") < told.index("wide")
@@ -95,6 +95,16 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     assert lead.replace("<", "&lt;") in page
     (leader,) = re.findall(r'<tr class="leader">.*?</tr>', page, re.S)
     assert "near" in leader and "most robust" in leader and re.search(r"<tbody>\s*<tr class=\"leader\">", page)
+
+
+def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path, command):
+    """The same images under two names, of which one alone has a usual strength."""
+    runs = []
+    for name, scale, data in (("weak", 0.5, "cifar10"), ("strong", 1.0, "photos")):
+        runs.append(run_files.write(tmp_path / name, made_up(name, scale, data=data), images_sha256="1" * 64))
+    _, text = command("compare", *runs, "--reference", "none", width=300)
+    assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is the more robust:")
+    assert "Under " not in text and "strong less weak" in text
 
 
 def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):

@@ -36,7 +36,8 @@ from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.comparison import Compared, order_of, standings_of, volume_name
+from robustatlas.report.facts.ahead import order_of, standings_of
+from robustatlas.report.facts.comparison import Compared, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import union_strengths

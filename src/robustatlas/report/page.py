@@ -23,15 +23,13 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
+from robustatlas.report.facts.ahead import Standings, best_first, standings_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import (
     Shared,
-    Standings,
-    best_first,
     distinct_names,
     shared_if_any,
-    standings_of,
 )
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts, facts_of

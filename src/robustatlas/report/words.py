@@ -23,9 +23,9 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
+from robustatlas.report.facts.ahead import Contest, Standings
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.breaking import BreakingPoint
-from robustatlas.report.facts.comparison import Contest, Standings
 from robustatlas.report.facts.headline import Headline
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 
@@ -252,13 +252,11 @@ def verdict(contests: Standings) -> list[str]:
     said = [_answer(contests, *asked, degree) for asked in sentences if _contested(asked[0])]
     by_leaders: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Contest]] = {}
     first = contests.headline.values if contests.headline else ()
-    for contest in filter(_contested, contests.attacks):
-        if contest.strengths == 1 and contest.values == first:
-            continue
+    others = (one for one in contests.attacks if one.strengths > 1 or one.values != first)
+    for contest in filter(_contested, others):
         by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
-    said += [
-        f"Against {_each(alike)}, {_lead(contests, alike[0], f'{degree} robust')}." for alike in by_leaders.values()
-    ]
+    for alike in by_leaders.values():
+        said.append(f"Against {_each(alike)}, {_lead(contests, alike[0], f'{degree} robust')}.")
     behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
     clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
     leading = int(_contested(contests.leading))

@@ -1,19 +1,17 @@
-"""Several runs against each other: what they share, and which model is more robust against what."""
+"""Several runs beside each other: what they share, and the numbers in which they are compared."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import marked, some, why_masked, wording
+from robustatlas.common.wording import marked, some
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
-from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
@@ -24,12 +22,8 @@ from robustatlas.outcomes.shared import rows_of, shared_index
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.headline import shared_headlines
-from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, hypervolume_of, intervals
-from robustatlas.report.facts.pairs import MOST_COMPARED, pairs_of
+from robustatlas.report.facts.numbers import hypervolume_of, intervals
 from robustatlas.results.result import Result
-
-_HEADLINE = "headline"
 
 
 def distinct_names(results: Iterable[Result]) -> list[str]:
@@ -217,63 +211,6 @@ def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[
     return found
 
 
-@dataclass(frozen=True)
-class Contest:
-    """One line of the comparison.
-
-    Attributes:
-        label: "Clean images", the label of an attack, "All attacks", or what the headline is called.
-        attack: its name; empty for the clean images, for all attacks together and for the headline.
-        strengths: number of strengths that the mean goes over; 0 for the clean images and the headline.
-        values: accuracy of each run in percent.
-        leaders: positions of the runs that no other run is significantly ahead of, among those that compete; none where
-            fewer than two do.
-        masked: positions of the runs that do not compete, as their accuracies are upper bounds only.
-        best: positions of the two runs with the highest accuracies among those that compete; fewer where fewer do.
-        difference: of these two in points, paired by image; None of more runs than `MOST_COMPARED`.
-        p_value: of no difference between them, corrected for all pairs; of the headline alone.
-    """
-
-    label: str
-    attack: str
-    strengths: int
-    values: tuple[Interval, ...]
-    leaders: tuple[int, ...]
-    masked: tuple[int, ...] = ()
-    best: tuple[int, ...] = ()
-    difference: Interval | None = None
-    p_value: float | None = None
-
-    @property
-    def told_apart(self) -> bool:
-        """Whether some run that competes is behind another one."""
-        return 0 < len(self.leaders) < len(self.values) - len(self.masked)
-
-
-@dataclass(frozen=True)
-class Standings:
-    """Runs on the images and strengths that all of them have; `headline` is None where they have none at one point,
-    `together` for a single attack. ``why``: name of a run that is masked under some of these attacks -> why."""
-
-    names: tuple[str, ...]
-    samples: int
-    headline: Contest | None
-    clean: Contest
-    attacks: tuple[Contest, ...]
-    together: Contest | None
-    why: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def contests(self) -> tuple[Contest, ...]:
-        """The lines of a table: the headline, clean, every attack, all of them."""
-        return tuple(one for one in (self.headline, self.clean, *self.attacks, self.together) if one)
-
-    @property
-    def leading(self) -> Contest:
-        """The line that decides which model is more robust: the headline, else the mean over all attacks."""
-        return self.headline or self.together or self.attacks[0]
-
-
 def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | None:
     """What several runs share; None of one, and where they share no images or no strengths."""
     if len(results) < 2:
@@ -282,110 +219,6 @@ def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | N
         return what_is_shared(results, names)
     except UserError:
         return None
-
-
-def standings(
-    results: Sequence[Result], names: Sequence[str], headline: Mapping[str, float] | None = None
-) -> Standings | None:
-    """`standings_of` what several runs share; None where they share no images or no strengths."""
-    shared = shared_if_any(results, names)
-    return None if shared is None else standings_of(shared, headline)
-
-
-def standings_of(shared: Shared, headline: Mapping[str, float] | None = None) -> Standings:
-    """Compare runs pair by pair on what they share.
-
-    A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
-    once (Bonferroni), for each line of the comparison by itself. Accuracies that are masked are held against none.
-
-    Args:
-        headline: see :func:`robustatlas.report.facts.headline.headline_of`.
-    """
-    names, tables = shared.names, [shared.table(run) for run in range(len(shared.names))]
-    statistics = [numbers.overall(table) | numbers.averages(table) for table in tables]
-    values = [
-        numbers.with_doubt(table, lambda table: intervals(numbers.overall(table) | numbers.averages(table)))
-        for table in tables
-    ]
-    heads = shared_headlines(tables, headline)
-    at = heads[0].at if heads else {}
-    for table, of_run, shown, head in zip(tables, statistics, values, heads, strict=False):  # none, or one of each run
-        of_run[_HEADLINE], shown[_HEADLINE] = share_statistic(table.survivors(at)), head.accuracy
-    differences = _differences(statistics)
-    ahead = {
-        (key, *((first, second) if difference.low > 0 else (second, first)))
-        for (key, first, second), difference in differences.items()
-        if difference.low > 0 or difference.high < 0
-    }
-
-    def contest(key: str, label: str, attacks: Sequence[str], strengths: int) -> Contest:
-        competing = [run for run, table in enumerate(tables) if not masked(table, attacks)]
-        beaten = {second for found, first, second in ahead if found == key and {first, second} <= {*competing}}
-        leaders = tuple(run for run in competing if run not in beaten) if len(competing) > 1 else ()
-        attack = attacks[0] if len(attacks) == 1 and key != _HEADLINE else ""
-        behind = tuple(run for run in range(len(tables)) if run not in competing)
-        shown = tuple(of_run[key] for of_run in values)
-        best = tuple(sorted(competing, key=lambda run: -shown[run].value)[:2])
-        found = Contest(label, attack, strengths, shown, leaders, behind, best)
-        if len(best) < 2 or len(tables) > MOST_COMPARED:
-            return found
-        return replace(found, difference=_between(differences, key, *best))
-
-    def at_headline() -> Contest:
-        found = contest(_HEADLINE, heads[0].words, [*at], 0)
-        if found.difference is None:
-            return found
-        barred = [(_HEADLINE,) if run in found.masked else () for run in range(len(tables))]
-        pairs = pairs_of([{_HEADLINE: of_run[_HEADLINE]} for of_run in statistics], barred)
-        p_values = [pair.p_values[_HEADLINE] for pair in pairs if {pair.first, pair.second} == {*found.best}]
-        return replace(found, p_value=p_values[0])
-
-    points, every = sum(map(len, shared.grid.values())), list(shared.grid)
-    return Standings(
-        names=names,
-        samples=shared.samples,
-        headline=at_headline() if heads else None,
-        clean=contest("clean accuracy", "Clean images", (), 0),
-        attacks=tuple(contest(a, wording(a).label, [a], len(kept)) for a, kept in shared.grid.items()),
-        together=contest("average accuracy", "All attacks", every, points) if len(every) > 1 else None,
-        why={name: why_masked(why) for name, table in zip(names, tables, strict=True) if (why := masked(table))},
-    )
-
-
-def _differences(statistics: Sequence[dict[str, SampleStatistic]]) -> dict[tuple[str, int, int], Interval]:
-    """(line, run, other run) -> the difference of both, with the confidence that all pairs have together."""
-    pairs = list(combinations(range(len(statistics)), 2))
-    confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)
-    return {
-        (key, first, second): difference
-        for first, second in pairs
-        for key, difference in paired_differences(statistics[first], statistics[second], confidence, REPLICATES).items()
-    }
-
-
-def _between(differences: Mapping[tuple[str, int, int], Interval], key: str, best: int, other: int) -> Interval:
-    """The best one less the other one."""
-    if best < other:
-        return differences[key, best, other]
-    found = differences[key, other, best]
-    return replace(found, value=-found.value, low=-found.high, high=-found.low)
-
-
-def best_first(results: Sequence[Result], headline: Mapping[str, float] | None = None) -> list[Result]:
-    """Runs by `order_of` on what all of them have; as they are where that is nothing."""
-    shared = shared_if_any(results, distinct_names(results))
-    return list(results) if shared is None else [results[run] for run in order_of(shared, headline)]
-
-
-def order_of(shared: Shared, headline: Mapping[str, float] | None = None) -> list[int]:
-    """Positions of the runs by their headline, if they have one at the same point, then by their mean accuracy; those
-    where it is masked last."""
-    tables = [shared.table(run) for run in range(len(shared.names))]
-    means = [numbers.overall(table)["average accuracy"].value for table in tables]
-    heads = shared_headlines(tables, headline)
-    firsts = [head.accuracy.value for head in heads] or means
-    rests = heads[0].at if heads else None
-    return sorted(range(len(tables)), key=lambda run: (bool(masked(tables[run], rests)), -firsts[run], -means[run]))
 
 
 def _check_same_data(briefs: Sequence[_Brief], names: Sequence[str]) -> None:
