@@ -31,6 +31,5 @@ def test_each_paper_runs_to_all_of_its_tables_and_figures(name: str, tmp_path: P
     told = sum(each.passes for each in forecast if each.name.startswith("evaluations."))
     runs = [ra.load_result(file.parent) for file in (tmp_path / "runs").rglob("run.json")]
     made = sum(run.samples * sum(run.passes(attack)) for run in runs for attack in run.attacks)
-    attacked = sum(int(run.clean.sum()) for run in runs) / sum(run.samples for run in runs)
-    print("RATIO", name, told, made, attacked, told * attacked / made)
-    assert told * attacked / 2 < made < 2 * told, "of models that were not trained yet, the plans tell within about twice"
+    right = sum(int(run.clean.sum()) for run in runs) / sum(run.samples for run in runs)
+    assert right * told / 2 < made < 2 * told, "about twice, where all images are attacked or those that are right"

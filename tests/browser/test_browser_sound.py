@@ -55,9 +55,9 @@ def test_a_board_is_loaded_with_its_plots(own_board: Path, visit: Visit) -> None
 RIGHT = "found => Math.max(...found.map(each => each.getBoundingClientRect().right))"
 
 
-def test_a_telephone_shows_the_number_that_ranks(own_board: Path, look: Visit) -> None:
+def test_a_telephone_shows_the_number_that_ranks(own_board: Path, visit: Visit) -> None:
     """Beside the name, without a scroll, and above it the controls in one line that opens."""
-    page = look(own_board, width=390)
+    page = visit(own_board, width=390)
     assert not page.is_visible("#search")
     assert page.eval_on_selector_all("#board td.cr", RIGHT) <= page.eval_on_selector_all("#scroller", RIGHT)
     page.click(".fold > summary")
@@ -88,7 +88,8 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     assert heads == ["rank", "defense", "card", "robust-linf", "robust-l2", "union", "cr", "clean", "samples"]
     said = page.inner_text("#own")
     assert re.match(
-        r"Your model (one|two): [\d.]+% \([\d.]+ to [\d.]+\) withstand both attacks at once\. "
+        r"Your model (one|two): [\d.]+% \([\d.]+ to [\d.]+\) withstand both attacks at once "
+        r"\(each at its usual strength: L∞ 8/255 and L2 0\.5\)\. "
         r"Rank: 1st to 2nd of 2 \(1st by the number alone\)\. Average over attacks, "
         r"strengths and clean images [\d.]+% \([\d.]+ to [\d.]+\), union [\d.]+% on \d+ ",
         said,

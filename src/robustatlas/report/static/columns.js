@@ -91,6 +91,8 @@ const Columns = (() => {
     /** What withstands all attacks stands before an average over attacks and strengths. */
     if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
+    /** Of a telephone one number is in view: the one that ranks. */
+    if (matchMedia("(max-width: 640px)").matches) columns.splice(3, 0, ...columns.splice(columns.findIndex(({ key }) => key === "cr"), 1));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
         : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.invalid.length > 0 }));
