@@ -193,8 +193,9 @@ def main() -> None:
     for name in asked.jobs.split(","):
         told, priced = one_and_all(name)
         found["jobs"].append(told)
+        print(json.dumps(told), flush=True)
         found["simulated"].append(simulated(name, priced, found["start"]["nursery_s"]))
-        print(json.dumps(told), json.dumps(found["simulated"][-1]), sep="\n", flush=True)
+        print(json.dumps(found["simulated"][-1]), flush=True)
     asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

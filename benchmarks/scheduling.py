@@ -103,7 +103,7 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
             seconds = _seconds(priced, job)
             dispatcher.finish(job, _found(job, seconds))
             clock += seconds
-            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, batch=256)
+            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=0.3 * 2**30)
         dispatcher.workers = many
         return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
 
