@@ -86,8 +86,8 @@ def test_the_process_of_the_tests_has_no_such_device(there: Ask) -> None:
 def test_every_attack_finds_the_same_and_waits_at_most_once_in_four_steps(there: Ask, attack: str) -> None:
     # Perceptual distances take passes of their own on accelerators, so that they are in full precision.
     same_but_for_passes = (" forward",) if attack == "lpips" else ()
-    # Four samples at work, whose places others take; each leg runs once.
-    both = there(cases.evaluated, [attack], most=cases.LONG, runs=1, count=5, batch_size=4)
+    # Four samples at work, whose places four others take; each leg runs once.
+    both = there(cases.evaluated, [attack], most=cases.LONG, runs=1, count=8, batch_size=4)
     same(both.cpu, both.accelerator, same_but_for_passes)
     if attack not in (*RIGID, *PATTERNED, "jpeg-quality"):  # whose files the host writes
         seldom(both, once=2 * (attack in SWEPT))  # the table, and the end of what is a dozen steps long

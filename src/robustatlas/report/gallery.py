@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.image import imsave
 from numpy.typing import NDArray
 
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
 from robustatlas.results.result import Result
 
 if TYPE_CHECKING:
-    from robustatlas.common.errors import UserError
-from robustatlas.data import Dataset
+    from robustatlas.data import Dataset
 
 SHOWN = 8
 """Examples of each attack."""
