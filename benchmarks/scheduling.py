@@ -39,6 +39,8 @@ RESULTS = Path(__file__).parent / "results"
 BOARD = Path(__file__).parents[1] / "docs" / "board" / "runs.tar.xz"
 ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 MEASURED_THREADS = 2
+BYTES = 0.3 * 2**30
+"""Memory of a process with a small network."""
 ALONE = 3.0
 """How many times as long a sample takes alone as in a full batch (batch of 1 against 64, ResNet-32, one core: 2.9);
 more on devices that a single sample leaves idle."""
@@ -103,7 +105,7 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
             seconds = _seconds(priced, job)
             dispatcher.finish(job, _found(job, seconds))
             clock += seconds
-            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=0.3 * 2**30)
+            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=BYTES)
         dispatcher.workers = many
         return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
 

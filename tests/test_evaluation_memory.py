@@ -9,6 +9,7 @@ from torch import nn
 import robustatlas as ra
 from helpers_core import benchmark, brief
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.lp import autoattack
 from robustatlas.evaluation.memory import bytes_at_work, bytes_kept
 
 Live = benchmark("memory").Live
@@ -35,3 +36,15 @@ def test_an_attack_holds_eight_times_a_batch_at_most(name: str) -> None:
     assert kept * BATCH < live.most <= 8 * BATCH * (IMAGE + kept)
     if name in NORMS:
         assert live.most <= bytes_at_work(IMAGE, kept, BATCH, BATCH) <= 8 * BATCH * (IMAGE + kept)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_an_attack_holds_seventeen_times_its_inputs(norm: str) -> None:
+    """Of a network that keeps next to nothing."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 7, 16), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 10))
+    images = torch.rand(BATCH, 3, 64, 64)
+    data, asked = (images, net(images).argmax(1)), {"strengths": {norm: [1e-4, 5e-4]}, "batch_size": BATCH}
+    with Live(least=BATCH * IMAGE // 8) as live:
+        ra.evaluate(net, data, [brief(autoattack(norm))], diagnose=False, progress=False, **asked)
+    assert live.most <= 17 * BATCH * IMAGE

@@ -116,6 +116,14 @@ def test_costs_follow_what_was_measured() -> None:
     assert costs.of(1) > 5.0, "what takes longer than expected here makes the others dearer too"
 
 
+def test_parts_of_one_length_do_not_tell_what_a_part_costs_by_itself() -> None:
+    """Or the next one would be taken for nearly free, however long."""
+    costs = Costs([1.0], pair=1.0)
+    for seconds in np.random.default_rng(0).uniform(10.0, 30.0, 200):
+        costs.learn(0, seconds, samples=16)
+    assert costs.fixed <= 8 and 0.9 * 20 / 24 <= costs.of(0) <= 1.1 * 20 / 16
+
+
 def test_no_task_is_expected_to_take_more_than_its_plan_allows() -> None:
     assert Costs([3.0], pair=0.01).of(0) == pytest.approx(0.03)
     usual = Costs([1000.0, 3000.0], pair=0.01)

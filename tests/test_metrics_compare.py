@@ -49,7 +49,7 @@ def test_compare_for_machines_and_papers_says_what_it_prints(runs, command):
     assert (pair["first"], pair["second"], found["samples"]) == ("strong", "weak", 400)
     for name, difference in pair["differences"].items():
         assert difference["value"] == pytest.approx(ours[name] - theirs[name], abs=1e-3)
-        line = next(line for line in words.split("strong less weak")[1].splitlines() if line.strip().startswith(name))
+        line = next(line for line in words.split("strong minus weak")[1].splitlines() if line.strip().startswith(name))
         assert f"{difference['value']:+.2f} [" in line
         assert ("< 0.001" if difference["p"] < 0.001 else f"{difference['p']:.3f}") in line
     _, text = command("compare", *runs, "--reference", "none", "--csv", width=400)
@@ -81,7 +81,7 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     )
     assert lead.endswith("; p < 0.001) on the same images.") and " points more than wide (" in lead
     assert mean.startswith("Against L∞, in the mean over 5 strengths, wide is the more robust.")
-    assert "near less wide" in text and "60.0 [49.7, 69.7]" in text
+    assert "near minus wide" in text and "60.0 [49.7, 69.7]" in text
     for form in ("--json", "--csv", "--latex"):
         _, told = command("compare", *runs, "--reference", "none", form, width=400)
         assert told.index("near") < told.index("wide")
@@ -104,7 +104,7 @@ def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path,
         runs.append(run_files.write(tmp_path / name, made_up(name, scale, data=data), images_sha256="1" * 64))
     _, text = command("compare", *runs, "--reference", "none", width=300)
     assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is the more robust:")
-    assert "Under " not in text and "strong less weak" in text
+    assert "Under " not in text and "strong minus weak" in text
 
 
 def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):

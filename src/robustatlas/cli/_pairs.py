@@ -58,7 +58,7 @@ def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], l
 
 def _print_pair(console: Console, names: Sequence[str], pair: Pair) -> None:
     first, second = names[pair.first], names[pair.second]
-    console.print(f"\n[bold]{safe(first)}[/bold] less [bold]{safe(second)}[/bold]")
+    console.print(f"\n[bold]{safe(first)}[/bold] minus [bold]{safe(second)}[/bold]")
     rows = [[safe(number), *_cells(pair, number, names)] for number in pair.differences]
     for part in tables_that_fit(["", *_HEADINGS], rows, console.width):
         console.print(part)

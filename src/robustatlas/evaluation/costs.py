@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,11 +19,15 @@ _FIXED = (0, 8, 16, 32, 64, 128, 256)
 """What a part may cost, in samples, beside its own: its last searches take steps that are as long as full ones."""
 
 
+_LATEST = 64
+"""Parts of a task that are looked at: work on many machines has too many to look at all of them each time."""
+
+
 class Costs:
     """Seconds a sample of each task, and what a part costs whatever its length.
 
     A part of n samples takes b (n + f) seconds, with one b for each task and one f for all: they share a network and a
-    loop. f is the one that fits all parts best.
+    loop. f is the one that fits the latest parts best.
 
     Args:
         weights: passes that a sample of each task takes at most.
@@ -40,7 +45,7 @@ class Costs:
         share = min(1.0, _TYPICAL * len(weights) / max(sum(weights), 1.0))
         self._expected = [max(pair, 2e-12) * share * weight for weight in weights]
         self._known = [False] * len(weights)
-        self._parts: list[list[tuple[int, float]]] = [[] for _ in weights]
+        self._parts = [deque[tuple[int, float]](maxlen=_LATEST) for _ in weights]
         self._measured: dict[int, float] = {}
         self.fixed = 0
 
@@ -54,7 +59,9 @@ class Costs:
         if seconds > 0:
             self._parts[task].append((samples, seconds))
             begun = {number: np.array(parts, float) for number, parts in enumerate(self._parts) if parts}
-            self.fixed = min(_FIXED, key=lambda fixed: sum(_misfit(parts, fixed) for parts in begun.values()))
+            largest = max(parts[:, 0].max() for parts in begun.values())
+            tried = [fixed for fixed in _FIXED if 2 * fixed <= largest]  # more would rest on chance
+            self.fixed = min(tried, key=lambda fixed: sum(_misfit(parts, fixed) for parts in begun.values()))
             self._measured = {number: _per_sample(parts, self.fixed) for number, parts in begun.items()}
 
     @property

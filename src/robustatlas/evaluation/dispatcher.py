@@ -213,7 +213,7 @@ class Dispatcher:
     def _count(self, number: int) -> int:
         """Samples of the next part of a task: equal parts of about the time aimed at, shorter ones towards the end of
         work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987), but none of which more than
-        half is what a part costs whatever its length."""
+        half is what a part costs whatever its length, unless it took longer than `_SHORTEST`."""
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))
@@ -221,7 +221,7 @@ class Dispatcher:
             size = min(size, max(SMALLEST, self.short / cost))
         parts = math.ceil(left / size)
         if self.workers > 1 and self.part is None:
-            least = max(min(self._least, max(1.0, _SHORTEST / cost)), self.costs.fixed)
+            least = min(max(self._least, self.costs.fixed), max(1.0, _SHORTEST / cost))
             guided = max(least, self.remaining() / (self.workers * cost))
             parts = max(parts, min(math.ceil(left / guided), math.floor(left / least)))
         return math.ceil(left / parts)

@@ -124,7 +124,7 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage.nbytes()
+        kept[storage._cdata] = storage.nbytes()  # its address, which not every device tells
         return tensor
 
     try:
