@@ -203,7 +203,8 @@ def test_it_costs_less_than_a_twentieth_of_an_evaluation_of_200_samples(kind: st
     assert result.diagnosis is not None and result.diagnosis.verdict == "sound"
     read = result.diagnosis.record
     assert len(read.index) >= FEW
-    assert len(read.index) * (read.forward + read.backward) <= 0.05 * len(x) * sum(result.passes("linf"))
+    cost, most = len(read.index) * (read.forward + read.backward), 0.05 * len(x) * sum(result.passes("linf"))
+    assert cost <= most, 'an indicator that not every evaluation needs has part = "full"'
 
 
 def test_the_command_and_the_gate(tmp_path: Path) -> None:
@@ -303,6 +304,9 @@ def test_what_decides_nothing_is_read_on_request() -> None:
 def test_every_indicator_and_defense_says_what_it_must() -> None:
     for name, kind in INDICATORS.items():
         assert issubclass(kind, Indicator) and kind.name == name and kind.means and kind.remedy and kind.source
+    page = (Path(__file__).parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
+    flags = [name for name, kind in INDICATORS.items() if kind.decides and kind.severity != "note"]
+    assert [name for name in flags if f"`{name}" not in page] == [], "docs/trust.md says what each flag means"
     assert len(BROKEN) >= 16
     for defense in BROKEN.values():
         assert defense.mechanism and defense.source and defense.adaptive

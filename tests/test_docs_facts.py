@@ -18,6 +18,7 @@ from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.cli import main
+from robustatlas.common import wording
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.report.citing import HOPPING, OPTIMIZERS, Citation
 from robustatlas.training import RECIPES
@@ -114,11 +115,13 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
 
 
 def test_every_attack_has_a_picture_and_words() -> None:
-    """Whoever adds an attack says what one sees, and draws it (`docs/_tools/scene.py`)."""
     shown = {name for names in facts_attacks.groups().values() for name in names}
-    assert {facts_attacks.set_of(attack) for attack in catalogue().values()} == shown
-    for group in facts_attacks.groups():
-        assert facts_attacks.picture_of(group).stat().st_size > 5_000, group
+    seen = {facts_attacks.set_of(attack) for attack in catalogue().values()}
+    assert seen == shown, "say what one sees in SEEN of docs/_tools/facts_attacks.py"
+    assert wording.OTHER not in facts_attacks.groups(), "give an attack its group in common/wording.py"
+    pictures = {group: facts_attacks.picture_of(group) for group in facts_attacks.groups()}
+    lacking = [group for group, file in pictures.items() if not file.is_file() or file.stat().st_size < 5_000]
+    assert lacking == [], "run: python docs/_tools/scene.py"
 
 
 def test_the_readme_prints_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:

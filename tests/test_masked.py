@@ -20,7 +20,7 @@ from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.card import card
 from robustatlas.report.exports.numbers import PREFIX, numbers_of
-from robustatlas.report.facts import beside_the_field, facts_of, standings
+from robustatlas.report.facts import beside_the_field, facts_of, standings_of, what_is_shared
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.field import views
@@ -105,15 +105,15 @@ def test_no_reference_is_made_of_it(
 
 def test_standings_have_no_lead_for_it(runs: dict[str, Result]) -> None:
     several = list(runs.values())
-    found = standings(several, distinct_names(several))
-    assert found is not None and found.together is not None
+    found = standings_of(what_is_shared(several, distinct_names(several)))
+    assert found.together is not None
     assert found.together.masked == (0,) and found.together.leaders == (1,) and found.together.told_apart
     linf, hue = found.attacks
     assert (linf.masked, linf.leaders) == ((0,), (1,)) and (hue.masked, hue.leaders) == ((), (0, 1, 2))
     said = verdict(found)
     assert "strong is the most robust" in said[0] and said[1].startswith(f"blind † is {MASKED}. † linf: {WHY}")
-    alone = standings(several[:2], distinct_names(several[:2]))
-    assert alone is not None and alone.together is not None
+    alone = standings_of(what_is_shared(several[:2], distinct_names(several[:2])))
+    assert alone.together is not None
     assert alone.together.leaders == () and not alone.together.told_apart
     assert verdict(alone)[0].startswith(f"blind † is {MASKED}") and not any("robust:" in one for one in verdict(alone))
 
@@ -220,8 +220,8 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path, capsys: pytest.Ca
     assert text.count(f", {MASKED}") == 1 and f"blind: † linf: {WHY}" in text
     runs = [load_result(tmp_path / "runs" / name) for name in ("blind", "sound")]
     assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
-    found = standings(runs, distinct_names(runs))
-    assert found is not None and found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()
+    found = standings_of(what_is_shared(runs, distinct_names(runs)))
+    assert found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()
 
 
 def test_no_run_stops_with_a_verdict_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robustatlas import Classifier
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
-from robustatlas.models import builtin_names, load_model, parse_settings
+from robustatlas.models import BUILTIN_MODELS, load_model, parse_settings
 from robustatlas.models.architectures import digits_cnn, resnet32, small_cnn
 from robustatlas.models.classifier import ModelIdentity
 
@@ -425,7 +425,7 @@ def test_files_that_hold_no_weights(tmp_path: Path) -> None:
         load_model("builtin:digits-l2", tmp_path / "list.pt")
 
 
-@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize("name", BUILTIN_MODELS)
 def test_builtin_models_classify_digits(name: str) -> None:
     data = load_dataset("digits")
     net = load_model(f"builtin:{name}").net

@@ -23,7 +23,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(file)
-    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}, "rename all but one of each"
 
 
 def test_consoles_colour_nothing_by_themselves() -> None:

@@ -32,7 +32,8 @@ from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.report import words
-from robustatlas.report.facts import facts_of, fitting_reference, standings
+from robustatlas.report.facts import facts_of, fitting_reference, standings_of, what_is_shared
+from robustatlas.report.facts.comparison import shared_if_any
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.labels import Tick, placed, without_collisions
 from robustatlas.report.page import build_report
@@ -279,8 +280,8 @@ def test_a_lead_needs_more_than_chance() -> None:
     generator = np.random.default_rng(5)
     sizes = generator.uniform(0.05, 1, 400)
     runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
-    found = standings(runs, names, {"linf": 0.5})
-    assert found is not None and found.together is None
+    found = standings_of(what_is_shared(runs, names), {"linf": 0.5})
+    assert found.together is None
     assert found.attacks[0].leaders == (1, 2)
     assert found.clean.leaders == (0, 1, 2)
     assert verdict(found) == [
@@ -288,21 +289,19 @@ def test_a_lead_needs_more_than_chance() -> None:
         "Against L∞, in the mean over 10 strengths, strong and twin are ahead of the other and tied.",
         "On clean images, no clear difference shows.",
     ]
-    alone = standings(runs[:2], names[:2])
-    assert alone is not None
+    alone = standings_of(what_is_shared(runs[:2], names[:2]))
     assert verdict(alone)[1] == "Against L∞, in the mean over 10 strengths, strong is the more robust."
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
     first, second = result(samples=60), result(("l2", "fog"), samples=60, model="other")
-    found = standings([first, second], ["mine", "other"])
-    assert found is not None
+    found = standings_of(what_is_shared([first, second], ["mine", "other"]))
     assert [contest.attack for contest in found.attacks] == ["l2"]
     expected = first.outcome("l2").accuracies().mean()
     assert found.attacks[0].values[0].value == pytest.approx(expected)
-    assert standings([first, result(("fog",))], ["a", "b"]) is None
-    assert standings([first, result(data="other")], ["a", "b"]) is None
-    assert standings([first], ["a"]) is None
+    assert shared_if_any([first, result(("fog",))], ["a", "b"]) is None
+    assert shared_if_any([first, result(data="other")], ["a", "b"]) is None
+    assert shared_if_any([first], ["a"]) is None
 
 
 def doubt_of(first: dict[str, SampleStatistic], second: dict[str, SampleStatistic]) -> str:
@@ -317,8 +316,8 @@ def test_several_attacks_are_also_taken_together() -> None:
     sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
     runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
     at = {"linf": 0.2, "l2": 1.0}
-    found = standings(runs, ["a", "b", "c"], at)
-    assert found is not None and found.together is not None
+    found = standings_of(what_is_shared(runs, ["a", "b", "c"]), at)
+    assert found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
     assert found.headline is not None and found.leading is found.headline

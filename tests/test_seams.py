@@ -131,13 +131,12 @@ def test_a_size_above_its_strength_by_rounding_is_broken_there_everywhere(tmp_pa
 def test_one_interval_for_each_number(confidence: float, tmp_path: Path) -> None:
     """A single proportion has its exact interval wherever it stands; a mean over one strength is one."""
     from robustatlas.metrics import accuracy_interval
-    from robustatlas.report.facts import standings
+    from robustatlas.report.facts import standings_of, what_is_shared
 
     generator = np.random.default_rng(0)
     sizes = [generator.exponential(0.2, 60) for _ in range(2)]
     runs = [Result.from_arrays([0] * 60, [0] * 60, {"linf": s}, {"linf": [0.1]}, model=str(s[0])) for s in sizes]
-    table = standings(runs, ["a", "b"])
-    assert table is not None
+    table = standings_of(what_is_shared(runs, ["a", "b"]))
     for position, run in enumerate(runs):
         facts = facts_of(run)
         attack = facts.attacks[0]

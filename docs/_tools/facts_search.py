@@ -79,6 +79,3 @@ def threats_table() -> str:
         accuracies = [f"{mean([mean(way['accuracies']) for way in each]):.1f}" for each in ways]
         rows.append((f"`{attack}`", *accuracies, *(f"{mean([way['passes'] for way in each]):,.0f}" for each in ways)))
     return table(("attack", "robust accuracy, default", "paper's optimizer", "passes, default", "paper's"), rows, 4)
-
-
-LP_MEASURED, IMAGES_MEASURED = ("linf", "l2", "l1"), ("stadv", "elastic", "gabor", "fog", "snow", "affine")

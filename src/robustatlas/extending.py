@@ -15,10 +15,7 @@ Example:
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 _WHERE = {
     "attacks.catalogue": "ATTACKS",

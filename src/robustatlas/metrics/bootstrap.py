@@ -7,7 +7,7 @@ the weights of a mean. All replicates are then one product of a matrix of weight
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,20 +108,23 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
         raise UserError(f"The number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual.")
     if origin is None or origin < 0:
         raise UserError(f"The seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected.")
-    replicates = count
-    samples = counts.pop()
-    if not samples:
+    if not counts.pop():
         raise UserError("There are no samples to draw from; at least one is expected.")
     distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
-    generator = np.random.default_rng(origin)
-    values = np.empty((len(statistics), replicates))
+    blocks = []
+    for found in resampled_means(list(distinct.values()), count, origin):
+        means = dict(zip(distinct, found, strict=True))
+        blocks.append([statistic.combine(means[id(statistic.columns)]) for statistic in statistics])
+    return np.concatenate(blocks, axis=1)
+
+
+def resampled_means(columns: Sequence[NDArray[np.float32]], replicates: int, seed: int) -> Iterator[list[Floats]]:
+    """Means [R, K] of matrices of columns [N, K] on resamples of the N samples, which are the same for all matrices: a
+    block of R after the other."""
+    generator, samples = np.random.default_rng(seed), len(columns[0])
     for start in range(0, replicates, _REPLICATES_PER_BLOCK):
-        stop = min(start + _REPLICATES_PER_BLOCK, replicates)
-        weights = _draw_weights(generator, stop - start, samples)
-        means = {key: (weights @ columns).astype(np.float64) / samples for key, columns in distinct.items()}
-        for row, statistic in enumerate(statistics):
-            values[row, start:stop] = statistic.combine(means[id(statistic.columns)])
-    return values
+        weights = _draw_weights(generator, min(_REPLICATES_PER_BLOCK, replicates - start), samples)
+        yield [(weights @ each).astype(np.float64) / samples for each in columns]
 
 
 def bootstrap_intervals(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
+from robustatlas.metrics.bootstrap import resampled_means
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
 
@@ -82,12 +83,12 @@ def change_of_slope(
     candidates = grid[_ENDS:-_ENDS]
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
-    generator, sizes = np.random.default_rng(seed), curve.minimal_sizes
-    draws = sizes[generator.integers(len(sizes), size=(replicates, len(sizes)))]
-    knot, before, bend = _fitted(_errors(sizes[None], grid), bases, inverses, candidates)
+    wrong = np.float32(100) * (curve.minimal_sizes[:, None] <= grid)
+    knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(f"The curve does not rise up to {up_to:g}; look at larger sizes.")
-    knots, _, bends = _fitted(_errors(draws, grid), bases, inverses, candidates)
+    errors = np.concatenate([means for (means,) in resampled_means([wrong], replicates, seed)])
+    knots, _, bends = _fitted(errors, bases, inverses, candidates)
     tails = [50 * (1 - confidence), 50 * (1 + confidence)]
     low, high = (float(value) for value in np.percentile(knots, tails))
     least, most = np.percentile(bends, tails)
@@ -99,12 +100,6 @@ def change_of_slope(
         after=float(before[0] + bend[0]),
         significant=bool(least > 0 or most < 0),
     )
-
-
-def _errors(sizes: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[R, G]: robust error in percent of rows of sizes [R, N]."""
-    ordered = np.sort(sizes, axis=1)
-    return np.stack([100 * np.searchsorted(row, grid, side="right") / len(row) for row in ordered])
 
 
 def _fitted(

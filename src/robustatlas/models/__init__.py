@@ -9,16 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robustatlas.models.builtin import BUILTIN_MODELS, builtin_names
+    from robustatlas.models.builtin import BUILTIN_MODELS
     from robustatlas.models.loading import load_model
     from robustatlas.models.settings import parse_settings
     from robustatlas.models.weights import load_weights
 
-__all__ = ["BUILTIN_MODELS", "builtin_names", "load_model", "load_weights", "parse_settings"]
+__all__ = ["BUILTIN_MODELS", "load_model", "load_weights", "parse_settings"]
 
 _HOME = {
     "BUILTIN_MODELS": "builtin",
-    "builtin_names": "builtin",
     "load_model": "loading",
     "load_weights": "weights",
     "parse_settings": "settings",

@@ -21,19 +21,6 @@ BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
 """Name to architecture; the weights are ``models/shipped/NAME.safetensors`` (made by ``scripts/train_digits.py``)."""
 
 
-def builtin_names() -> tuple[str, ...]:
-    """Names that follow ``builtin:``.
-
-    Returns:
-        the names of the networks that come with the package.
-
-    Example:
-        >>> "digits-linf" in builtin_names()
-        True
-    """
-    return tuple(BUILTIN_MODELS)
-
-
 def load_builtin(name: str) -> nn.Module:
     """A shipped model with its weights."""
     if name not in BUILTIN_MODELS:

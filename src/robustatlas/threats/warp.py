@@ -1,4 +1,4 @@
-"""Global warps: affine, perspective, rotation, translation.
+"""Global warps: affine, perspective, rotation.
 
 A matrix maps pixels of the input (column, row, 1; the origin is the centre of the top left pixel) to pixels of the
 result, which is read by bilinear sampling along the inverse map; black outside.
@@ -131,18 +131,3 @@ class Rotation(OneNumber, Warp):
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         return turned(x, theta[:, 0])
-
-
-@dataclass(frozen=True)
-class Translation(Warp):
-    """A shift by at most epsilon times the image's width and height; theta is ``[B, 2]``, (right, down)."""
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
-
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return (2,)
-
-    def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
-        right, down = theta[:, 0] * x.shape[3], theta[:, 1] * x.shape[2]
-        return matrix_of((1, 0, right), (0, 1, down), (0, 0, 1))

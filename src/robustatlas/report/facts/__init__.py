@@ -4,7 +4,7 @@ The command line, the report and the leaderboard only show it.
 """
 
 from robustatlas.report.facts.against import chosen_reference, fitting_reference, hold_against
-from robustatlas.report.facts.ahead import standings
+from robustatlas.report.facts.ahead import standings_of
 from robustatlas.report.facts.attack import best_known
 from robustatlas.report.facts.comparison import Shared, what_is_shared
 from robustatlas.report.facts.field import Beside, beside_the_field
@@ -20,6 +20,6 @@ __all__ = [
     "facts_of",
     "fitting_reference",
     "hold_against",
-    "standings",
+    "standings_of",
     "what_is_shared",
 ]

@@ -79,14 +79,6 @@ class Standings:
         return self.headline or self.together or self.attacks[0]
 
 
-def standings(
-    results: Sequence[Result], names: Sequence[str], headline: Mapping[str, float] | None = None
-) -> Standings | None:
-    """`standings_of` what several runs share; None where they share no images or no strengths."""
-    shared = shared_if_any(results, names)
-    return None if shared is None else standings_of(shared, headline)
-
-
 def standings_of(shared: Shared, headline: Mapping[str, float] | None = None) -> Standings:
     """Compare runs pair by pair on what they share.
 
