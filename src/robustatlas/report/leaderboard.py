@@ -25,6 +25,7 @@ from robustatlas.report import field, pages, words
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.facts.field import beside_the_field
+from robustatlas.report.facts.plain import finite
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
@@ -126,7 +127,7 @@ def _reference(reference: Reference, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "name": reference.name,
         "source": reference.source,
-        "clean": _number(reference.clean),
+        "clean": finite(reference.clean),
         "weight": 1 if reference.weights is None else reference.weights.get(CLEAN, 0),
         "what": against_what(reference, [row.name for row in rows]),
         "trained": not reference.models,
@@ -322,7 +323,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "architecture": row.about.architecture,
         "extraData": row.about.extra_data,
         "trainedOn": dict(row.about.trained_on) if row.about.tells_training else None,
-        "clean": _number(row.accuracies.clean),
+        "clean": finite(row.accuracies.clean),
         "accuracies": {attack: _aligned(row.accuracies.entries[attack], grid) for attack, grid in shared.items()},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
@@ -392,7 +393,3 @@ def _place(reference: Reference, attack: str) -> tuple[int, bool, int]:
         attack not in reference.ranked,
         reference.accuracies.attacks.index(attack),
     )
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.checkpoints import content_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import chosen_here
@@ -35,8 +36,6 @@ _LINEAR = (
     nn.Identity,
     nn.Flatten,
 )
-
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @contextmanager

@@ -214,14 +214,12 @@ def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence
 
 def _indicators(look: LookedAt) -> list[Indicator]:
     """All of a full diagnosis; the binarisation test once for each attack that it was made of."""
-    assert look.searched is not None
     left_out = {Binarisation} | (set() if look.searched.black_box else {BlackBoxWins})
     found = [kind() for kind in INDICATORS.usable().values() if kind.part != "always" and kind not in left_out]
     return [*found, *(Binarisation(attack) for attack in look.searched.binarised)]
 
 
 def _reading(indicator: Indicator, look: LookedAt) -> Reading:
-    assert look.searched is not None
     found, severity = indicator.measure(look), indicator.severity
     if not isinstance(indicator, Binarisation):
         return reading_of(indicator, found, severity)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.searched import Searched
 from robustatlas.models.classifier.failing import slope_of
 from robustatlas.models.objectives import margin_of
 
@@ -62,12 +61,6 @@ _CHANGE = 0.05
 _UNBOUNDED = 100
 
 
-def searched(look: LookedAt) -> Searched:
-    """What attacks found; indicators of the full diagnosis are asked only where it is there."""
-    assert look.searched is not None
-    return look.searched
-
-
 class SilentSuccess(Indicator):
     """Whether the last point of an attack fails where an earlier one succeeded."""
 
@@ -80,7 +73,7 @@ class SilentSuccess(Indicator):
     limit = "an earlier success"
 
     def measure(self, look: LookedAt) -> Measured:
-        wrong = path(look, searched(look).epsilon).wrong
+        wrong = path(look, look.searched.epsilon).wrong
         silent = wrong.any(0) & ~wrong[-1]
         return Measured.of(silent.float(), silent)
 
@@ -97,7 +90,7 @@ class IncompleteOptimisation(Indicator):
     limit = f"more than {_CHANGE:g} of the range of the loss"
 
     def measure(self, look: LookedAt) -> Measured:
-        loss = path(look, searched(look).epsilon).margins
+        loss = path(look, look.searched.epsilon).margins
         span = (loss.amax(0) - loss.amin(0)).clamp_min(torch.finfo(loss.dtype).tiny)
         running = ((loss - loss.amin(0)) / span).cummin(0).values[-_LAST:]
         change = running.amax(0) - running.amin(0)
@@ -117,7 +110,7 @@ class TransferFailure(Indicator):
     limit = "wrong on the surrogate, right on the model"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look).transferred
+        found = look.searched.transferred
         return Measured.of(found.float(), found > 0, found >= 0)
 
 

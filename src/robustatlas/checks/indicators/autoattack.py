@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from robustatlas.checks.indicators.attack_failures import searched
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 
 _TARGETS = 9
@@ -28,7 +27,7 @@ class SquareLowers(Indicator):
     limit = "broken by Square alone"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look)
+        found = look.searched
         square = [sizes for kind, sizes in found.sizes.items() if kind.startswith("square-")]
         if not square:
             return Measured.of(torch.zeros_like(look.margin), look.labels < 0, look.labels < 0)

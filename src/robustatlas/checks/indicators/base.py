@@ -63,7 +63,13 @@ class LookedAt:
         searched: Searched | None = None,
     ) -> None:
         self.model, self.x, self.labels, self.noise = model, x, labels, noise
-        self.ways, self.searched = sorted(ways, key=str) or [None], searched
+        self.ways, self._searched = sorted(ways, key=str) or [None], searched
+
+    @property
+    def searched(self) -> Searched:
+        """What attacks found; indicators of the full diagnosis are asked only where it is there."""
+        assert self._searched is not None
+        return self._searched
 
     def logits(self, x: Tensor, *, seed: int = 0, back: Backward | None = None) -> Tensor:
         """Logits [B, C] at other inputs of the same samples, by the same random numbers unless ``seed`` differs."""

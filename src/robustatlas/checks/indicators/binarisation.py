@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from robustatlas.checks.indicators.attack_failures import searched
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.searched import MISSED
 
@@ -27,7 +26,7 @@ class Binarisation(Indicator):
         self.attack = attack
 
     def measure(self, look: LookedAt) -> Measured:
-        tests = searched(look).binarised
+        tests = look.searched.binarised
         test = tests.get(self.attack) if self.attack else next(iter(tests.values()), None)
         if test is None:
             return Measured.of(torch.ones_like(look.margin), look.labels < 0, look.labels < 0)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from robustatlas.checks.indicators.attack_failures import STEPS, path, searched
+from robustatlas.checks.indicators.attack_failures import STEPS, path
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.models.objectives import margin_of
 
@@ -33,7 +33,7 @@ class BlackBoxWins(Indicator):
     limit = "broken without gradients alone"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look)
+        found = look.searched
         black = [found.sizes[kind] for kind in found.black_box]
         best = torch.stack(black).amin(0) if black else torch.full_like(look.margin, torch.inf)
         wins = (best <= found.strength) & (found.white_box() > found.strength)
@@ -53,7 +53,7 @@ class RandomDraws(Indicator):
     limit = "wrong at a random point, right at all of the attack's"
 
     def measure(self, look: LookedAt) -> Measured:
-        epsilon = searched(look).epsilon
+        epsilon = look.searched.epsilon
         lowest = torch.full_like(look.margin, torch.inf)
         with torch.no_grad():
             for draw in range(_DRAWS):
@@ -86,7 +86,7 @@ class _Noted(Indicator):
     remedy = "More steps or starts (effort='high'); a note"
 
     def measure(self, look: LookedAt) -> Measured:
-        epsilon = searched(look).epsilon
+        epsilon = look.searched.epsilon
         doubtful = self.won(look, epsilon)
         return Measured.of(doubtful.float(), doubtful)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustatlas.checks.indicators.attack_failures import searched
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.searched import OWN, SEED
 
@@ -26,7 +25,7 @@ class KindsDiffer(Indicator):
     limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look)
+        found = look.searched
         own, seed = found.sizes[OWN], found.sizes[SEED]
         others = [sizes for kind, sizes in found.sizes.items() if kind not in (OWN, SEED)]
         best = torch.stack(others).amin(0) if others else own
@@ -54,7 +53,7 @@ class OneKindAlone(Indicator):
     limit = "one of several kinds"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look)
+        found = look.searched
         kinds = [sizes for kind, sizes in found.sizes.items() if kind != SEED]
         breaking = torch.stack([sizes <= found.largest for sizes in kinds]).sum(0)
         return Measured.of(breaking.float(), (breaking == 1) & (len(kinds) > 1))
@@ -74,7 +73,7 @@ class NearestData(Indicator):
     limit = "nearer than what was found"
 
     def measure(self, look: LookedAt) -> Measured:
-        found = searched(look)
+        found = look.searched
         own = torch.minimum(found.sizes[OWN], found.sizes[SEED])
         nearer = (found.nearest < own) & (found.nearest <= found.largest)
         return Measured.of((found.nearest / own.clamp_min(1e-9)).nan_to_num(1.0, posinf=1e6).clamp_max(1e6), nearer)

@@ -13,6 +13,7 @@ from torch import Tensor
 from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
+from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.classifier import Classifier, looks_like, seeded
 from robustatlas.models.classifier.failing import BackwardError, slope_of
 from robustatlas.models.classifier.raw import raw
@@ -237,8 +238,6 @@ _FEWEST = 10
 _CHANCE = 0.05
 """A guesser that is right as often as this at least is not told from the model."""
 
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
 
 def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, classes: int) -> list[str]:
     """A warning where ``model`` is right on up to 64 of the samples, spread over all, no more often than a guesser.
@@ -278,9 +277,9 @@ def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> li
         "pixels from -1 to 1 (mean=0.5, std=0.5)": lambda part: part * 2 - 1,
     }
     if x.dim() == 4 and x.shape[1] == 3:
-        mean, std = (torch.tensor(values).to(x).view(-1, 1, 1) for values in (_IMAGENET_MEAN, _IMAGENET_STD))
+        mean, std = (torch.tensor(values).to(x).view(-1, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
         inputs |= {
-            f"ImageNet's mean={_IMAGENET_MEAN} and std={_IMAGENET_STD}": lambda part: (part - mean) / std,
+            f"ImageNet's mean={IMAGENET_MEAN} and std={IMAGENET_STD}": lambda part: (part - mean) / std,
             "its channels reversed (BGR)": lambda part: part.flip(1),
         }
     counts = []

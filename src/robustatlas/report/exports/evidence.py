@@ -21,6 +21,7 @@ from robustatlas.common.version import __version__
 from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.tables import write_parquet
+from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 2
@@ -94,16 +95,12 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: row[name] for name in (*_SAMPLE, *_OUTCOME)}
     if not row["verified"]:
         return found | {"minimal_size": None, "minimal_strength": None, "found_class": None}
-    return found | {"minimal_strength": _finite(row["minimal_strength"])}
+    return found | {"minimal_strength": finite(row["minimal_strength"])}
 
 
 def _certified(row: Mapping[str, Any]) -> dict[str, Any]:
     found, size = {name: row[name] for name in (*_SAMPLE, *_CERTIFIED)}, row["certified_size"]
-    return found | {"certified_size": _finite(size), "at_every_size": math.isinf(size)}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return found | {"certified_size": finite(size), "at_every_size": math.isinf(size)}
 
 
 def write_json(result: Result, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "union accuracy": plain(facts.union),
         "union at": dict(facts.union_at),
         **{name: plain(number) for name, number in facts.own.items()},
-        "breaks": breaking and {"attack": breaking.attack, "half": finite([breaking.half])[0]},
+        "breaks": breaking and {"attack": breaking.attack, "half": finite(breaking.half)},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
@@ -58,9 +57,9 @@ def plain(interval: Interval | None) -> dict[str, float] | None:
     return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
 
 
-def finite(values: Sequence[float]) -> list[float | None]:
-    """The values, with None for those that JSON has no number for."""
-    return [value if math.isfinite(value) else None for value in values]
+def finite(value: float) -> float | None:
+    """The value; None where JSON has no number for it."""
+    return value if math.isfinite(value) else None
 
 
 def _stopped(facts: Stopped) -> dict[str, Any]:
@@ -83,8 +82,8 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
         "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
         "average accuracy": plain(facts.average),
-        "median size": finite([facts.quartiles[1]])[0],
-        "quartiles": finite(facts.quartiles),
+        "median size": finite(facts.quartiles[1]),
+        "quartiles": [*map(finite, facts.quartiles)],
         "clean errors": facts.clean_errors,
         "none found": facts.never,
         "curve area": facts.area,
@@ -115,14 +114,14 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "unit": facts.unit,
         "strengths": list(facts.strengths),
         "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
-        "median certified size": finite([float(facts.curve.quantile(0.5))])[0],
+        "median certified size": finite(float(facts.curve.quantile(0.5))),
         "closed": None if both is None else both.share_closed,
         "area between": None if both is None else both.area,
-        "upper / lower": None if both is None else finite([both.width])[0],
+        "upper / lower": None if both is None else finite(both.width),
         "passes spared, at most": facts.saved,
         "abstained": None if held.abstained is None else int(held.abstained.sum()),
         "methods": [record.shown() for record in held.records],
-        "sizes": finite(held.sizes.tolist()),
+        "sizes": [*map(finite, held.sizes.tolist())],
         "by": held.by,
     }
 
@@ -137,7 +136,7 @@ def _reference(facts: ReferenceFacts) -> dict[str, Any]:
         "notes": facts.held.notes(),
     }
     if facts.training:
-        inside, outside = finite([facts.training.ratios.inside, facts.training.ratios.outside])
+        inside, outside = map(finite, (facts.training.ratios.inside, facts.training.ratios.outside))
         found |= {
             "seen": facts.training.seen,
             "CR in": inside,

@@ -181,15 +181,13 @@ MOST = 10_000_000
 
 @dataclass(frozen=True)
 class Ruling:
-    """A requirement on the number that a run has for it.
+    """What is to say of a requirement and the number that a run has for it.
 
     Attributes:
         state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
         samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
     """
 
-    requirement: Requirement
-    number: Interval
     state: State
     samples: int | None = None
 
@@ -197,10 +195,10 @@ class Ruling:
 def ruling_on(requirement: Requirement, number: Interval, samples: int) -> Ruling:
     """What is to say of a requirement on a ``number`` of so many ``samples``."""
     if requirement.met_by(number):
-        return Ruling(requirement, number, "pass")
+        return Ruling("pass")
     if requirement.broken_by(number):
-        return Ruling(requirement, number, "fail")
-    return Ruling(requirement, number, "open", _deciding(requirement, number, samples))
+        return Ruling("fail")
+    return Ruling("open", _deciding(requirement, number, samples))
 
 
 def _deciding(requirement: Requirement, number: Interval, samples: int) -> int | None:
