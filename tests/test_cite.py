@@ -35,7 +35,7 @@ def test_what_can_be_cited_has_authors_and_a_key_of_its_own() -> None:
         names += [match[0] for match in named_in(attack.about.source)]
     for name in names:
         paper = known(name)
-        assert paper is not None and paper.authors, name
+        assert paper is not None and paper.authors, f"common/papers.toml has {name}, with authors"
         family = paper.authors.split(" and ")[0].split()[-1]
         assert family == name.split()[0] or name.startswith(family), name
     assert len({paper.key for paper in papers().values()}) == len(papers())
