@@ -28,13 +28,18 @@ CHROMINANCE = (
 )
 
 
-def synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
-    """``[64, 64]``: the 8 by 8 pixels (in [0, 255]) of one unit of each quantised coefficient."""
+def cosines() -> Tensor:
+    """``[8, 8]``: frequency by position, orthonormal."""
     frequency = torch.arange(8, dtype=torch.float64)[:, None]
     position = torch.arange(8, dtype=torch.float64)
-    cosines = torch.cos((2 * position + 1) * frequency * math.pi / 16) / 2
-    cosines[0] /= math.sqrt(2)
-    waves = torch.einsum("uy,vx->uvyx", cosines, cosines)
+    waves = torch.cos((2 * position + 1) * frequency * math.pi / 16) / 2
+    waves[0] /= math.sqrt(2)
+    return waves
+
+
+def synthesis(table: tuple[tuple[int, ...], ...]) -> Tensor:
+    """``[64, 64]``: the 8 by 8 pixels (in [0, 255]) of one unit of each quantised coefficient."""
+    waves = torch.einsum("uy,vx->uvyx", cosines(), cosines())
     return (waves * torch.tensor(table, dtype=torch.float64)[..., None, None]).view(64, 64)
 
 

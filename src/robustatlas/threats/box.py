@@ -21,6 +21,16 @@ def require_colour(x: Tensor, what: str) -> None:
         )
 
 
+def require_grey_or_colour(x: Tensor, what: str, least: int = 1) -> None:
+    """Raise unless ``x`` holds grey or RGB images of ``least`` by ``least`` pixels; ``what`` names the threat model."""
+    if x.dim() != 4 or x.shape[1] not in (1, 3) or min(x.shape[2:]) < least:
+        size = f" of at least {least}x{least} pixels" if least > 1 else ""
+        raise UnsupportedInputError(
+            f"{what} needs grey or RGB images [B, 1 or 3, H, W]{size}; got shape {tuple(x.shape)}: "
+            "leave this attack out for this data."
+        )
+
+
 def require_images(x: Tensor, what: str) -> None:
     """Raise unless ``x`` holds images ``[B, C, H, W]`` of 2x2 pixels or more; ``what`` names the threat model."""
     if x.dim() != 4 or min(x.shape[2:]) < 2:

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, doubled, plane_of, to_rgb
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.lp import project_l1_ball
 
 COEFFICIENT_BOUND = 2.0
@@ -174,11 +175,7 @@ class Jpeg(Ball, ThreatModel):
     """What the three norms share."""
 
     def check(self, x: Tensor) -> None:
-        if x.dim() != 4 or x.shape[1] not in (1, 3):
-            raise UnsupportedInputError(
-                f"jpeg needs grey or RGB images [B, 1 or 3, H, W]; got shape {tuple(x.shape)}: "
-                "leave this attack out for this data."
-            )
+        require_grey_or_colour(x, "jpeg")
 
     def neutral(self, x: Tensor) -> Tensor:
         return x.new_zeros(len(x), coefficient_count(x))

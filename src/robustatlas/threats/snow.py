@@ -13,7 +13,8 @@ from torch import Tensor
 from robustatlas.common.bundle import Bundle, Fixed, per_sample, select
 from robustatlas.common.host import constant
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.lp import project_l1_ball
 
 GRIDS = 7
@@ -189,11 +190,7 @@ class Snow(ThreatModel):
         return True
 
     def check(self, x: Tensor) -> None:
-        if x.dim() != 4 or x.shape[1] not in (1, 3):
-            raise UnsupportedInputError(
-                f"snow needs grey or RGB images [B, 1 or 3, H, W]; got shape {tuple(x.shape)}: "
-                "leave this attack out for this data."
-            )
+        require_grey_or_colour(x, "snow")
 
     def neutral(self, x: Tensor) -> SnowTheta:
         return SnowTheta(x.new_zeros(len(x), *flake_grids(x)), Fixed(neutral_kernels(x)), x.new_zeros(len(x)))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.host import cached, constant
+from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.fog import crop, level_count, plasma
-from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 
 DECAY = 3.0
@@ -49,7 +49,7 @@ class UaFog(LatentThreat):
     title: ClassVar[str] = "ua-fog"
 
     def check(self, x: Tensor) -> None:
-        require_grey_or_colour(x, self.title)
+        require_grey_or_colour(x, self.title, least=2)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (level_count(field_side(x)),)

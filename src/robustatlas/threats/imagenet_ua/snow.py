@@ -10,9 +10,9 @@ from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
+from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.correlation import together
 from robustatlas.threats.imagenet_ua.geometry import Geometry
-from robustatlas.threats.imagenet_ua.jpeg import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.latents import Faded, FadedLatents, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 from robustatlas.threats.jpeg import fill
@@ -87,7 +87,7 @@ class SnowMap(LatentThreat):
     spacing: BySize[int] = field(default=BySize(10, 15))
 
     def check(self, x: Tensor) -> None:
-        require_grey_or_colour(x, self.title)
+        require_grey_or_colour(x, self.title, least=2)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (LAYERS, *x.shape[2:])
