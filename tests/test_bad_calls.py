@@ -33,7 +33,6 @@ def evaluate(**changes: Any) -> Any:
     return ra.evaluate(**(given | changes))
 
 
-STATISTICS = {"mean": ra.metrics.mean_statistic(np.ones(3))}
 TABLE = ra.metrics.AccuracyTable(90, {"linf": {0.1: 60, 0.2: 40}})
 
 

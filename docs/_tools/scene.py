@@ -1,10 +1,12 @@
 """Pictures of what attacks do to an image: a small network on colour pictures drawn from nothing is attacked.
 
-python docs/_tools/scene.py     # draws docs/images/attacks
+python docs/_tools/scene.py            # draws docs/images/attacks
+python docs/_tools/scene.py Colour     # of it, the group of this name
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -157,16 +159,18 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
     plt.close(figure)
 
 
-def main() -> None:
-    """Draw the sheets of all groups of attacks."""
+def main(chosen: Sequence[str]) -> None:
+    """Draw the sheets of the groups of attacks that are named, of all where none is."""
     model, data = trained(), scenes(8, 0)
     everyday = {attack.name: attack for attack in attacks_of("everyday", sides=(SIDE, SIDE))}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for number, (group, names) in enumerate(groups().items()):
+        if chosen and group not in chosen:
+            continue
         attacks = [everyday.get(name) or on_small_images(name) for name in names]
         k = number % len(CLASSES)
         sheet(model, attacks, data.images[k], int(data.labels[k]), picture_of(group))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
