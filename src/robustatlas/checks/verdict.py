@@ -102,7 +102,7 @@ class Finding:
         return f"{self.reading.means} at {of} ({ends})."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SampleTable(Tabular):
     """Which sample, and what each indicator read of it.
 
@@ -131,9 +131,6 @@ class SampleTable(Tabular):
         rows = np.isin(self.index, index)
         columns = {name: values[rows] for name, values in self.columns.items()}
         return SampleTable(self.index[rows], columns, {name: values[rows] for name, values in self.doubted.items()})
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     def _grid(self) -> Grid:
         rows = [

@@ -71,13 +71,17 @@ class Grid:
 
 
 class Tabular(ABC):
-    """What is a table: it says what a display shows (``_grid``), and the columns of its frames (``_columns``)."""
+    """What is a table: it says what a display shows (``_grid``), and the columns of its frames (``_columns``). A
+    dataclass of this kind has ``repr=False``."""
 
     @abstractmethod
     def _grid(self) -> Grid: ...
 
     @abstractmethod
     def _columns(self) -> dict[str, NDArray[Any]]: ...
+
+    def __repr__(self) -> str:
+        return self._grid().text()
 
     def __rich__(self) -> Table:
         return self._grid().rich()

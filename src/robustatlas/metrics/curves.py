@@ -87,7 +87,7 @@ class Crossing:
     significant: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RobustnessCurve(Tabular):
     """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
@@ -131,9 +131,6 @@ class RobustnessCurve(Tabular):
         sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()
         sizes.setflags(write=False)
         object.__setattr__(self, "minimal_sizes", sizes)
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     def _grid(self) -> Grid:
         found = self.quantile(_SHOWN)

@@ -23,7 +23,7 @@ from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.strengths import check_strengths, same_strength
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AccuracyTable(Tabular):
     """Clean accuracy and accuracy under every (attack, strength), in percent.
 
@@ -72,9 +72,6 @@ class AccuracyTable(Tabular):
             {attack: dict(row) for attack, row in self.entries.items()},
             dict(self.invalid),
         )
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     def _grid(self) -> Grid:
         rows = []

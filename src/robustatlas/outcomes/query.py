@@ -22,15 +22,12 @@ from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import fill
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table(Tabular):
     """What a query returned."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     def _grid(self) -> Grid:
         columns = [[row[position] for row in self.rows] for position in range(len(self.columns))]

@@ -72,7 +72,7 @@ class Remedy:
     passes: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Repair(Tabular):
     """What the remedies changed.
 
@@ -101,9 +101,6 @@ class Repair(Tabular):
     after: Mapping[str, NDArray[np.float64]]
     remedies: tuple[Remedy, ...]
     result: Result
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     @property
     def sentence(self) -> str:

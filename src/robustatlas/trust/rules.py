@@ -23,7 +23,7 @@ from robustatlas.results.result import Result
 _DRAWS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ByRules(Tabular):
     """Robust accuracies of a randomised model by each rule, with clean accuracy by the same rule.
 
@@ -39,9 +39,6 @@ class ByRules(Tabular):
     """
 
     results: Mapping[str, Result]
-
-    def __repr__(self) -> str:
-        return self._grid().text()
 
     def _rows(self) -> Iterable[tuple[str, float, str, float, float]]:
         for rule, result in self.results.items():
