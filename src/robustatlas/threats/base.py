@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import Tree, over, per_sample
@@ -154,3 +155,10 @@ class ThreatModel(ABC):
     def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
         """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""
         return over(lambda at, along: (per_sample(length, at) * along).add_(at), theta, direction)
+
+
+class EachBounded(ThreatModel):
+    """A family whose sets bound every number of theta by itself: the steepest direction is that of the signs."""
+
+    def steepest(self, x: Tensor, gradient: Tree) -> Tree:
+        return over(torch.sign, gradient)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+from robustatlas.threats.base import EachBounded, UnsupportedInputError
 
 
 def require_colour(x: Tensor, what: str) -> None:
@@ -40,7 +40,7 @@ def require_images(x: Tensor, what: str) -> None:
         )
 
 
-class BoxThreat(ThreatModel):
+class BoxThreat(EachBounded):
     """max_i |theta_i| <= epsilon, where theta = 0 leaves the image as it is."""
 
     @abstractmethod
@@ -57,9 +57,6 @@ class BoxThreat(ThreatModel):
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         bound = per_sample(epsilon, theta)
         return torch.minimum(torch.maximum(theta, -bound), bound)
-
-    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
-        return gradient.sign()
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return theta.abs().flatten(1).amax(1)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, largest, over
+from robustatlas.common.bundle import Bundle, largest
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 
 
@@ -74,7 +74,7 @@ class FogTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class Fog(ThreatModel):
+class Fog(EachBounded):
     """Adversarial fog; ``epsilon`` in units of 1/255.
 
     With amplitude a (at most ``epsilon`` / 255) and a pattern f in [0, 1] the output is (x + a f) / (1 + a). The corner
@@ -114,9 +114,6 @@ class Fog(ThreatModel):
         bound = epsilon[:, None]
         amplitude = theta.amplitude.clamp_min(0).minimum(epsilon)
         return FogTheta(amplitude, theta.corner.clamp(-epsilon, epsilon), theta.levels.clamp(-bound, bound))
-
-    def steepest(self, x: Tensor, gradient: FogTheta) -> FogTheta:
-        return over(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: FogTheta) -> Tensor:
         return largest(theta)

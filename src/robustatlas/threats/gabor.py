@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, largest, over, per_sample
+from robustatlas.common.bundle import Bundle, Fixed, largest, per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 
 KERNEL = 23
@@ -107,7 +107,7 @@ class GaborTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class Gabor(ThreatModel):
+class Gabor(EachBounded):
     """Adversarial Gabor noise; ``epsilon`` in units of 1/255.
 
     The field is in [-epsilon, epsilon]; the kernel of 23 by 23 numbers is scaled to a sum of absolute values of 2. So a
@@ -161,9 +161,6 @@ class Gabor(ThreatModel):
     def project(self, x: Tensor, theta: GaborTheta, epsilon: Tensor) -> GaborTheta:
         bound = per_sample(epsilon, theta.field)
         return GaborTheta(theta.field.clamp(-bound, bound), theta.kernel)
-
-    def steepest(self, x: Tensor, gradient: GaborTheta) -> GaborTheta:
-        return over(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: GaborTheta) -> Tensor:
         return largest(theta)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, over, per_sample
+from robustatlas.common.bundle import Bundle, Fixed, per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 from robustatlas.threats.lp import to_box
 
@@ -25,7 +25,7 @@ class PatchTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class Patch(ThreatModel):
+class Patch(EachBounded):
     """Anything inside of a square whose side is at most epsilon times the image's shorter side (in whole pixels,
     rounded down).
 
@@ -61,9 +61,6 @@ class Patch(ThreatModel):
         inside = _side_needed(x, theta.place.values) <= per_sample(_pixels(x, epsilon), x[:, 0])
         change = torch.where(inside[:, None], to_box(x, theta.change), torch.zeros_like(x))
         return PatchTheta(change, theta.place, Fixed(epsilon.clamp_max(1)))
-
-    def steepest(self, x: Tensor, gradient: PatchTheta) -> PatchTheta:
-        return over(torch.sign, gradient)
 
     def move(self, x: Tensor, theta: PatchTheta, direction: PatchTheta, length: Tensor) -> PatchTheta:
         """A step as long as the strength changes a pixel by 1, its whole range."""

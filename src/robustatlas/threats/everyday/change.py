@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 
 Border = Literal["reflect", "black", "grey"]
@@ -31,7 +31,7 @@ _LEVEL = 0.5
 _KEYS = 2.0**24
 
 
-class Change(ThreatModel):
+class Change(EachBounded):
     """Numbers theta ``[B, n]``: the first ``bounded``, which epsilon bounds, then one from 0 to 1 for each ``free``.
 
     Those that epsilon bounds are from -epsilon to epsilon where the change is ``signed`` (to the left and to the
@@ -64,9 +64,6 @@ class Change(ThreatModel):
         bounded = torch.minimum(theta[:, : self.bounded], most)
         bounded = torch.maximum(bounded, -most) if self.signed else bounded.clamp_min(0)
         return self._joined(bounded, theta.clamp(0, 1))
-
-    def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
-        return gradient.sign()
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return theta[:, : self.bounded].abs().amax(1)

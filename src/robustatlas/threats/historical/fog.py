@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, over
+from robustatlas.common.bundle import Bundle, Fixed
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 from robustatlas.threats.fog import crop, levels_for, plasma, plasma_side
 
@@ -30,7 +29,7 @@ class HistoricalFogTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class HistoricalFog(ThreatModel):
+class HistoricalFog(EachBounded):
     """The published map, 255 (X + epsilon f) / (max X + epsilon) with the maximum of each channel, and its update,
     which clips every number of the plasma to [0, 1]; ``epsilon`` in units of 1/255.
 
@@ -62,9 +61,6 @@ class HistoricalFog(ThreatModel):
 
     def project(self, x: Tensor, theta: HistoricalFogTheta, epsilon: Tensor) -> HistoricalFogTheta:
         return HistoricalFogTheta(Fixed(epsilon), theta.levels.clamp(0, 1))
-
-    def steepest(self, x: Tensor, gradient: HistoricalFogTheta) -> HistoricalFogTheta:
-        return over(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: HistoricalFogTheta) -> Tensor:
         return theta.strength.values

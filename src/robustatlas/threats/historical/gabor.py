@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, over, per_sample
+from robustatlas.common.bundle import Bundle, Fixed, per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel
+from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 from robustatlas.threats.gabor import convolve, neutral_kernel, random_kernel
 
@@ -44,7 +44,7 @@ class HistoricalGaborTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class HistoricalGabor(ThreatModel):
+class HistoricalGabor(EachBounded):
     """The published map and update; ``epsilon`` in units of 1/255.
 
     The start is sparse, and the mask keeps everything *but* the numbers of the start: the first step removes them, and
@@ -79,9 +79,6 @@ class HistoricalGabor(ThreatModel):
 
     def project(self, x: Tensor, theta: HistoricalGaborTheta, epsilon: Tensor) -> HistoricalGaborTheta:
         return replace(theta, strength=Fixed(epsilon), field=theta.field.clamp(-1, 1))
-
-    def steepest(self, x: Tensor, gradient: HistoricalGaborTheta) -> HistoricalGaborTheta:
-        return over(torch.sign, gradient)
 
     def move(
         self, x: Tensor, theta: HistoricalGaborTheta, direction: HistoricalGaborTheta, length: Tensor

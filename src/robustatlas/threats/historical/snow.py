@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, over, per_sample
+from robustatlas.common.bundle import Bundle, Fixed, per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.base import ThreatModel, UnsupportedInputError
+from robustatlas.threats.base import EachBounded, UnsupportedInputError
 from robustatlas.threats.snow import (
     DENSITY,
     flake_grids,
@@ -39,7 +38,7 @@ class HistoricalSnowTheta(Bundle):
 
 
 @dataclass(frozen=True)
-class HistoricalSnow(ThreatModel):
+class HistoricalSnow(EachBounded):
     """The published map and update: flakes are moved, and only afterwards clipped to [0, 1] and scaled to their mean,
     so that images are made from values outside of the set.
 
@@ -73,9 +72,6 @@ class HistoricalSnow(ThreatModel):
 
     def project(self, x: Tensor, theta: HistoricalSnowTheta, epsilon: Tensor) -> HistoricalSnowTheta:
         return replace(theta, strength=Fixed(epsilon))
-
-    def steepest(self, x: Tensor, gradient: HistoricalSnowTheta) -> HistoricalSnowTheta:
-        return over(torch.sign, gradient)
 
     def move(
         self, x: Tensor, theta: HistoricalSnowTheta, direction: HistoricalSnowTheta, length: Tensor
