@@ -77,6 +77,8 @@ class ThreatModel(ABC):
 
     in_pixels: ClassVar[bool] = False
     """Its size is in pixel values, of 8-bit images in parts of 255."""
+    largest_size: ClassVar[float] = math.inf
+    """:meth:`most` of all images, where it is the same."""
 
     @property
     def chooses(self) -> bool:
@@ -99,7 +101,7 @@ class ThreatModel(ABC):
     def most(self, x: Tensor) -> float:
         """The size from which on the sets around inputs shaped like ``x`` [B, ...] grow no more, or hold what is no
         change of an image in [0, 1] any more; inf where there is no such size."""
-        return math.inf
+        return self.largest_size
 
     @abstractmethod
     def neutral(self, x: Tensor) -> Tree:

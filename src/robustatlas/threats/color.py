@@ -72,12 +72,10 @@ class Hue(Line):
     """The HSV hue of all pixels turned by theta radians, |theta| <= epsilon; needs colour images."""
 
     roundings: ClassVar[float] = 64.0
+    largest_size: ClassVar[float] = math.pi
 
     def check(self, x: Tensor) -> None:
         require_colour(x, "hue")
-
-    def most(self, x: Tensor) -> float:
-        return math.pi
 
     def at(self, x: Tensor, theta: Tensor) -> Tensor:
         hue = hue_of(x)[:, None]
@@ -144,9 +142,7 @@ class Brightness(Line):
     """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon."""
 
     in_pixels: ClassVar[bool] = True
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
+    largest_size: ClassVar[float] = 1.0
 
     def at(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)

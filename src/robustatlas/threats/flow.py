@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,11 +44,10 @@ class StAdv(BoxThreat):
         True
     """
 
+    largest_size: ClassVar[float] = 2.0
+
     def check(self, x: Tensor) -> None:
         require_images(x, "stadv")
-
-    def most(self, x: Tensor) -> float:
-        return 2.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (*x.shape[2:], 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,11 +41,10 @@ class Patch(EachBounded):
         4
     """
 
+    largest_size: ClassVar[float] = 1.0
+
     def check(self, x: Tensor) -> None:
         require_images(x, "patch")
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def neutral(self, x: Tensor) -> PatchTheta:
         return PatchTheta(torch.zeros_like(x), Fixed(x.new_full((len(x), 2), 0.5)), Fixed(x.new_zeros(len(x))))

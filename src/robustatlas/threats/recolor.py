@@ -6,6 +6,7 @@ Colours are CIE LUV, normalised to about [0, 1]. The function is given on a latt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -83,11 +84,10 @@ class Recolor(BoxThreat):
         True
     """
 
+    largest_size: ClassVar[float] = 1.0
+
     def check(self, x: Tensor) -> None:
         require_colour(x, "recolor")
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (*LATTICE, 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -126,8 +127,7 @@ class Perspective(Warp):
 class Rotation(OneNumber, Warp):
     """Rotation about the image's centre by at most epsilon degrees, counter-clockwise; theta is ``[B, 1]``."""
 
-    def most(self, x: Tensor) -> float:
-        return 180.0
+    largest_size: ClassVar[float] = 180.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         return turned(x, theta[:, 0])

@@ -37,8 +37,7 @@ class Displaced(Bordered):
 class Rotated(Displaced):
     """Rotation about the middle of the image, counter-clockwise, by at most epsilon degrees either way."""
 
-    def most(self, x: Tensor) -> float:
-        return 180.0
+    largest_size: ClassVar[float] = 180.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         return turned(x, theta[:, 0])
@@ -70,8 +69,7 @@ class Shifted(Displaced):
 class Zoomed(Displaced):
     """Enlarged or made smaller about the middle by at most epsilon per cent: a side becomes 1 + theta / 100 as long."""
 
-    def most(self, x: Tensor) -> float:
-        return 90.0
+    largest_size: ClassVar[float] = 90.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         scale = 1 + theta[:, 0] / 100
@@ -82,8 +80,7 @@ class Zoomed(Displaced):
 class Sheared(Displaced):
     """Upright lines leant about the middle by at most epsilon degrees either way."""
 
-    def most(self, x: Tensor) -> float:
-        return 80.0
+    largest_size: ClassVar[float] = 80.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         slope = torch.deg2rad(theta[:, 0]).tan()
@@ -96,9 +93,7 @@ class Tilted(Displaced):
     horizontal and its vertical middle line, each by at most epsilon degrees either way."""
 
     bounded: ClassVar[int] = 2
-
-    def most(self, x: Tensor) -> float:
-        return 60.0
+    largest_size: ClassVar[float] = 60.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         about_horizontal, about_vertical = torch.deg2rad(theta).unbind(1)
@@ -115,9 +110,7 @@ class Cropped(Change):
     size."""
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
-
-    def most(self, x: Tensor) -> float:
-        return 95.0
+    largest_size: ClassVar[float] = 95.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         lost = theta[:, 0].clamp_max(99) / 100

@@ -37,8 +37,7 @@ class Lit(Change):
 class Exposed(Lit):
     """Exposed for longer or shorter by at most epsilon stops: light (sRGB made linear) times 2 to the power theta."""
 
-    def most(self, x: Tensor) -> float:
-        return 8.0
+    largest_size: ClassVar[float] = 8.0
 
     def at(self, x: Tensor, theta: Tensor) -> Tensor:
         light = linear_of(x)

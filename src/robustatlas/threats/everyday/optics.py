@@ -86,12 +86,10 @@ class Grainy(Change):
     """Normal noise on every number, with a standard deviation of at most epsilon grey levels of 255."""
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("draw", 3),)
+    largest_size: ClassVar[float] = 255.0
 
     def check(self, x: Tensor) -> None:
         """Any shape is fine."""
-
-    def most(self, x: Tensor) -> float:
-        return 255.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         grains = pattern(theta).normal(*x.shape[1:], dtype=x.dtype)
@@ -103,8 +101,7 @@ class Coarse(Change):
     """Made smaller, to at least 100 - epsilon per cent of the side, and enlarged again, each as Pillow does it
     (bilinear)."""
 
-    def most(self, x: Tensor) -> float:
-        return 99.0
+    largest_size: ClassVar[float] = 99.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         kept = (1 - theta[:, 0] / 100).clamp(0, 1)
@@ -137,15 +134,14 @@ class Recompressed(Change):
     The quality has no slope; the slope for the image is that of the image itself.
     """
 
+    largest_size: ClassVar[float] = 99.0
+
     def check(self, x: Tensor) -> None:
         if x.dim() != 4 or x.shape[1] not in (1, 3):
             raise UnsupportedInputError(
                 f"jpeg-quality needs grey or RGB images [B, C, H, W]; got shape {tuple(x.shape)}: leave this attack "
                 "out for this data."
             )
-
-    def most(self, x: Tensor) -> float:
-        return 99.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         lost = theta[:, 0].detach().round().clamp(0, 99)
@@ -173,15 +169,13 @@ class Occluded(Change):
     """
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
+    largest_size: ClassVar[float] = 100.0
 
     grey: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.grey <= 1:
             raise UserError(f"grey={self.grey!r} of an occlusion; expected a number from 0 (black) to 1 (white).")
-
-    def most(self, x: Tensor) -> float:
-        return 100.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         share = (theta[:, 0] / 100).clamp(0, 1)

@@ -26,9 +26,7 @@ class Weather(Change):
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("draw", 3),)
     colour: ClassVar[float]
-
-    def most(self, x: Tensor) -> float:
-        return 100.0
+    largest_size: ClassVar[float] = 100.0
 
     @abstractmethod
     def cover(self, x: Tensor, density: Tensor, noise: Noise) -> Tensor:

@@ -28,12 +28,10 @@ class UaBlur(LatentThreat):
 
     title: ClassVar[str] = "ua-blur"
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)
+    largest_size: ClassVar[float] = 1.0
 
     def check(self, x: Tensor) -> None:
         require_room(x, KERNEL, self.title)
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (1, *x.shape[2:])

@@ -40,10 +40,8 @@ class UaGlitch(LatentThreat):
     """
 
     title: ClassVar[str] = "ua-glitch"
+    largest_size: ClassVar[float] = 2.0
     count: BySize[int] = field(default=BySize(16, 56))
-
-    def most(self, x: Tensor) -> float:
-        return 2.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (x.shape[1], self.count.at(x))

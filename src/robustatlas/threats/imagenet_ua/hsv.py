@@ -62,13 +62,11 @@ class UaHsv(LatentThreat):
     """
 
     title: ClassVar[str] = "ua-hsv"
+    largest_size: ClassVar[float] = 1.0
 
     def check(self, x: Tensor) -> None:
         require_colour(x, self.title)
         require_images(x, self.title)
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[1:])

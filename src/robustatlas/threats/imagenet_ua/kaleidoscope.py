@@ -51,6 +51,7 @@ class KaleidoscopeMap(LatentThreat):
     """Latent numbers, draws and the published map."""
 
     title: ClassVar[str] = "ua-kaleidoscope"
+    largest_size: ClassVar[float] = 1.0
     count: BySize[int] = field(default=BySize(5, 40))
     extent: BySize[int] = field(default=BySize(4, 15))
     transparency: BySize[float] = field(default=BySize(0.2, 0.1))
@@ -63,9 +64,6 @@ class KaleidoscopeMap(LatentThreat):
                 f"{self.title} lays shapes over images, which need at least {least}x{least} pixels; got shape "
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         """Colours, then outlines."""

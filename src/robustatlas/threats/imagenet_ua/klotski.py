@@ -30,9 +30,7 @@ class UaKlotski(LatentThreat):
     """
 
     title: ClassVar[str] = "ua-klotski"
-
-    def most(self, x: Tensor) -> float:
-        return 2.0
+    largest_size: ClassVar[float] = 2.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (BLOCKS, BLOCKS, 2)

@@ -29,6 +29,7 @@ class PrisonMap(LatentThreat):
     """Latent numbers, draws and the published map."""
 
     title: ClassVar[str] = "ua-prison"
+    largest_size: ClassVar[float] = 1.0
     count: BySize[int] = field(default=BySize(8, 7))
     thickness: BySize[int] = field(default=BySize(1, 6))
 
@@ -39,9 +40,6 @@ class PrisonMap(LatentThreat):
                 f"{self.title} needs images that are at least {self.count.at(x)} pixels wide; got shape "
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[1:])

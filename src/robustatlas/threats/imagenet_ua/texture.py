@@ -26,9 +26,7 @@ class TextureMap(LatentThreat):
     """Latent numbers, draws and the published map."""
 
     title: ClassVar[str] = "ua-texture"
-
-    def most(self, x: Tensor) -> float:
-        return 1.0
+    largest_size: ClassVar[float] = 1.0
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape[2:])
