@@ -28,9 +28,6 @@ class EdgeMap(LatentThreat):
     title: ClassVar[str] = "ua-edge"
     largest_size: ClassVar[float] = 1.0
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return tuple(x.shape[1:])
-
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """Where the edges are, which is not random."""
         return (edges(x),)

@@ -70,9 +70,6 @@ class UaGabor(LatentThreat):
     varied: ClassVar[bool] = True
     directions: BySize[int] = field(default=BySize(3, 5))
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return tuple(x.shape[1:])
-
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         angle, frequency = random_waves(noise.child(0), 1, x.dtype)
         kernel = wave_kernel(angle[:, 0], frequency[:, 0], self.directions.at(x))

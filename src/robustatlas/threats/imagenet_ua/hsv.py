@@ -68,9 +68,6 @@ class UaHsv(LatentThreat):
         require_colour(x, self.title)
         require_images(x, self.title)
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return tuple(x.shape[1:])
-
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         unmoved = recoloured(x, torch.zeros_like(latent))
         return (x + (recoloured(x, latent) - unmoved)).clamp(0, 1)

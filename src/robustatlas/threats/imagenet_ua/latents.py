@@ -56,9 +56,9 @@ class LatentThreat(ThreatModel):
     def check(self, x: Tensor) -> None:
         require_images(x, self.title)
 
-    @abstractmethod
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """The shape of the latent numbers of one sample."""
+        """The shape of the latent numbers of one sample; by default that of the image."""
+        return tuple(x.shape[1:])
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """What belongs to a sample and is not optimised; nothing by default."""

@@ -41,9 +41,6 @@ class PrisonMap(LatentThreat):
                 f"{tuple(x.shape)}: leave this attack out for this data."
             )
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
-        return tuple(x.shape[1:])
-
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """Where the bars are, which is not random."""
         columns = cached(bar_columns, x.shape[3], self.count.at(x), self.thickness.at(x), like=x)
