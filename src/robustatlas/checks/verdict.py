@@ -15,9 +15,13 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
 Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
-"""``"sound"``: no indicator speaks against the numbers; ``"masked"``: attacks by gradients are blind at many samples,
-so robust accuracies are too high; ``"doubtful"``: something else speaks against them; ``"inconclusive"``: too few
-samples, or no gradients, to say anything."""
+"""What the indicators say together:
+
+- ``"sound"``: none speaks against the numbers.
+- ``"masked"``: attacks by gradients are blind at many samples, so robust accuracies are too high.
+- ``"doubtful"``: something else speaks against the numbers.
+- ``"inconclusive"``: too few samples, or no gradients, to say anything.
+"""
 
 EXCLUDED = 0.3
 """A model is called sound only where the intervals exclude this share of doubtful samples: the least that was seen of a

@@ -60,8 +60,8 @@ def _each(function: Callable[..., Any], first: T, *others: T) -> T:
 
 
 def _walked(function: Callable[..., Any], held: type[Bundle] | None, first: Any, *others: Any) -> Any:
-    """``function`` of the corresponding tensors, in a tree built like ``first``; bundles of the kind ``held`` stay as
-    they are. (torch's own walk takes ten times as long, which is a good part of a step of a small network.)"""
+    """``function`` of the corresponding tensors, in a tree built like ``first``. Bundles of the kind ``held`` stay as
+    they are. (torch's own walk is too slow for every step of a small network.)"""
     if isinstance(first, Tensor):
         return function(first, *others)
     if isinstance(first, Bundle):

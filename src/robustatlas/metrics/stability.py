@@ -56,14 +56,15 @@ def stability_constant(
 ) -> StabilityConstant:
     """Stability constant (SC) of a model: the smaller, the less its accuracy jumps off what it was trained on.
 
-    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)| over P1 seen in training, P2 any point, with s the difficulty of a
-    point and 0 < |s(P1) - s(P2)| <= alpha. Equally difficult pairs (up to `TIE_TOLERANCE`) are skipped.
+    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)|. P1 are the points seen in training, P2 all points, and s is the
+    difficulty of a point. Only pairs with 0 < |s(P1) - s(P2)| <= alpha count; equally difficult ones (up to
+    `TIE_TOLERANCE`) are skipped.
 
-    The difficulty is the paper's attack strength function (definition 3.6): `reference` is that of its leaderboard,
-    100 - acc*; `epsilon` the strength itself, of a single attack; or a number of one's own for each point.
+    The difficulty is the paper's attack strength function (definition 3.6). `reference` is that of its leaderboard,
+    100 - acc*. `epsilon` is the strength itself, of a single attack. A mapping gives a number for each point.
 
-    The plain constant divides by differences of acc* of a few images and is then mostly noise; `floor` (0.5 or 1 say)
-    skips the pairs whose difficulties differ by less.
+    The plain constant divides by differences of acc* that may be a few images, and is then mostly noise. `floor` (0.5
+    or 1 say) skips the pairs whose difficulties differ by less.
 
     Args:
         accuracies: of the model, in percent.

@@ -21,8 +21,8 @@ WITHIN = 3.0
 BELOW = 25.0
 """ATA in percent under which the largest strength pushes, as on ImageNet-100; on CIFAR-10 the paper takes 40."""
 FAR = 110.0
-"""Points of a cost beyond which six strengths are not as hard as those of the baseline: the largest in the authors'
-repository is 109.4 (jpeg-l2 on CIFAR-10, which the paper leaves out), and in the paper 86.7 (fog)."""
+"""Cost, in points, beyond which six strengths are not as hard as those of the baseline. The largest costs of the source
+are 109.4 in its code (jpeg-l2 on CIFAR-10) and 86.7 in the paper (fog)."""
 _LARGEST_GRID = 24
 _DECIMALS = 9
 """Of a cost in points: what differs less is equal."""

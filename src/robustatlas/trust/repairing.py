@@ -151,9 +151,14 @@ REMEDIES: Mapping[str, frozenset[str]] = {
         {"zero-gradient", "gradient", "end-gradient", "border-gradient", "probabilities", "unconstrained"}
     ),
 }
-"""Remedy -> the flags that it is tried for, in the order in which they are tried: gradients just inside [0, 1], of the
-last linear layer, of rescaled outputs, around guilty modules, in float64; random starts; gradients averaged over draws,
-estimated, of a distilled network; and attacks without gradients."""
+"""Remedy -> the flags that it is tried for, in the order in which they are tried.
+
+- Gradients of something else: just ``inside`` [0, 1], of the last linear layer (``logits``), of ``rescaled`` outputs,
+  ``around`` modules that mislead, in ``float64``.
+- ``starts``: random ones.
+- Gradients found otherwise: averaged over draws (``eot``), ``estimated``, of a ``distilled`` network.
+- ``black-box``: attacks without gradients.
+"""
 
 
 def repair(

@@ -60,14 +60,16 @@ class Attempt:
 class Schedule(ABC):
     """Which strength and which run comes next for each of N samples.
 
-    ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
-    bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
-    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
-    goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
-    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most`` and
-    ``budget``: those that say how often a sample may be asked about, and how many passes it may take; ``shared``: what
-    a search remembers of its runs besides the smallest example; ``chooses``: the set does, so that a run that begins
-    anew makes one evaluation more.
+    Of each sample, [N]: ``level`` (int64), index of the strength, of ``levels``; ``attempt`` (int64), index into
+    ``attempts``; ``done``; and ``warm``: the last run found something, from which the next may start.
+
+    Of each attempt, [A]: ``stage_of``, index into ``stages``; ``leg_of``, index into the plan's legs, or -1 where it
+    only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
+
+    Of the whole: ``stops``, the rules that end runs early; ``slow``, the rule that says after how many steps their
+    margin is noted; ``most`` and ``budget``, the rules that limit queries and passes of a sample; ``shared``, what a
+    search remembers of its runs besides the smallest example; and ``chooses``: the threat model chooses among its
+    draws, so that a run that begins anew makes one evaluation more.
 
     Args:
         plan: what it carries out; see :meth:`check`.

@@ -16,15 +16,17 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
 class Downward(Schedule):
-    """Base of both: bounds, restarts from the smallest example until some in a row have found nothing, then ascents
-    until each kind has failed. Where the bounds found no example, restarts wait until an ascent has.
+    """Base of both searches from above. Bounds come first, then restarts from the smallest example until some in a row
+    have found nothing, then ascents until each kind has failed. Where the bounds found no example, restarts wait until
+    an ascent has.
 
-    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``), the first of those that only
-    samples without an example take (``unbroken``) and the first that refines (``last``). Of each sample: ``smallest``
-    [N], its smallest size when its last run ended, ``in_vain`` [N], how many runs after the bounds have found nothing
-    smaller in a row, ``stubborn`` [N]: one of them did, and ``spent`` [N]: passes.
-    Of each attempt: ``each`` [A], the passes of one evaluation, and ``dear`` [A], those of a whole run and of all that
-    refine.
+    Indices of ``attempts``: ``again``, the first restart; ``first``, the first ascent; ``unbroken``, the first that
+    only samples without an example take; ``last``, the first that refines.
+
+    Of each sample, [N]: ``smallest``, its smallest size when its last run ended; ``in_vain``, how many runs in a row
+    after the bounds found nothing smaller; ``stubborn``: one of them did; ``spent``, passes.
+
+    Of each attempt, [A]: ``each``, the passes of one evaluation; ``dear``, those of a whole run and of all that refine.
     """
 
     version = 5

@@ -206,9 +206,8 @@ _SCALE = 10.0
 
 def at_logits(model: Classifier, x: Tensor) -> list[Way]:
     """Gradients of what the last linear layer says, before softmax, tanh or whatever ends the network (Carlini and
-    Wagner 2016); where several say one number a class, as of networks that vote, also of the logarithm of their mean
-    probability (Tramèr et al. 2020 on EMPIR); none where no linear layer does.
-    """
+    Wagner 2016). Networks that vote have several layers with a number for each class: a second way takes the logarithm
+    of their mean probability (Tramèr et al. 2020 on EMPIR). Empty where no linear layer has a number for each class."""
     if not isinstance(model.net, nn.Module):
         return []
     classes = _classes(model, x)

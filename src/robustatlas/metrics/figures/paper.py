@@ -83,8 +83,8 @@ def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
 
 
 def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
-    """A line at the strength that papers give, with its name, where it is on an axis that ends at ``end``; the name
-    stands in the corner that curves leave free: at the bottom, over those that rise at the top."""
+    """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
+    stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
     at, written = STANDARD.get(attack, (math.inf, ""))
     if at > end:
         return

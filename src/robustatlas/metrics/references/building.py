@@ -61,9 +61,9 @@ def reference_of(
     Args:
         models: trained against each attack, and without any for the clean accuracy.
         strengths: attack -> the strengths of the reference.
-        rule: "acc": at each strength the mean over the runs trained at that very strength (acc* of MultiRobustBench,
-            Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
-            strength (adversarial training accuracy, Kang et al. 2019).
+        rule: "acc" or "ata". "acc" is acc* of MultiRobustBench (Dai et al. 2023): at each strength the mean over the
+            runs trained at that very strength. "ata" is adversarial training accuracy (Kang et al. 2019): at each
+            strength the best of all models trained against the attack, at whatever strength.
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
     """

@@ -14,10 +14,15 @@ from typing import Literal, get_args
 from robustatlas.common.errors import UserError
 
 Backward = Literal["true", "identity", "surrogate", "bare", "smoothed"]
-"""``"true"``: what autograd makes of the transformation (rounding: zero); ``"identity"``: as if it did nothing (BPDA:
-Athalye et al. 2018); ``"surrogate"``: that of its smooth stand-in; ``"bare"``: that of the network without it, taken at
-the input itself, so that examples are transferred from there. ``"smoothed"``: transformations as each says itself, and
-the ReLUs of the network smoothed (:mod:`robustatlas.models.classifier.smoothing`)."""
+"""How gradients go back through input transformations:
+
+- ``"true"``: what autograd makes of the transformation (rounding: zero).
+- ``"identity"``: as if it did nothing (BPDA: Athalye et al. 2018).
+- ``"surrogate"``: through its smooth stand-in.
+- ``"bare"``: that of the network without it, at the input itself. Examples are transferred from there.
+- ``"smoothed"``: as each transformation says itself. The ReLUs of the network are smoothed
+  (:mod:`robustatlas.models.classifier.smoothing`).
+"""
 
 BACKWARD: tuple[Backward, ...] = get_args(Backward)
 

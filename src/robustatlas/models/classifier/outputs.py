@@ -164,14 +164,14 @@ def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def looks_like(values: Tensor) -> str | None:
-    """What else than logits the outputs [B, ...] of a network look like.
+    """What else than logits the outputs of a network look like.
 
     Args:
         values: [B, ...] floats.
 
     Returns:
-        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
-        ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.
+        ``"probabilities"``: rows in [0, 1] that sum to 1; ``"sigmoids"``: several inside (0, 1) that do not;
+        ``"probability"``: one in [0, 1] a sample; ``"logit"``: one of any size; or None.
 
     Example:
         >>> looks_like(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))

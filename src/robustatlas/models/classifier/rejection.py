@@ -20,8 +20,13 @@ Rejection = Literal["class", "score"]
 threshold), and rejects where the score is above the threshold."""
 
 Errors = Literal["accepted", "wrong", "refused", "improbable"]
-"""What counts as an error: ``"accepted"`` and wrong (default); of models that reject ``"wrong"``, rejected or not, or
-``"refused"`` or wrong; of any model ``"improbable"``: the true class has no more than the probability of a guess."""
+"""What counts as an error:
+
+- ``"accepted"``: an answer that is accepted and wrong (default).
+- ``"wrong"``: a wrong answer, rejected or not.
+- ``"refused"``: a wrong answer, or a rejection.
+- ``"improbable"``: the true class has no more than the probability of a guess.
+"""
 
 _PARTS = 3
 
@@ -86,9 +91,8 @@ _LEAST = 1e-12
 
 
 def confident(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1:
-    the true class against the likeliest other one, at log((1 + c) / (1 - c)) apart.
-    """
+    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1.
+    The true class and the likeliest other one are log((1 + c) / (1 - c)) apart."""
     place, own = labels[:, None], logits.log_softmax(1)
     lost = -own.gather(1, place) / math.log(logits.shape[1])
     apart = (2 - lost).clamp_min(_LEAST).log() - lost.clamp_min(_LEAST).log()

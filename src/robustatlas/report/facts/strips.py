@@ -127,8 +127,9 @@ class Scale:
 def scale_of(
     known: Mapping[str, float], reference: Reference | None, distances: Mapping[str, float] | None = None
 ) -> Scale:
-    """The axis for some attacks (name -> largest strength): where half of the reference's clean accuracy is left, where
-    it has some of them; else the distances between classes, where all have one; else the largest strengths."""
+    """The axis for some attacks (name -> largest strength). It is made from the first of three that is known: where
+    half of the reference's clean accuracy is left (it has some of the attacks), the distances between classes (all
+    attacks have one), the largest strengths."""
     told = {} if reference is None else reference.accuracies.entries
     entries = {attack: told.get(attack, {}) for attack in known}
     if reference is not None and any(entries.values()):
