@@ -18,11 +18,8 @@ _ARXIV = "https://arxiv.org/abs/"
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper.
-
-    Attributes:
-        name: authors and year, as texts name it; those that share both have a letter.
-        authors: all of them, joined by "and"; empty where only its address is known here.
+    """One paper. ``name``: authors and year, as texts name it; those that share both have a letter. ``authors``: all of
+    them, joined by "and"; empty where only its address is known here.
 
     Example:
         >>> known("Pintor et al. 2021").key

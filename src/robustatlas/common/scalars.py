@@ -47,10 +47,8 @@ def real(value: Any) -> float:
 
 
 def count_of(name: str, value: Any) -> int:
-    """``value`` as a number of things, of which there is one at least.
-
-    Raises:
-        UserError: it is none; ``name`` says of what.
+    """``value`` as a number of things, of which there is one at least. Raises :class:`UserError`: it is none; ``name``
+    says of what.
 
     Example:
         >>> count_of("batch_size", np.int64(3))
@@ -63,10 +61,7 @@ def count_of(name: str, value: Any) -> int:
 
 
 def seed_of(value: Any) -> int:
-    """``value`` as the seed of random numbers.
-
-    Raises:
-        UserError: no integer, or one of more than 64 bits.
+    """``value`` as the seed of random numbers. Raises :class:`UserError`: no integer, or one of more than 64 bits.
 
     Example:
         >>> seed_of(-1)
@@ -109,10 +104,8 @@ def _is_truth(value: Any) -> bool:
 
 
 def reals(values: Any, what: str) -> NDArray[np.float64]:
-    """``values`` [...] as an array of real numbers; ``what`` they are, for the sentence where they are none.
-
-    Raises:
-        UserError: texts, rows of different lengths, complex numbers.
+    """``values`` [...] as an array of real numbers; ``what`` they are, for the sentence where they are none. Raises
+    :class:`UserError`: texts, rows of different lengths, complex numbers.
 
     Example:
         >>> reals([0.1, 1], "sizes")

@@ -24,13 +24,9 @@ _GIVE_NAMES = "give the names of all classes in the order of their numbers (--cl
 
 @dataclass(frozen=True)
 class Order:
-    """How class folders are numbered.
-
-    Attributes:
-        names: of all classes in the order of their numbers; some may have no folder. Without any, folders that are
-            called by whole numbers have these, and others are numbered in the order of their names.
-        count: of the classes, where it is known: it tells numbers from 1 from those from 0.
-    """
+    """How class folders are numbered. ``names``: of all classes in the order of their numbers; some may have no folder.
+    Without any, folders that are called by whole numbers have these, and others are numbered in the order of their
+    names. ``count``: of the classes, where it is known: it tells numbers from 1 from those from 0."""
 
     names: Sequence[str] | None = None
     count: int | None = None

@@ -49,10 +49,7 @@ class Audited:
 
 
 def sentence(audit: Audited, times: float) -> str:
-    """What an audit says, in words.
-
-    Args:
-        times: how many times the passes of the cheap search the dear one takes.
+    """What an audit says, in words. ``times``: how many times the passes of the cheap search the dear one takes.
 
     Example:
         >>> sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
@@ -71,10 +68,7 @@ LARGE = 5.0
 
 
 def concern(attack: str, audit: Audited, kind: str) -> str:
-    """A warning where an audit found much more; empty elsewhere.
-
-    Args:
-        kind: of attack, that found most.
+    """A warning where an audit found much more; empty elsewhere. ``kind``: of attack, that found most.
 
     Example:
         >>> concern("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]

@@ -117,11 +117,8 @@ def stability_constant(
 
 
 def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
-    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are.
-
-    Raises:
-        UserError: a point without a difficulty, or the strengths of several attacks.
-    """
+    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are. Raises
+    :class:`UserError`: a point without a difficulty, or the strengths of several attacks."""
     if isinstance(given, str):
         if given == "reference":
             return -entries.reference  # 100 - acc*, of which only differences count
@@ -141,13 +138,8 @@ def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTab
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The P pairs of points that a stability constant is the steepest of.
-
-    Attributes:
-        first: [P] positions of the points seen in training.
-        second: [P] of the other ones.
-        apart: [P] their differences of difficulty.
-    """
+    """The P pairs of points that a stability constant is the steepest of. ``first``: [P] positions of the points seen
+    in training. ``second``: [P] of the other ones. ``apart``: [P] their differences of difficulty."""
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]

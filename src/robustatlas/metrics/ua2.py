@@ -52,12 +52,9 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
 
 
 def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[str, int]] | None:
-    """Level -> core attack -> the position of that level among its strengths; None where one is missing.
-
-    Args:
-        grids: attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the
-            unit of the published threat model or of the sound one.
-    """
+    """Level -> core attack -> the position of that level among its strengths; None where one is missing. ``grids``:
+    attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the unit of the
+    published threat model or of the sound one."""
     known = {attack: list(strengths) for attack, strengths in grids.items()}
     for published in (IMAGENET, CIFAR10):
         for sound in (True, False):

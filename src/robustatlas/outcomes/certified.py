@@ -228,15 +228,8 @@ def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
 
 
 def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSizes, found: Floats) -> None:
-    """Raise where an example is smaller than a size that is certified.
-
-    Args:
-        index: ``[N]``, positions in the data set.
-        found: ``[N]``, sizes of the smallest examples.
-
-    Raises:
-        CrossedError: the first such sample, with both sides.
-    """
+    """Raise :class:`CrossedError` where an example is smaller than a size that is certified: the first such sample,
+    with both sides. ``index`` [N]: positions in the data set. ``found`` [N]: sizes of the smallest examples."""
     crossed = np.flatnonzero(certified.sizes > found)
     if not len(crossed):
         return

@@ -41,11 +41,8 @@ def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
-    """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken.
-
-    Args:
-        what: whose they are, for the error message.
-    """
+    """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken. ``what``:
+    whose they are, for the error message."""
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

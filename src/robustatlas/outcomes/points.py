@@ -42,10 +42,8 @@ def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, l
 def different_points(
     ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Names of the points that are missing of a reference, and of those that are extra to it.
-
-    Args:
-        attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
+    """Names of the points that are missing of a reference, and of those that are extra to it. ``attacks``: the attacks
+    to go over; one that only one side has is named alone, without its strengths.
 
     Example:
         >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])

@@ -73,10 +73,6 @@ class DiagnosisRecord(Record):
         told: whether anything can be told: attacks by gradients were asked for, or such with nothing to optimise.
         index: [n] positions of the samples in the data set; all are classified correctly.
         forward, backward: passes a sample.
-
-    Example:
-        >>> DiagnosisRecord(asked="0123456789ab", index=(3, 4)).told
-        True
     """
 
     asked: str

@@ -77,14 +77,9 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
 
 
 def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Positions in the data set, increasing, of the samples that all models were evaluated on.
-
-    Args:
-        names: of the models, at least one.
-        samples: of each model the positions of its samples ``[N]``, in any order, and their labels ``[N]``.
-
-    Raises:
-        UserError: where they share no samples, or a shared sample has different labels.
+    """Positions in the data set, increasing, of the samples that all models were evaluated on. ``names``: of the
+    models, at least one. ``samples``: of each model the positions of its samples ``[N]``, in any order, and their
+    labels ``[N]``. Raises :class:`UserError`: where they share no samples, or a shared sample has different labels.
 
     Example:
         >>> a, b = np.array([0, 1, 2]), np.array([2, 1])

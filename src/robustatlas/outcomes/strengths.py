@@ -131,10 +131,7 @@ MOST_STRENGTHS = 10_000
 
 def strengths_in(text: str, said: str = "", attack: str = "") -> tuple[float, ...]:
     """Strengths as people type them: ``"2/255,4/255"`` (a list) or ``"0.1:20"`` (equal steps of ``attack`` up to a last
-    one); ``said``: what a sentence about a mistake calls it.
-
-    Raises:
-        UserError: it is neither, or too many.
+    one); ``said``: what a sentence about a mistake calls it. Raises :class:`UserError`: it is neither, or too many.
 
     Example:
         >>> strengths_in("0.1:4"), strengths_in("1/2,1")

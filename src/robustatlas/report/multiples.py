@@ -61,13 +61,9 @@ class DrawnLine:
 
 @dataclass(frozen=True)
 class Panel:
-    """One attack.
-
-    Attributes:
-        said: the chart in words, with its values.
-        own_threat: whether some run searched another threat model than the reference's.
-        note: what is to be known of its lines: that one is masked, or that they are not of the same images.
-    """
+    """One attack. ``said``: the chart in words, with its values. ``own_threat``: whether some run searched another
+    threat model than the reference's. ``note``: what is to be known of its lines: that one is masked, or that they are
+    not of the same images."""
 
     attack: str
     label: str

@@ -32,11 +32,8 @@ Found = Sequence[AttackFacts | None]
 
 def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
     """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
-
-    Args:
-        groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
-        charts: the small ones, in which the names of the lines have their places.
-    """
+    ``groups``: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
+    ``charts``: the small ones, in which the names of the lines have their places."""
     groups = [runs for runs in groups if runs]
     runs = groups[-1]
     found = [_of_group(group, charts) for group in groups]

@@ -52,8 +52,7 @@ def cutmix(x: Tensor, noise: Noise, probability: float) -> tuple[Tensor, Tensor,
 
     The rectangle's share of the image is uniform, its centre too, and what leaves the image is cut off.
 
-    Returns:
-        the images, the positions [B] of the others, and the shares [B] of each image that are its own.
+    Returns the images, the positions [B] of the others, and the shares [B] of each image that are its own.
     """
     height, width = x.shape[-2:]
     partner = torch.arange(len(x), device=x.device).roll(1)

@@ -15,12 +15,8 @@ _LEAST = torch.finfo(torch.float64).tiny
 
 @dataclass(frozen=True)
 class Differences:
-    """K pairs of points around each of B samples.
-
-    Attributes:
-        changes: [K, B] by how much the margin differs between the two.
-        claims: [W, K, B] what the gradient says of that, by each of W ways back.
-    """
+    """K pairs of points around each of B samples. ``changes``: [K, B] by how much the margin differs between the two.
+    ``claims``: [W, K, B] what the gradient says of that, by each of W ways back."""
 
     changes: Tensor
     claims: Tensor

@@ -32,13 +32,8 @@ _WIDTH, _BATCH = 128, 64
 
 @dataclass(frozen=True)
 class Way:
-    """The model, seen through other gradients.
-
-    Attributes:
-        name: of the remedy, for people and records.
-        model: with the same outputs and the other gradients.
-        dear: whether one gradient costs many passes.
-    """
+    """The model, seen through other gradients. ``name``: of the remedy, for people and records. ``model``: with the
+    same outputs and the other gradients. ``dear``: whether one gradient costs many passes."""
 
     name: str
     model: Classifier

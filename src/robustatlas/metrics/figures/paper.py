@@ -58,11 +58,8 @@ STYLE: dict[Any, Any] = {
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure, whole or not at all, with TrueType fonts in PDF.
-
-    Raises:
-        UserError: a name that does not end in .png, .pdf or .svg, or a file that cannot be written.
-    """
+    """Write a figure, whole or not at all, with TrueType fonts in PDF. Raises :class:`UserError`: a name that does not
+    end in .png, .pdf or .svg, or a file that cannot be written."""
     with mpl.rc_context(_FONTS):
         write_atomically(path, partial(figure.savefig, format=picture_kind(path), dpi=_DPI))
 

@@ -31,13 +31,9 @@ def learned_nothing(accuracy: float, classes: int) -> bool:
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A model trained for a reference, and its accuracies.
-
-    Attributes:
-        attack: it was trained against; None for standard training.
-        strength: of that training; 0 for standard training.
-        accuracies: in percent on test images, under its own attack.
-    """
+    """A model trained for a reference, and its accuracies. ``attack``: it was trained against; None for standard
+    training. ``strength``: of that training; 0 for standard training. ``accuracies``: in percent on test images, under
+    its own attack."""
 
     attack: str | None
     strength: float

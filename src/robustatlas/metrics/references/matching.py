@@ -49,12 +49,9 @@ class MatchedEntries:
 def chosen_attacks(
     accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """The attacks a metric goes over: those asked for, or all that the reference ranks.
-
-    Raises:
-        UserError: where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks
-            that the reference does not know.
-    """
+    """The attacks a metric goes over: those asked for, or all that the reference ranks. Raises :class:`UserError`:
+    where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks that the
+    reference does not know."""
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
         unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
@@ -83,15 +80,9 @@ def match_entries(
     *,
     clean: bool = True,
 ) -> MatchedEntries:
-    """Pair every point of the table with the same point of the reference.
-
-    Args:
-        attacks: the attacks to go over; when None those that the reference ranks.
-        clean: whether the unperturbed input is a point.
-
-    Raises:
-        UserError: names every point that only one of the two has.
-    """
+    """Pair every point of the table with the same point of the reference. ``attacks``: the attacks to go over; when
+    None those that the reference ranks. ``clean``: whether the unperturbed input is a point. Raises :class:`UserError`:
+    names every point that only one of the two has."""
     for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
         if not isinstance(each, kinds):
             raise UserError(
@@ -139,10 +130,7 @@ def seen_mask(
     entries: MatchedEntries, trained_on: Mapping[str, float], reference: Reference | AccuracyTable
 ) -> NDArray[np.bool_]:
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
-
-    Args:
-        trained_on: attack -> largest strength of the training; attacks that the reference has, ranked or not.
-    """
+    ``trained_on``: attack -> largest strength of the training; attacks that the reference has, ranked or not."""
     known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(

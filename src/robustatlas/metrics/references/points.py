@@ -23,15 +23,9 @@ Points = Mapping[str, float | Mapping[float, float]]
 
 
 def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
-    """Numbers of points, checked.
-
-    Args:
-        given: attack -> number, or strength -> number; or a JSON file of that.
-        what: what they are called in messages, such as "weights".
-        known: whose points they may be of.
-
-    Raises:
-        UserError: a point that is not known, or a number that is negative or not finite.
+    """Numbers of points, checked. ``given``: attack -> number, or strength -> number; or a JSON file of that. ``what``:
+    what they are called in messages, such as "weights". ``known``: whose points they may be of. Raises
+    :class:`UserError`: a point that is not known, or a number that is negative or not finite.
 
     Example:
         >>> points_of({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))

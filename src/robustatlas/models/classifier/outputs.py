@@ -20,13 +20,9 @@ _OFF = 0.01 + _ROUNDED
 
 
 class Raw(NamedTuple):
-    """What a network returned, before it is taken for logits.
-
-    Attributes:
-        values: ``[B, ...]``, what is taken.
-        rejecting: whether all looks like (logits, rejection score, threshold).
-        shapes: of all its tensors, where ``values`` are the first of several.
-    """
+    """What a network returned, before it is taken for logits. ``values``: ``[B, ...]``, what is taken. ``rejecting``:
+    whether all looks like (logits, rejection score, threshold). ``shapes``: of all its tensors, where ``values`` are
+    the first of several."""
 
     values: Tensor
     rejecting: bool

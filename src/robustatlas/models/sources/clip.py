@@ -117,12 +117,8 @@ def _encoded(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
 def open_clip_model(
     name: str, *, classes: str | Path | Sequence[str] | None = None, prompt: str | Sequence[str] = PROMPT
 ) -> Classifier:
-    """A zero-shot classifier by a model of open_clip.
-
-    Args:
-        name: ``ARCH/WEIGHTS`` of ``open_clip.list_pretrained()``, or ``ARCH`` alone with random weights.
-        classes, prompt: as of ``hf-clip:``.
-    """
+    """A zero-shot classifier by a model of open_clip. ``name``: ``ARCH/WEIGHTS`` of ``open_clip.list_pretrained()``, or
+    ``ARCH`` alone with random weights. ``classes``, ``prompt``: as of ``hf-clip:``."""
     source = f"open_clip:{name}"
     names = class_names(classes, source)
     prompts = prompts_of(prompt)

@@ -18,11 +18,9 @@ _KINDS: dict[str, Callable[[int], Transformation]] = {
 
 
 def defended_model(inside: str) -> nn.Module:
-    """The model behind the comma, as it comes from its own source, behind what stands before it.
-
-    Args:
-        inside: ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in
-            which they are applied; a comma; and the source of a model.
+    """The model behind the comma, as it comes from its own source, behind what stands before it. ``inside``:
+    ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in which they
+    are applied; a comma; and the source of a model.
 
     Example:
         >>> net = defended_model("bits=5+median=2,builtin:digits-linf")

@@ -70,10 +70,7 @@ class Objects:
         return found
 
     def put(self, name: str, content: bytes, patient: bool = True) -> None:
-        """Keep an object, in one request.
-
-        Args:
-            patient: try again where the store fails, for half a minute.
+        """Keep an object, in one request. ``patient``: try again where the store fails, for half a minute.
 
         Raises:
             NoAccessError: there is no such store, or this user may not write there.

@@ -34,11 +34,8 @@ class RunPlace(Protocol):
         """The text of its ``run.json``; None: no run is there."""
 
     def begin(self, about: str) -> str:
-        """Keep this text unless there is one; which one there is.
-
-        Raises:
-            UserError: what is there is no run, or nothing can be written.
-        """
+        """Keep this text unless there is one; which one there is. Raises :class:`UserError`: what is there is no run,
+        or nothing can be written."""
 
     def storage(self, about: str) -> Storage:
         """Of the run that is there."""

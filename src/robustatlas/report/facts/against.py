@@ -226,11 +226,8 @@ def chosen_reference(
     given: str | None, tables: Sequence[OutcomeTable], weights: Points | str | Path | None = None
 ) -> Reference | None:
     """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``; by the
-    ``weights`` of its points, where they are given.
-
-    Raises:
-        UserError: weights without a reference, or as of :meth:`Reference.weighted`.
-    """
+    ``weights`` of its points, where they are given. Raises :class:`UserError`: weights without a reference, or as of
+    :meth:`Reference.weighted`."""
     found = fitting_reference(tables) if given is None else None if given == "none" else load_reference(given)
     if weights is None:
         return found

@@ -44,9 +44,8 @@ def agreement_of(
     With a reference as figure 6b of Kang et al. 2019 has it: the correlation of UAR over adversarially trained models,
     of each pair of attacks over those trained against neither. Without one, of average accuracies over all models.
 
-    Args:
-        models: accuracies of each, in percent, at the same points.
-        trained_on: of each, attack -> strength of its training; None where nothing is known of that.
+    ``models``: accuracies of each, in percent, at the same points. ``trained_on``: of each, attack -> strength of its
+    training; None where nothing is known of that.
 
     Example:
         >>> sizes = [(80, 70), (60, 55), (40, 20)]

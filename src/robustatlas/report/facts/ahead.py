@@ -93,8 +93,7 @@ def standings_of(shared: Shared, headline: Mapping[str, float] | None = None) ->
     A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
     once (Bonferroni), for each line of the comparison by itself. Accuracies that are masked are held against none.
 
-    Args:
-        headline: see :func:`robustatlas.report.facts.headline.headline_of`.
+    ``headline``: see :func:`robustatlas.report.facts.headline.headline_of`.
     """
     names, tables = shared.names, [shared.table(run) for run in range(len(shared.names))]
     heads = shared_headlines(tables, headline)

@@ -205,11 +205,8 @@ LIMITS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 
 @dataclass(frozen=True)
 class QuerySuccess:
-    """One attack at one strength.
-
-    Attributes:
-        limits: [Q] numbers of queries, up to what was asked.
-        success: [Q] percent of all samples broken within them.
+    """One attack at one strength. ``limits``: [Q] numbers of queries, up to what was asked. ``success``: [Q] percent of
+    all samples broken within them.
 
     Example:
         >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
@@ -223,10 +220,8 @@ class QuerySuccess:
 
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
-    """What one attack found at its middle and its largest strength.
-
-    Returns:
-        none where gradients were used, or queries were not counted.
+    """What one attack found at its middle and its largest strength. Returns none where gradients were used, or queries
+    were not counted.
 
     Example:
         >>> import robustatlas as ra

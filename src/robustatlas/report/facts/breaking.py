@@ -10,11 +10,8 @@ from robustatlas.outcomes.table import OutcomeTable
 
 @dataclass(frozen=True)
 class BreakingPoint:
-    """The attack that leaves fewest images correct, and the size from which on half of all images are wrong.
-
-    Attributes:
-        half: the size; 0 where half of the images are wrong before any attack, inf where more than half withstand it.
-    """
+    """The attack that leaves fewest images correct, and the size from which on half of all images are wrong. ``half``:
+    the size; 0 where half of the images are wrong before any attack, inf where more than half withstand it."""
 
     attack: str
     half: float

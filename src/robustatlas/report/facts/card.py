@@ -110,8 +110,7 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
 
     Between the strengths accuracies lie on straight lines, as only they are published.
 
-    Args:
-        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
+    ``compared``: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
     """
     attacks = reference.ranked[:MOST_STRIPS]
     known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}

@@ -64,11 +64,8 @@ class Compared:
     def statistics(
         self, held: Held | None = None, union: Mapping[str, float] | None = None
     ) -> dict[str, SampleStatistic]:
-        """Every number in which runs are compared.
-
-        Args:
-            union: see `robustatlas.report.facts.numbers.union_strengths`; None for no union.
-        """
+        """Every number in which runs are compared. ``union``: see `robustatlas.report.facts.numbers.union_strengths`;
+        None for no union."""
         found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
         return found | (numbers.against(self.table, held) if held else {})
 
@@ -185,11 +182,8 @@ class _Brief:
 
 
 def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
-    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct.
-
-    Raises:
-        UserError: where they are about different images, or share no samples or no attack at the same strength.
-    """
+    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct. Raises
+    :class:`UserError`: where they are about different images, or share no samples or no attack at the same strength."""
     briefs = [_Brief.of(result) for result in results]
     names = _told_apart([brief.model for brief in briefs]) if names is None else names
     _check_same_data(briefs, names)

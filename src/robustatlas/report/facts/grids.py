@@ -57,8 +57,7 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
     Nothing is said where each strength is judged by itself, as then none tells of another, nor of everyday changes,
     whose sizes people chose.
 
-    Args:
-        clean: accuracy without an attack, in percent.
+    ``clean``: accuracy without an attack, in percent.
 
     Example:
         >>> from robustatlas.outcomes import OutcomeTable

@@ -61,14 +61,8 @@ def groups_of(
     reference: Reference | None = None,
     union: Mapping[str, float] | None = None,
 ) -> Groups:
-    """Compare groups of runs.
-
-    Args:
-        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
-
-    Raises:
-        UserError: no group, an empty one, or as of `what_is_shared`.
-    """
+    """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
+    middle one of each. Raises :class:`UserError`: no group, an empty one, or as of `what_is_shared`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
     results = in_a_row(groups)

@@ -25,10 +25,6 @@ def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> 
 
     By the ratio rounded to two decimals, ties by the lower stability constant; a constant that is not known comes after
     all that are, and what has no ratio has no place.
-
-    Example:
-        >>> ranks([50.001, 50.004, 60.0, None], [7.0, 3.0, 9.0, None])
-        [3, 2, 1, None]
     """
     keys = [
         None if ratio is None else (-round(ratio, 2), math.inf if constant is None else constant)

@@ -76,11 +76,8 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
-    """What a JSON file says of one model, as `Result.describe` takes it; checked.
-
-    Raises:
-        UserError: it cannot be read, or says something that a card does not hold.
-    """
+    """What a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it cannot
+    be read, or says something that a card does not hold."""
     return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
@@ -184,11 +181,8 @@ def published_rows(reference: Reference) -> list[Row]:
 
 
 def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
-    """The row of a run, at the points that it shares with a reference.
-
-    Args:
-        result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
-    """
+    """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
+    strength on its own is missing unless every strength was searched."""
     given = about or About()
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
@@ -233,24 +227,17 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
 @dataclass(frozen=True)
 class Ground:
-    """What runs share that are ranked without a reference.
-
-    Attributes:
-        reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
-            those that only some of them have.
-        index: positions of the images that all runs have; None where there are none, or several data sets.
-    """
+    """What runs share that are ranked without a reference. ``reference``: always right, so that ratios to it are the
+    accuracies: it ranks the points of all runs, and lists those that only some of them have. ``index``: positions of
+    the images that all runs have; None where there are none, or several data sets."""
 
     reference: Reference
     index: Integers | None
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Ground:
-        """What some runs share; they are looked at one by one.
-
-        Raises:
-            UserError: no run, or they share no (attack, strength).
-        """
+        """What some runs share; they are looked at one by one. Raises :class:`UserError`: no run, or they share no
+        (attack, strength)."""
         grids: list[dict[str, list[float]]] = []
         data: set[tuple[str, str | None]] = set()
         index = np.zeros(0, np.int64)

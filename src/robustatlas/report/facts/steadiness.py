@@ -27,11 +27,9 @@ published, the last by pairs of points that no few images decide."""
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Which stability constants are given.
-
-    Attributes:
-        difficulty: of a point, see :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those
-            of the one attack of the training.
+    """Which stability constants are given. ``difficulty``: of a point, see
+    :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those of the one attack of the
+    training.
 
     Example:
         >>> Steadiness(alpha=0.01, difficulty="epsilon").floors

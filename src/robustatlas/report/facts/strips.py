@@ -110,13 +110,9 @@ class Strip:
 
 @dataclass(frozen=True)
 class Scale:
-    """The axis that the strips of a card share.
-
-    Attributes:
-        kind: "reference", "distance" or "strength".
-        units: attack -> the size that is its unit.
-        beyond: attacks under which the reference keeps more than half of its clean accuracy at all its strengths.
-    """
+    """The axis that the strips of a card share. ``kind``: "reference", "distance" or "strength". ``units``: attack ->
+    the size that is its unit. ``beyond``: attacks under which the reference keeps more than half of its clean accuracy
+    at all its strengths."""
 
     kind: str
     units: Mapping[str, float]

@@ -35,13 +35,9 @@ _TYPICAL = "typical-"
 
 @dataclass(frozen=True)
 class Requirement:
-    """One bound on one number.
-
-    Attributes:
-        what: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``, ``ATTACK@STRENGTH``, ...
-        sign: whether the bound is a lower or an upper one.
-        bound: accuracies and ratios in percent.
-    """
+    """One bound on one number. ``what``: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``,
+    ``ATTACK@STRENGTH``, ... ``sign``: whether the bound is a lower or an upper one. ``bound``: accuracies and ratios in
+    percent."""
 
     text: str
     what: str

@@ -38,11 +38,8 @@ class Check:
 def check_requirements(
     requirements: Sequence[Requirement], result: Result, facts: RunFacts, judged: Judged = "interval"
 ) -> list[Check]:
-    """Each requirement against the number that it is about.
-
-    Args:
-        judged: whether the whole 95 % interval has to keep a bound, or the value alone.
-    """
+    """Each requirement against the number that it is about. ``judged``: whether the whole 95 % interval has to keep a
+    bound, or the value alone."""
     found = []
     for requirement in requirements:
         number = number_of(requirement, result, facts)
@@ -73,12 +70,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     are judged. An attack that is masked on either model, as after rounding, is not tested: that proves nothing, and the
     check fails.
 
-    Args:
-        max_drop: in percentage points.
-        judged: whether a drop has to be significant, or its value alone decides.
-
-    Raises:
-        UserError: the runs share no images, or no attack at the same strength.
+    ``max_drop``: in percentage points. ``judged``: whether a drop has to be significant, or its value alone decides.
+    Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
     shared = what_is_shared([new, old])
     whole = shared.table(0), shared.table(1)
@@ -135,12 +128,8 @@ def asks_for_verdict(text: str) -> bool:
 
 def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ()) -> Check:
     """Whether the diagnosis of a run is the required one; a run without a diagnosis fails, and a sound one where a
-    required strength was not looked at.
-
-    Args:
-        text: ``diagnosis=sound``, or another verdict.
-        bounds: what else is required; the strengths that these name have to be looked at, or all where they name none.
-    """
+    required strength was not looked at. ``text``: ``diagnosis=sound``, or another verdict. ``bounds``: what else is
+    required; the strengths that these name have to be looked at, or all where they name none."""
     found = _FORM.fullmatch(text)
     wanted, known = found[1] if found else text, get_args(Verdict)
     if wanted not in known:
@@ -181,12 +170,9 @@ MOST = 10_000_000
 
 @dataclass(frozen=True)
 class Ruling:
-    """A requirement on the number that a run has for it.
-
-    Attributes:
-        state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
-        samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
-    """
+    """A requirement on the number that a run has for it. ``state``: ``"pass"`` where the whole interval keeps the
+    bound, ``"fail"`` where none of it does, else ``"open"``. ``samples``: that would decide an open one, if what was
+    found stays; None: of no other, or more than ten million."""
 
     requirement: Requirement
     number: Interval
