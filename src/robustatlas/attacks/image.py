@@ -1,9 +1,6 @@
-"""The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
-
-The default protocol searches the sound threat models; ``"paper"`` runs each attack as its public code did: historical
-map, steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well.
-MultiRobustBench bisects the strengths of every attack (C.2), also of fog, snow and gabor, which are not nested.
-"""
+"""The attacks on images beyond lp norms. MultiRobustBench bisects the strengths of every attack (C.2), also of fog,
+snow and gabor, which are not nested. ``"paper"`` runs each attack as its public code did: historical map, steps, start,
+last iterate; samples that are misclassified clean are attacked and judged as well."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Trees of tensors that share their leading dimension B, so that samples can be dropped from and added to all of them
-at once.
-
-A tree is a tensor ``[B, ...]`` or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
-tensor nor such a container (settings) belongs to all samples alike.
-"""
+"""Trees of tensors ``[B, ...]`` that share their leading dimension, so that samples can be dropped from and added to
+all at once. A tree is a tensor or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
+tensor nor such a container (settings) belongs to all samples alike."""
 
 from __future__ import annotations
 

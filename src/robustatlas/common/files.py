@@ -22,9 +22,8 @@ class Address(PosixPath):
     """Where a store of objects keeps something, such as ``s3://bucket/run``: a path in all but the slash after its
     scheme that pathlib takes away and this puts back.
 
-    Example:
-        >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
-        ('s3://bucket/run/run.json', 'run')
+    >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
+    ('s3://bucket/run/run.json', 'run')
     """
 
     def __str__(self) -> str:
@@ -82,9 +81,8 @@ def _resolved(path: Path) -> Path:
 def at_home(path: str) -> str:
     """``path`` with the home of the user in place of a ``~`` at its beginning, as a shell has it.
 
-    Example:
-        >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
-        (True, 'runs/~', '~nobody-here/runs')
+    >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
+    (True, 'runs/~', '~nobody-here/runs')
     """
     return path if "\0" in path else os.path.expanduser(path)  # noqa: PTH111  # of Path raises where nobody has that name
 
@@ -182,9 +180,8 @@ _PICTURES = ("png", "pdf", "svg")
 def picture_kind(path: Path) -> str:
     """The format that a picture of this name is written in; :class:`UserError` for a name that ends otherwise.
 
-    Example:
-        >>> picture_kind(Path("curves.PDF"))
-        'pdf'
+    >>> picture_kind(Path("curves.PDF"))
+    'pdf'
     """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _PICTURES:

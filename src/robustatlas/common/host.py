@@ -1,10 +1,6 @@
-"""What the host asks of the device, and how often.
-
-An accelerator works through a queue that the host fills. Whoever reads a number from it waits until the queue is empty,
-and then the device waits until it is filled again. So loops look at their results only every few steps, in one
-transfer; between looks they are tensor code whose shapes do not depend on the results. On the CPU nothing is queued:
-looking costs nothing, and work that turns out to be needless does, so loops look at every step there.
-"""
+"""What the host asks of the device, and how often. Whoever reads a number from an accelerator waits until its queue of
+work is empty, so loops look at their results only every few steps there, in one transfer. On the CPU nothing is queued:
+looking costs nothing and saves needless work, so loops look at every step."""
 
 from __future__ import annotations
 

@@ -102,9 +102,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def usable(self) -> dict[str, T]:
         """All by name, but for those of other packages that cannot be had, of which a warning tells once.
 
-        Example:
-            >>> Registry("shape", "robustatlas.shapes", {"list": list}, "a class", callable).usable()
-            {'list': <class 'list'>}
+        >>> Registry("shape", "robustatlas.shapes", {"list": list}, "a class", callable).usable()
+        {'list': <class 'list'>}
         """
         found = {}
         for name in self:

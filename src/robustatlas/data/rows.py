@@ -141,9 +141,8 @@ _LOOKED_AT = 4096
 def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor:
     """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
 
-    Example:
-        >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
-        tensor([0.5000, 1.0000])
+    >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
+    tensor([0.5000, 1.0000])
     """
     if not values.numel():
         return values

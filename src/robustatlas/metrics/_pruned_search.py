@@ -1,9 +1,9 @@
 """Exact nearest neighbours of another class by lower bounds, in torch.
 
-A level maps points [N, D] to shorter vectors [N, k] without increasing any distance: differences of a few coordinates
-(linf), or of sums over groups of coordinates (l1; scaled by the root of the group's size, l2). What is farther on a
-level than the nearest neighbour found so far is farther in truth, so most pairs are settled by the shortest vectors.
-Rounding is bounded and always decided in favour of keeping a pair, so the result is that of comparing all pairs.
+A level maps points [N, D] to shorter vectors [N, k] without increasing any distance. For linf these are differences of
+a few coordinates, for l1 and l2 sums over groups of coordinates (l2: scaled by the root of the group's size). What is
+farther on a level than the nearest neighbour found so far is farther in truth, so the shortest vectors settle most
+pairs. Rounding is bounded and decided in favour of keeping a pair, so the result is that of comparing all pairs.
 """
 
 from __future__ import annotations

@@ -160,10 +160,9 @@ class Pairs:
     def between(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[float, float]:
         """Between what the steepest slope lies where accuracies [K] lie between ``low`` and ``high``.
 
-        Example:
-            >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
-            >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
-            (5.0, 15.0)
+        >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
+        >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
+        (5.0, 15.0)
         """
         above, below = low[self.first] - high[self.second], low[self.second] - high[self.first]
         least, most = np.maximum(np.maximum(above, below), 0) / self.apart, np.maximum(-above, -below) / self.apart

@@ -22,9 +22,8 @@ Booleans = NDArray[np.bool_]
 def percent(count: ArrayLike, total: int) -> Floats:
     """Counts [...] out of a total in percent: the one way in which accuracies and errors are computed from samples.
 
-    Example:
-        >>> percent([28, 200], 200).tolist()
-        [14.0, 100.0]
+    >>> percent([28, 200], 200).tolist()
+    [14.0, 100.0]
     """
     return np.asarray(100.0 * np.asarray(count, np.float64) / total)
 
@@ -33,9 +32,8 @@ def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
     """``[N, K]``: whether samples of ``minimal_size`` [N], as :func:`~robustatlas.outcomes.strengths.snapped` records
     them, are broken at each of K ``sizes``, of a nested threat model.
 
-    Example:
-        >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
-        [[False, True], [False, False]]
+    >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
+    [[False, True], [False, False]]
     """
     return np.asarray(minimal_size[:, None] <= np.asarray(sizes)) & np.isfinite(minimal_size)[:, None]
 

@@ -294,9 +294,8 @@ class CardRecord(Record):
 def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Positions as runs of consecutive ones.
 
-    Example:
-        >>> spans_of(np.array([4, 0, 1, 2, 9]))
-        ((0, 3), (4, 5), (9, 10))
+    >>> spans_of(np.array([4, 0, 1, 2, 9]))
+    ((0, 3), (4, 5), (9, 10))
     """
     ordered = distinct(index)
     breaks = np.flatnonzero(np.diff(ordered) != 1) + 1
@@ -307,9 +306,8 @@ def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
-    Example:
-        >>> distinct(np.array([4, 0, 4, 2]))
-        array([0, 2, 4])
+    >>> distinct(np.array([4, 0, 4, 2]))
+    array([0, 2, 4])
     """
     ordered = np.sort(index)
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]

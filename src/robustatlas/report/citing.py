@@ -66,10 +66,9 @@ _SOFTWARE = (
 def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, str]]:
     """Name and paper of all that a search may run of an attack, in order.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> what_runs(attack_named("linf"), "bisection")
-        [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> what_runs(attack_named("linf"), "bisection")
+    [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
     kicked = any(stage.kick for stage in stages_run(attack, search))
     return _named([kind.__name__ for kind in kinds(attack, search)], kicked)

@@ -90,9 +90,8 @@ def panels(runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool
 def columns(count: int, alone: bool) -> int:
     """Charts abreast on a wide screen, so that the last row is as full as can be.
 
-    Example:
-        >>> [columns(count, alone=False) for count in (1, 2, 5, 8, 9)]
-        [1, 2, 3, 4, 3]
+    >>> [columns(count, alone=False) for count in (1, 2, 5, 8, 9)]
+    [1, 2, 3, 4, 3]
     """
     most = _MOST_COLUMNS[alone]
     return count if count <= most[0] else min(most, key=lambda abreast: -count % abreast)
@@ -153,9 +152,8 @@ def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list
 def _names(models: Sequence[str]) -> list[str]:
     """Short names of models, without the source that all of them share.
 
-    Example:
-        >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
-        (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
+    >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
+    (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
     """
     sources = {model[: max(model.rfind(":"), model.rfind("/")) + 1] for model in models}
     start = len(sources.pop()) if len(sources) == 1 else 0

@@ -1,8 +1,6 @@
-"""The 19 common corruptions as functions of images, random numbers and parameters (Hendrycks and Dietterich 2019).
-
-Each takes images ``[B, C, H, W]`` in [0, 1], a noise stream per image and the parameters of one severity, and returns
-images whose values may leave [0, 1] a little.
-"""
+"""The 19 common corruptions as functions of images, random numbers and parameters (Hendrycks and Dietterich 2019). Each
+takes images ``[B, C, H, W]`` in [0, 1], a noise stream per image and the parameters of one severity, and returns images
+whose values may leave [0, 1] a little."""
 
 from __future__ import annotations
 

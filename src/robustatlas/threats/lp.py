@@ -1,8 +1,6 @@
-"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1].
-
-Besides the methods of every threat model these offer what optimizers with more structure ask for: ``hyperplane``
-(FAB's projection on a linearised decision boundary inside the box) and, for l1, ``linear_oracle`` (Frank-Wolfe).
-"""
+"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1]. They also offer
+what optimizers with more structure ask for: ``hyperplane`` (FAB's projection on a linearised decision boundary inside
+the box) and, for l1, ``linear_oracle`` (Frank-Wolfe)."""
 
 from __future__ import annotations
 

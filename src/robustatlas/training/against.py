@@ -36,9 +36,8 @@ MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 def default_rate(steps: int) -> float:
     """Length of a step as a share of the strength: 2.5 radii in all, and 1.25 (Wong et al. 2020) at most in one.
 
-    Example:
-        >>> default_rate(10), default_rate(1)
-        (0.25, 1.25)
+    >>> default_rate(10), default_rate(1)
+    (0.25, 1.25)
     """
     return min(1.25, 2.5 / steps)
 

@@ -165,13 +165,12 @@ def logits_alone(net: nn.Module) -> Iterator[None]:
     """Inside, ``net`` returns its logits [B, C] and nothing else: neither auxiliary heads, which a warning names once,
     nor a batch of one image without its dimension.
 
-    Example:
-        >>> class Pair(nn.Module):
-        ...     def forward(self, x):
-        ...         return x, "more"
-        >>> with logits_alone(net := Pair()):
-        ...     net(torch.zeros(2, 3)).shape
-        torch.Size([2, 3])
+    >>> class Pair(nn.Module):
+    ...     def forward(self, x):
+    ...         return x, "more"
+    >>> with logits_alone(net := Pair()):
+    ...     net(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
     """
     told = False
 

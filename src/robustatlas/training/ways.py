@@ -35,9 +35,8 @@ def own_recipe(attack: str, rule: Rule = "acc") -> str:
     """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
     2021), projected ascent on its threat model, or for ATA UAR's targeted one, against all others.
 
-    Example:
-        >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
-        ('pat', 'pgd', 'uniform')
+    >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
+    ('pat', 'pgd', 'uniform')
     """
     return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _OTHERS[rule]
 
@@ -45,9 +44,8 @@ def own_recipe(attack: str, rule: Rule = "acc") -> str:
 def own_steps(attack: str, rule: Rule = "acc") -> int:
     """The steps of crafting that the rule's paper takes against an attack.
 
-    Example:
-        >>> own_steps("elastic", "ata"), own_steps("linf", "ata"), own_steps("elastic")
-        (30, 10, 10)
+    >>> own_steps("elastic", "ata"), own_steps("linf", "ata"), own_steps("elastic")
+    (30, 10, 10)
     """
     return _ELASTIC if (attack, rule) == ("elastic", "ata") else STEPS
 

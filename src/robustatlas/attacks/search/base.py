@@ -1,8 +1,5 @@
-"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan.
-
-A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The
-engine reports how each run ended.
-"""
+"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan. The engine
+reports how each run ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The rules of a plan: which runs end early, which are left out, and where it goes on. One class each.
-
-A rule goes by the sample alone, by its own run and by what was known when that began, so the result of a sample does
-not depend on the others of its batch. How each was chosen stands in docs/research/choices.md.
-"""
+"""The rules of a plan: which runs end early, which are left out, and where it goes on. A rule goes by the sample alone,
+by its own run and by what was known when that began, so results do not depend on the rest of the batch. How each was
+chosen stands in docs/research/choices.md."""
 
 from __future__ import annotations
 

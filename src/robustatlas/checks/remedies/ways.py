@@ -178,11 +178,10 @@ RUNS = 4
 def from_random_starts(attack: Attack) -> Attack:
     """The attack with all runs that begin at the clean sample begun at random points of the set, and more ascents.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
-        >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
-        {'random'}
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
+    >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
+    {'random'}
     """
     plans = {}
     for search, plan in attack.plans.items():

@@ -29,9 +29,8 @@ AT_ONCE = 8
 def flat_operations(output: Tensor) -> list[str]:
     """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
 
-    Example:
-        >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
-        ['round']
+    >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
+    ['round']
     """
     names = (type(node).__name__ for node in _nodes(output))
     found = {name for name in names if name.startswith(_FLAT)}

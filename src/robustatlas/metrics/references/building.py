@@ -22,9 +22,8 @@ _GUESSING = 1.5
 def learned_nothing(accuracy: float, classes: int) -> bool:
     """Whether an accuracy in percent is one of guessing among so many classes.
 
-    Example:
-        >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
-        (True, False)
+    >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
+    (True, False)
     """
     return accuracy <= _GUESSING * 100 / classes
 

@@ -119,9 +119,8 @@ def match_entries(
 def compared(trained_on: Mapping[str, float], among: Collection[str]) -> dict[str, float]:
     """What of a training counts where only some attacks are compared: their strengths.
 
-    Example:
-        >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
-        {'linf': 0.03}
+    >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
+    {'linf': 0.03}
     """
     return {attack: strength for attack, strength in trained_on.items() if attack in among}
 

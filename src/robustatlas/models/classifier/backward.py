@@ -1,8 +1,5 @@
-"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass.
-
-The values that the model computes are always its own; only the way back through input transformations, or through the
-ReLUs of the network, differs.
-"""
+"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass. Values are always the
+model's own; only the way back through input transformations, or through the ReLUs of the network, differs."""
 
 from __future__ import annotations
 

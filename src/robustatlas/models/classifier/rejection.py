@@ -1,8 +1,6 @@
-"""Models that may refuse to answer: their scores as logits with one more class, and what then counts as an error.
-
-The last class is that of rejection. Folding it away for known labels leaves ordinary logits, whose largest entry is
-another than the label exactly where an error counts. So attacks work against classes and detector at once.
-"""
+"""Models that may refuse to answer: the last of their classes is that of rejection. Folding it away for known labels
+leaves ordinary logits, whose largest entry is another than the label exactly where an error counts. So attacks work
+against classes and detector at once."""
 
 from __future__ import annotations
 
@@ -34,10 +32,9 @@ _PARTS = 3
 def with_score(output: Any) -> Tensor:
     """(logits [B, C], score [B], threshold) as logits [B, C + 1]: the last is above all others by score - threshold.
 
-    Example:
-        >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
-        tensor([[2.0000, 1.0000, 1.7500],
-                [2.0000, 1.0000, 2.2500]])
+    >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
+    tensor([[2.0000, 1.0000, 1.7500],
+            [2.0000, 1.0000, 2.2500]])
     """
     if not isinstance(output, Sequence) or len(output) != _PARTS or not all(isinstance(v, Tensor) for v in output[:2]):
         raise UserError(
@@ -57,9 +54,8 @@ def with_score(output: Any) -> Tensor:
 def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) -> Tensor:
     """Logits of a model as those of which the label's [B] is not the largest exactly where an error counts.
 
-    Example:
-        >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
-        tensor([[1., 2.]])
+    >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
+    tensor([[1., 2.]])
     """
     if rejects:
         return folded(logits, labels, errors)
@@ -69,10 +65,9 @@ def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) ->
 def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
     """Logits [B, C + 1] as ordinary ones, of which the label's [B] is not the largest where an error counts.
 
-    Example:
-        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
-        >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
-        [0, 1, 2]
+    >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
+    >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
+    [0, 1, 2]
     """
     if errors == "refused":
         return logits

@@ -1,8 +1,6 @@
-"""ReLUs that go back smoothed: their values are their own, their derivative is a sigmoid in place of a step.
-
-A network trained by bounds has large flat pieces, so that its gradient says little of what lies a step further. The
-derivative of softplus looks across the kink.
-"""
+"""ReLUs that go back smoothed: their values are their own, their derivative is a sigmoid in place of a step. A network
+trained by bounds has large flat pieces, so its gradient says little of what lies a step further. The derivative of
+softplus looks across the kink."""
 
 from __future__ import annotations
 

@@ -198,9 +198,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in 
 def spoken_at(url: str) -> type[Protocol]:
     """The protocol that an address looks like.
 
-    Example:
-        >>> spoken_at("http://127.0.0.1:8000/v2/models/net/infer").name, spoken_at("http://127.0.0.1:8000/ask").name
-        ('oip', 'json')
+    >>> spoken_at("http://127.0.0.1:8000/v2/models/net/infer").name, spoken_at("http://127.0.0.1:8000/ask").name
+    ('oip', 'json')
     """
     return OpenInference if "/v2/models/" in url else Json
 

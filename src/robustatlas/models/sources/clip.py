@@ -164,9 +164,8 @@ class _Tower(nn.Module):
 def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[str]:
     """Names of classes, from a list or a file with one a line.
 
-    Example:
-        >>> class_names(["cat", "dog"], "hf-clip:net")
-        ['cat', 'dog']
+    >>> class_names(["cat", "dog"], "hf-clip:net")
+    ['cat', 'dog']
     """
     if given is None:
         raise UserError(

@@ -1,8 +1,6 @@
-"""A run in a store of objects, by way of a copy of it on this machine.
-
-Files of a run are whole, never change and have names that no other writer shares. So a copy is never stale, only
-behind: what is in the store and not here is got, what was written here is sent.
-"""
+"""A run in a store of objects, by way of a copy of it on this machine. Files of a run are whole, never change and have
+names that no other writer shares. So a copy is never stale, only behind: what is in the store and not here is got, what
+was written here is sent."""
 
 from __future__ import annotations
 

@@ -89,9 +89,8 @@ class ObjectStore:
 def place_of(path: object) -> tuple[Path, RunPlace]:
     """Where a run is, as a path and with what can be done there.
 
-    Example:
-        >>> place_of("runs/a")[0].name, place_of("memory://runs/a")[1].about()
-        ('a', None)
+    >>> place_of("runs/a")[0].name, place_of("memory://runs/a")[1].about()
+    ('a', None)
     """
     root = named(path, "the folder of a run")
     return root, (ObjectStore(root) if isinstance(root, Address) else Folder(root))

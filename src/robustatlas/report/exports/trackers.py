@@ -84,11 +84,10 @@ def taken_by(tracker: str, otherwise: str) -> Iterator[None]:
     """What is done within is done by a tracker; ``otherwise``: what to do where it does not take a run. Raises
     :class:`UserError`: it does not, for a reason of its own: no account, no connection, a package that it lacks.
 
-    Example:
-        >>> with taken_by("MLflow", "give -o FOLDER"):
-        ...     raise OSError("no route")
-        Traceback (most recent call last):
-        robustatlas.common.errors.UserError: MLflow does not take the run (OSError: no route); give -o FOLDER.
+    >>> with taken_by("MLflow", "give -o FOLDER"):
+    ...     raise OSError("no route")
+    Traceback (most recent call last):
+    robustatlas.common.errors.UserError: MLflow does not take the run (OSError: no route); give -o FOLDER.
     """
     try:
         yield

@@ -136,13 +136,12 @@ class Held:
 def against_what(reference: Reference, names: Iterable[str]) -> str:
     """What models a reference is of, in words; ``names``: of those that are held against it.
 
-    Example:
-        >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
-        >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
-        >>> against_what(best, ["a", "b", "c"]), against_what(best, ["a"])
-        ('the best of these models', 'the best of 2 models, a among them')
-        >>> against_what(Reference("mine", "", accuracies, ("linf",)), ["a"])
-        'models trained against each attack'
+    >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
+    >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
+    >>> against_what(best, ["a", "b", "c"]), against_what(best, ["a"])
+    ('the best of these models', 'the best of 2 models, a among them')
+    >>> against_what(Reference("mine", "", accuracies, ("linf",)), ["a"])
+    'models trained against each attack'
     """
     if not reference.models:
         return "models trained against each attack"

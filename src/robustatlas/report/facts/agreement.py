@@ -47,12 +47,11 @@ def agreement_of(
     ``models``: accuracies of each, in percent, at the same points. ``trained_on``: of each, attack -> strength of its
     training; None where nothing is known of that.
 
-    Example:
-        >>> sizes = [(80, 70), (60, 55), (40, 20)]
-        >>> models = [AccuracyTable(90, {"p": {1: p}, "q": {1: q}}) for p, q in sizes]
-        >>> agreement_of(models, [None] * 3).correlation.round(2)
-        array([[1.  , 0.97],
-               [0.97, 1.  ]])
+    >>> sizes = [(80, 70), (60, 55), (40, 20)]
+    >>> models = [AccuracyTable(90, {"p": {1: p}, "q": {1: q}}) for p, q in sizes]
+    >>> agreement_of(models, [None] * 3).correlation.round(2)
+    array([[1.  , 0.97],
+           [0.97, 1.  ]])
     """
     if held is None or not held.ranked:
         attacks = models[0].attacks

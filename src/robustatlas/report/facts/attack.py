@@ -208,9 +208,8 @@ class QuerySuccess:
     """One attack at one strength. ``limits``: [Q] numbers of queries, up to what was asked. ``success``: [Q] percent of
     all samples broken within them.
 
-    Example:
-        >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
-        30.0
+    >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
+    30.0
     """
 
     attack: str
@@ -223,13 +222,12 @@ def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
     """What one attack found at its middle and its largest strength. Returns none where gradients were used, or queries
     were not counted.
 
-    Example:
-        >>> import robustatlas as ra
-        >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
-        >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
-        >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
-        >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
-        [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
+    >>> import robustatlas as ra
+    >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
+    >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
+    >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
+    >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
+    [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
     """
     if outcome.queries is None:
         return ()

@@ -73,13 +73,12 @@ class CertifiedFacts:
 def certified_of(result: Result) -> Iterator[CertifiedFacts]:
     """The certified side of each attack that has one.
 
-    Example:
-        >>> import numpy as np
-        >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
-        >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
-        >>> vars(found)["certified_sizes"] = {"linf": sizes}
-        >>> [facts.sentence for facts in certified_of(found)]
-        ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
+    >>> import numpy as np
+    >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
+    >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
+    >>> vars(found)["certified_sizes"] = {"linf": sizes}
+    >>> [facts.sentence for facts in certified_of(found)]
+    ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
     """
     for row, held in result.certified_sizes.items():
         run = row in result.attacks and not held.of and result.outcome(row).judged

@@ -59,11 +59,10 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
 
     ``clean``: accuracy without an attack, in percent.
 
-    Example:
-        >>> from robustatlas.outcomes import OutcomeTable
-        >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
-        >>> grid_advice(table.outcome("linf"), 100.0).option
-        '--strengths linf=0.0036:10'
+    >>> from robustatlas.outcomes import OutcomeTable
+    >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
+    >>> grid_advice(table.outcome("linf"), 100.0).option
+    '--strengths linf=0.0036:10'
     """
     if not outcome.monotone or outcome.typical is not None or clean == 0:
         return None
@@ -91,14 +90,13 @@ def extended(command: str, advice: Sequence[GridAdvice]) -> str:
     """The command that extends a run to better strengths: the ``command`` that made it, with these; the options alone
     where that was no command of the shell, or one of several parts.
 
-    Example:
-        >>> farther = GridAdvice("linf", "", 0.6, 20)
-        >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
-        'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
-        >>> extended("python -m robustatlas evaluate a.py:b --run runs/a", [farther])
-        'python -m robustatlas evaluate a.py:b --run runs/a --strengths linf=0.6:20'
-        >>> extended("python mine.py", [farther])
-        '--strengths linf=0.6:20'
+    >>> farther = GridAdvice("linf", "", 0.6, 20)
+    >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
+    'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
+    >>> extended("python -m robustatlas evaluate a.py:b --run runs/a", [farther])
+    'python -m robustatlas evaluate a.py:b --run runs/a --strengths linf=0.6:20'
+    >>> extended("python mine.py", [farther])
+    '--strengths linf=0.6:20'
     """
     options, begun = " ".join(one.option for one in advice), "--strengths"
     words = iter(shlex.split(command.replace(f"{begun}=", f"{begun} ")))

@@ -61,9 +61,8 @@ class Place:
     def words(self, about: bool = False) -> str:
         """The places that the intervals leave open, and "about" where threat models are not all the reference's.
 
-        Example:
-            >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
-            ('2nd to 5th of 21', 'about 1st of 21')
+        >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
+        ('2nd to 5th of 21', 'about 1st of 21')
         """
         span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
         return f"{'about ' if about else ''}{span} of {self.of}"

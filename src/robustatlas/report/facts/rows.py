@@ -66,9 +66,8 @@ _CARD = TypeAdapter(About)
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
     """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
 
-    Example:
-        >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
-        {'linf': 0.03}
+    >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
+    {'linf': 0.03}
     """
     if isinstance(about, str | Path):
         return checked(_ABOUT, read_json(about), str(about))

@@ -31,9 +31,8 @@ class Steadiness:
     :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those of the one attack of the
     training.
 
-    Example:
-        >>> Steadiness(alpha=0.01, difficulty="epsilon").floors
-        (0.0,)
+    >>> Steadiness(alpha=0.01, difficulty="epsilon").floors
+    (0.0,)
     """
 
     alpha: float = ALPHA

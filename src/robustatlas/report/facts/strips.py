@@ -170,9 +170,8 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
 def wrong_at_half(clean: float) -> float:
     """The share of all images that are wrong where half of the clean accuracy, in percent, is left.
 
-    Example:
-        >>> wrong_at_half(80.0)
-        0.6
+    >>> wrong_at_half(80.0)
+    0.6
     """
     return 1 - clean / 200
 

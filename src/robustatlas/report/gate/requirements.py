@@ -120,9 +120,8 @@ def _percentages(result: Result) -> set[str]:
 def written(name: str) -> str:
     """How a number of the registry is asked for.
 
-    Example:
-        >>> written("UA2 medium")
-        'ua2-medium'
+    >>> written("UA2 medium")
+    'ua2-medium'
     """
     return name.lower().replace(" ", "-")
 

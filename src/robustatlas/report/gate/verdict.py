@@ -119,9 +119,8 @@ _FORM = re.compile(r"\s*diagnosis\s*=\s*([^=]*?)\s*")
 def asks_for_verdict(text: str) -> bool:
     """Whether a requirement is about the diagnosis.
 
-    Example:
-        >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
-        (True, False)
+    >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
+    (True, False)
     """
     return _FORM.fullmatch(text) is not None
 

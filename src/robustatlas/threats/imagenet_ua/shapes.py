@@ -1,8 +1,6 @@
-"""Circles, triangles and squares as the kaleidoscope's public code draws them, in tensor code.
-
-Every shape is kept as spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice,
-as a square is drawn as two triangles.
-"""
+"""Circles, triangles and squares as the kaleidoscope's public code draws them, in tensor code. Every shape is kept as
+spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice, as a square is drawn as
+two triangles."""
 
 from __future__ import annotations
 

@@ -43,11 +43,10 @@ def put_back(net: nn.Module) -> Iterator[None]:
 def copied(net: nn.Module) -> nn.Module | None:
     """A network of its own that holds all that ``net`` does; None where it cannot be copied.
 
-    Example:
-        >>> net = nn.Linear(2, 2)
-        >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
-        >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
-        (False, True)
+    >>> net = nn.Linear(2, 2)
+    >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
+    >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
+    (False, True)
     """
     try:
         other = copy.deepcopy(net)
