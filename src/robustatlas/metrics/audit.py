@@ -24,8 +24,7 @@ class Audited:
         strengths: [S] of the attack.
         found: [S] what the cheap search leaves.
         estimate: [S] what the dear search would leave.
-        low: [S] lower bounds of that.
-        high: [S] upper bounds.
+        low, high: [S] bounds of that.
         mean: (estimate, low, high) of the mean over the strengths.
         audited: number of samples that were searched again.
         fallen: [S] how many of these the dear search broke and the cheap one did not.

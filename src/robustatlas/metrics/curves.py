@@ -30,8 +30,7 @@ class Band:
 
     Attributes:
         sizes: [K] increasing, the first is 0; the bounds hold from each size up to the next.
-        low: [K] lower bounds of the robust error, percent.
-        high: [K] upper bounds.
+        low, high: [K] bounds of the robust error, percent.
         confidence: of the band.
         kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
 

@@ -19,8 +19,7 @@ class Interval:
 
     Attributes:
         value: the estimate.
-        low: lower end.
-        high: upper end.
+        low, high: the ends.
         confidence: of the interval, such as 0.95.
 
     Example:

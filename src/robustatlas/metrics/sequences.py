@@ -32,8 +32,7 @@ class ConfidenceSequence:
 
     Attributes:
         value: [T] the estimate after each sample.
-        low: [T] lower bounds.
-        high: [T] upper bounds.
+        low, high: [T] bounds.
         population: number N of samples that there are.
         confidence: that all T intervals contain the value of all N samples.
 

@@ -26,9 +26,7 @@ class Label:
 
     Attributes:
         at: the point of the line that a marker shows.
-        x: of the left end of the name.
-        y: of its base.
-        width: of the name.
+        x, y: the left end of the name, and its base.
     """
 
     at: tuple[float, float]

@@ -27,9 +27,7 @@ class Position:
     Attributes:
         step: updates' batches done, over all epochs.
         history: a record per finished epoch.
-        warnings: said so far.
         best: epoch (from 1) and held-out accuracy in percent of the best weights so far.
-        seconds: of work so far.
     """
 
     step: int = 0

@@ -32,7 +32,6 @@ class TrainingRequest:
         given: settings of the trainer.
         weights: to begin with: a file, or the folder of another training.
         keep: weights are kept after every so many epochs.
-        device: where to train.
         notes: what the card is to say besides.
 
     Example:

@@ -41,8 +41,7 @@ class AttackFacts:
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
         halved: the size from which on no more than half of the clean accuracy is left; inf where never.
-        forward: mean forward passes for one sample.
-        backward: mean backward passes for one sample.
+        forward, backward: mean passes for one sample.
         seconds: time of the attack on all samples.
         frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
         equal_steps: whether the strengths are equal steps from 0.

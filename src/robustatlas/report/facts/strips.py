@@ -28,12 +28,8 @@ class StripSource:
 
     Attributes:
         accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
-        halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
-            where more is left at every size.
-        ends: of the interval of that size.
-        proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
-        own_threat: whether another threat model was searched than the reference's.
-        masked: whether the numbers are upper bounds only.
+        ends: of the interval of ``halved``.
+        halved, proved, own_threat, masked, last: as of :class:`Strip`.
     """
 
     attack: str

@@ -36,8 +36,7 @@ def watch(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) 
     """A function for a training loop of one's own, to be called after each epoch.
 
     Args:
-        data: as of :class:`Watch`.
-        attacks: as of :class:`Watch`.
+        data, attacks: as of :class:`Watch`.
         settings: the other arguments of :class:`Watch`.
 
     Returns:
