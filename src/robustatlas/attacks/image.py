@@ -121,8 +121,8 @@ _MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
 
 
 def by_bounds(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
-    """:func:`ascending`, for threat models that choose among draws and never optimise these: bounds, each of which
-    chooses anew, towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
+    """:func:`ascending`, for threat models that choose among draws and never optimise these. Each bound chooses anew,
+    and goes towards as many classes as AutoAttack targets. There are no restarts, which would keep their draws."""
     return ascending(below, _MANY_BOUNDS)
 
 
@@ -138,9 +138,8 @@ _FROM_OUTSIDE = APGDL1(steps=60)
 _INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=INSIDE)
 _BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE, SEVERAL), *unbroken(_INSIDE_L1))
 COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE), *_RESTARTS), _AS_IN_LP)
-"""In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
-bounds are those of the l1 norm, and ascents are Auto-PGD's, of one kind inside of the ball, of the other from
-outside."""
+"""In l1 a step to the best vertex of the ball changes few coefficients by much, and many ascents lead nowhere. So
+bounds are those of the l1 norm, and ascents are Auto-PGD's: one kind inside of the ball, the other from outside."""
 
 
 @dataclass(frozen=True)

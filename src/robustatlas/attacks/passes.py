@@ -8,8 +8,8 @@ from robustatlas.attacks.search.rules import MostPasses, StopFruitless
 
 
 def most_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
-    """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing, at all the strengths
-    that its search visits then, and no rule ends them; ``chooses``: for a threat model that chooses among draws.
+    """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing and no rule ends one, at
+    all strengths that its search visits then. ``chooses``: the threat model chooses among draws.
 
     >>> from robustatlas.attacks.catalogue import attack_named
     >>> [most_passes(plan, search, 20, classes=10) for search, plan in attack_named("fmn-l2").plans.items()]

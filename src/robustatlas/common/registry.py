@@ -1,7 +1,7 @@
 """What can be extended: things by name, each imported when it is first asked for, here and from other packages.
 
-A new one is one file, and one line that names it: among those of this package where their :class:`Registry` is made,
-or, in a package of one's own, as an entry point of the registry's ``group`` in its ``pyproject.toml``::
+A new one is one file, and one line that names it. In this package the line stands where the :class:`Registry` is made.
+In another package it is an entry point of the registry's ``group`` in its ``pyproject.toml``::
 
     [project.entry-points."robustatlas.recipes"]
     mine = "my_package.recipes:Mine"

@@ -107,8 +107,8 @@ class _Chosen(Rows):
 
 
 def as_inputs(stored: Tensor) -> Tensor:
-    """What :meth:`Rows.stored` gives, as floats in [0, 1]; what 8-bit pixels are divided by 255 is computed on the CPU
-    and looked up elsewhere, so that they are the same numbers on every device.
+    """What :meth:`Rows.stored` gives, as floats in [0, 1]. 8-bit pixels are divided by 255 on the CPU and looked up
+    elsewhere, so that they are the same numbers on every device.
 
     Args:
         stored: [B, ...], uint8 in 0..255 or floats in [0, 1].

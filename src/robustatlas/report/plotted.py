@@ -121,8 +121,8 @@ def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
 
 
 def _curve(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> dict[str, Any]:
-    """The steps of a curve up to the end of the axis, all strengths among them, where the error is 100 minus the
-    accuracy of the table; its band holds each point by itself, as the intervals of the tables do."""
+    """The steps of a curve up to the end of the axis, all strengths among them. The error is 100 minus the accuracy of
+    the table. The band holds each point by itself, as the intervals of the tables do."""
     jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
     if len(jumps) > CURVE_POINTS:
         jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]

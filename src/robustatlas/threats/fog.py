@@ -81,7 +81,7 @@ class Fog(ThreatModel):
     of the plasma and its levels are in [-epsilon, epsilon]. f is the plasma plus a, divided by 2 a and cut to [0, 1].
 
     The published attack (:class:`~robustatlas.threats.historical.fog.HistoricalFog`) is not nested and changes the
-    image at strength 0: its amplitude is fixed, f is stretched to [0, 1], x is rescaled by its maximum, and diamonds
+    image at strength 0. Its amplitude is fixed, f is stretched to [0, 1], x is rescaled by its maximum, and diamonds
     have another second centre.
 
     Example:

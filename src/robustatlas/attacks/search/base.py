@@ -63,10 +63,10 @@ class Schedule(ABC):
     Of each attempt, [A]: ``stage_of``, index into ``stages``; ``leg_of``, index into the plan's legs, or -1 where it
     only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
 
-    Of the whole: ``stops``, the rules that end runs early; ``slow``, the rule that says after how many steps their
-    margin is noted; ``most`` and ``budget``, the rules that limit queries and passes of a sample; ``shared``, what a
-    search remembers of its runs besides the smallest example; and ``chooses``: the threat model chooses among its
-    draws, so that a run that begins anew makes one evaluation more.
+    Of the whole: ``stops`` are the rules that end runs early. ``slow`` is the rule that says after how many steps their
+    margin is noted. ``most`` and ``budget`` limit queries and passes of a sample. ``shared`` is what a search remembers
+    of its runs besides the smallest example. ``chooses``: the threat model chooses among its draws, so that a run that
+    begins anew makes one evaluation more.
 
     Args:
         plan: what it carries out; see :meth:`check`.

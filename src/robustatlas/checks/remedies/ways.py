@@ -122,8 +122,8 @@ class _Raised(torch.autograd.Function):
 
 
 def inside(model: Classifier) -> Way:
-    """The gradient at a point where no value is exactly 0 or 1, but a quarter of a grey level inside: what a network
-    does at the border of [0, 1] is seen from the side to which values can go."""
+    """The gradient a quarter of a grey level inside of [0, 1], where no value is exactly 0 or 1. What a network does at
+    the border is seen from the side to which values can go."""
 
     def approximation(x: Tensor) -> Tensor:
         return model.logits(x + (x.clamp(_INSIDE, 1 - _INSIDE) - x).detach(), verifying=True)

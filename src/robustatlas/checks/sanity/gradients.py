@@ -106,8 +106,8 @@ def margin_gradients(
 
 
 def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
-    """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
-    none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
+    """The share of the correctly classified ``images`` [B, ...] at which no way of ``ways`` gives a gradient to follow:
+    that of the margin is zero or no number. 0 where none is classified correctly, since nothing is attacked."""
     lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
     for way in ways:
         margin, slopes = margin_gradients(model, images, labels, way)

@@ -45,9 +45,9 @@ _WARNED = {
 def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> list[str]:
     """Probe the model with a few samples. An error means that no honest number can come out.
 
-    Warned of are: a gradient that is missing or ends on the way; several outputs, of which the first is taken; outputs
-    that look like probabilities or depend on the rest of the batch; rounding; a network that writes into its input; a
-    random forward pass; an accuracy of chance.
+    Warnings are about the gradient (missing, or ending on the way, as after rounding); the outputs (several, of which
+    the first is taken, or such as look like probabilities); the forward pass (random, writing into its input, or
+    dependent on the rest of the batch); and an accuracy of chance.
 
     Args:
         model: to probe.

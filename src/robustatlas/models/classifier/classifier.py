@@ -245,8 +245,8 @@ class Classifier:
 
     def going_through(self, way: Net, remedy: str) -> Classifier:
         """This model with the gradients of ``way``, a function of inputs [B, ...] in [0, 1] to the logits [B, C] that
-        this model gives: searches go through it, and what counts is verified by the network itself. ``remedy`` names it
-        in records. Passes are counted together."""
+        this model gives. Searches go through it; what counts is verified by the network itself. ``remedy`` names it in
+        records. Passes are counted together."""
         return self._view(_way=way, remedy=remedy)
 
     def smoothed_by(self, kinks: Kinks) -> Classifier:
@@ -284,8 +284,8 @@ class Classifier:
         return torch.stack(self._several(x, labels, noise, self.draws, verifying)).mean(0)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
-        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B] (None: no more
-        than that): twice the standard error of its mean over the draws."""
+        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B]: twice the
+        standard error of its mean over the draws. None: any margin below zero is believed."""
         if self.draws is None or not len(x):
             return self._one(x, labels, False, self._searching), None
         drawn = self._several(x, labels, noise, self.draws, False)

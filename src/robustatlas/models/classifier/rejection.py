@@ -14,7 +14,7 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 
 Rejection = Literal["class", "score"]
-"""``"class"``: the last of the logits is that of rejection; ``"score"``: the network returns (logits [B, C], score [B],
+"""``"class"``: the last of the logits is that of rejection. ``"score"``: the network returns (logits [B, C], score [B],
 threshold), and rejects where the score is above the threshold."""
 
 Errors = Literal["accepted", "wrong", "refused", "improbable"]

@@ -47,9 +47,8 @@ def smoothing(net: Net, kinks: Kinks) -> Net:
 
 
 def kinks_at(model: Classifier, x: Tensor) -> Kinks:
-    """Of each ReLU of a network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of a
-    pass; none where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted.
-    """
+    """The standard deviation of the input of each ReLU of a network at ``x`` [B, ...] in [0, 1], in the order of a
+    pass. Empty where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted."""
     moments: list[list[Tensor]] = []
     net = noting(model.net, moments)
     with torch.no_grad():

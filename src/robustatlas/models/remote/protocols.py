@@ -24,11 +24,9 @@ _WHOLE = ("INT", "UINT", "BOOL")
 
 @dataclass(frozen=True)
 class Description:
-    """What a server says of its model; None and empty: nothing.
-
-    ``answers``: probabilities, logits or labels; ``classes``: their names or numbers; ``shape``: of an image, as it
-    takes it; ``pixels``: ``"uint8"`` where it takes whole numbers from 0 to 255; ``names``: of its input and output.
-    """
+    """What a server says of its model; None and empty: nothing. ``answers``: probabilities, logits or labels.
+    ``classes``: their names or numbers. ``shape``: of an image, as it takes it. ``pixels``: ``"uint8"`` where it takes
+    whole numbers from 0 to 255. ``names``: of its input and output."""
 
     answers: str | None = None
     classes: tuple[str, ...] = ()
