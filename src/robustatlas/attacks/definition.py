@@ -138,8 +138,7 @@ class Attack:
         return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
 
     def bound_to(self, model: Classifier) -> Attack:
-        """The attack on ``model``: its threat model and optimizers are told the model where they depend on it, and its
-        plans how often they may ask."""
+        """The attack on ``model``: threat model, optimizers and plans are told what they need to know of it."""
 
         def bound(leg: Leg) -> Leg:
             return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
@@ -183,8 +182,7 @@ class Attack:
 
     @property
     def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical protocols), so that strengths do not imply each
-        other."""
+        """Only the last iterate of a run counts (historical protocols), so strengths do not imply each other."""
         return any(plan.judges_last for plan in self.plans.values())
 
     def searched_by(self, search: str | None) -> Search:

@@ -144,8 +144,7 @@ bounds are those of the l1 norm, and ascents are Auto-PGD's: one kind inside of 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one attack: both threat models, the grid, the plans of the default protocol, and the
-    optimizer of the paper."""
+    """One attack of the catalogue: both threat models, its grid, the default plans, and the optimizer of the paper."""
 
     name: str
     threat: ThreatModel

@@ -343,8 +343,7 @@ class Diagnosis(Tabular):
 
 
 def at_other_ends(records: Sequence[DiagnosisRecord]) -> list[Finding]:
-    """What earlier ones of some ``records``, oldest first, read where searches ended at strengths that no later one
-    looked at."""
+    """What earlier ``records`` (oldest first) read at ends of searches, at strengths that no later one looked at."""
     seen: set[tuple[str, float]] = set()
     found: list[Finding] = []
     for record in reversed(records):

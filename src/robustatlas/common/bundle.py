@@ -133,7 +133,7 @@ def norm(tree: Tree) -> Tensor:
 
 def largest(tree: Tree) -> Tensor:
     """``[B]``: the largest absolute number."""
-    sizes = [flat(leaf).abs().amax(1) for leaf in free(tree)]  # (vector_norm takes ten times as long)
+    sizes = [flat(leaf).abs().amax(1) for leaf in free(tree)]  # (vector_norm is slower)
     return reduce(torch.maximum, sizes)
 
 
@@ -143,8 +143,8 @@ def watched(tree: T) -> T:
 
 
 def gradient(value: Tensor, tree: T, *, retain_graph: bool = False) -> T:
-    """The gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it; zeros where none
-    arrives."""
+    """Gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it; zeros where none
+    is."""
     leaves = free(tree)
     if not leaves or not value.requires_grad:
         return over(torch.zeros_like, tree)

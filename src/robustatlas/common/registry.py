@@ -150,8 +150,7 @@ def _package(point: EntryPoint) -> str:
 
 @lru_cache
 def _advertised(group: str, taken: frozenset[str], path: tuple[str, ...]) -> Mapping[str, list[EntryPoint]]:
-    """The entry points of a group by name, found along ``path`` (``sys.path``); a name that this package has is its
-    own."""
+    """Entry points of a group by name, found along ``path`` (``sys.path``), but for names that this package has."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         if point.name in taken:

@@ -91,8 +91,7 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths as people type them: the unit of the attack ("[0, 1]" stays in one line),
-    or that it is a strength."""
+    """What stands under an axis of strengths: the unit of the attack ("[0, 1]" in one line), or "strength"."""
     unit = unit.removeprefix(FALLEN)
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
@@ -302,8 +301,7 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
 
 
 MARK = "†"
-"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give, or a
-diagnosis speaks against them."""
+"""At the name of an attack or a model whose gradients are missing, or whose numbers a diagnosis speaks against."""
 
 
 def marked(name: str, invalid: object) -> str:

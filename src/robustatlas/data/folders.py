@@ -1,5 +1,4 @@
-"""Folders with a folder of pictures for each class: which are classes, which pictures count, and which number each
-class has."""
+"""Folders with a folder of pictures for each class: classes, their numbers, and which pictures count."""
 
 from __future__ import annotations
 

@@ -195,8 +195,7 @@ def _imagenet_c(name: str, details: Sequence[str], roots: Sequence[Path], shown:
 
 
 def _hundred(known: Sequence[str]) -> Sequence[str] | None:
-    """The classes of ImageNet-100 among these: every tenth by WordNet ID (Kang et al. 2019); None where there are no
-    more than a hundred."""
+    """The classes of ImageNet-100: every tenth by WordNet ID (Kang et al. 2019); None of no more than a hundred."""
     return known[::10] if len(known) > _IMAGENET100 else None
 
 

@@ -162,8 +162,7 @@ class Certificates:
         return distinct(self._of(record)["index"])
 
     def intact(self, records: Iterable[CertificateRecord]) -> bool:
-        """Read all parts of some records: whether none is damaged that counted as done so far. Those that are do not
-        count any more."""
+        """Read all parts of some records; False where one that counted as done is damaged. It then counts no more."""
         names = [name for record in records for name in self._names(record)]
         return self._parts.whole(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
 

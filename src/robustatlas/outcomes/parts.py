@@ -91,8 +91,8 @@ class Parts:
         return index
 
     def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
-        not count any more."""
+        """Read all parts of some attacks whole; False where one that counted as done is damaged. It then counts no
+        more."""
         strengths = {name: len(record.strengths) for record in records for name in self.names(record)}
         return self.whole(strengths, OUTCOME_COLUMNS)
 

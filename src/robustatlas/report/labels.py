@@ -80,8 +80,7 @@ def _hidden(label: Label, taken: Sequence[Label], lines: Sequence[Curve]) -> int
 
 @dataclass(frozen=True)
 class Tick:
-    """A value on an axis. ``place``: share of the axis, in [0, 1]. ``line``: whether a line marks it across the
-    chart."""
+    """A value on an axis. ``place``: share of the axis, in [0, 1]; ``line``: whether it crosses the chart."""
 
     place: float
     text: str

@@ -18,8 +18,7 @@ _MOST_IMAGES = 4
 
 @dataclass(frozen=True)
 class RuledLine:
-    """A requirement on the page: its words, whether it is kept, the sentence beside it, and images that broke within
-    its strength, by attack."""
+    """A requirement on the page: whether it is kept, the sentence beside it, and images that broke, by attack."""
 
     text: str
     state: State

@@ -256,8 +256,7 @@ def fog(x: Tensor, noise: Noise, thickness: float, decay: float) -> Tensor:
 
 
 def frost(x: Tensor, noise: Noise, image: float, ice: float) -> Tensor:
-    """The image under bluish ridges of two plasmas, which stand in for the original's photographs of frosted
-    windows."""
+    """The image under bluish ridges of two plasmas, in place of the original's photographs of frosted windows."""
     ridges = [1 - (2 * _fractal(x, noise.child(number), 1.35) - 1).abs() for number in (0, 1)]
     crystals = ridges[0] * ridges[1]
     return image * x + ice * (0.2 + 0.8 * crystals) * _colour(_ICE, x)

@@ -24,8 +24,7 @@ _ROUNDINGS = 8
 
 
 class _Inside(torch.autograd.Function):
-    """x + theta clamped to [0, 1], with the gradient of the sum, so that rounding at the border does not hide a
-    coordinate."""
+    """x + theta clamped to [0, 1], with the gradient of the sum: rounding at the border hides no coordinate."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, theta: Tensor) -> Tensor:
@@ -276,8 +275,7 @@ class L2(Lp):
 
 @dataclass(frozen=True)
 class L1(Lp):
-    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest
-    gradients."""
+    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates of largest gradient."""
 
     p: float = 1.0
     sparsity: float = 0.05

@@ -151,8 +151,7 @@ class Perceptual(ThreatModel):
     distance: PerceptualDistance | None = None
 
     def bound_to(self, model: Classifier) -> Perceptual:
-        """The same threat model, its distance where ``model`` is; where it has none yet, with that of ``model``'s own
-        activations."""
+        """The same threat model with its distance where ``model`` is, or else with ``model``'s own activations."""
         if self.distance is not None:
             there = self.distance.on(model.device)
             return self if there is self.distance else replace(self, distance=there)

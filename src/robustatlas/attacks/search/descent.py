@@ -99,8 +99,8 @@ class Downward(Schedule):
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)
 
     def _too_dear(self, rows: Tensor, attempt: Tensor) -> Tensor:
-        """``[B]``: the ``attempt`` [B] that comes next, with what refines at the end, could take more passes than there
-        may be."""
+        """``[B]``: the ``attempt`` [B] that comes next could, with what refines at the end, take more passes than
+        allowed."""
         if self.budget is None:
             return torch.zeros_like(attempt, dtype=torch.bool)
         coming = attempt.clamp_max(len(self.attempts) - 1)

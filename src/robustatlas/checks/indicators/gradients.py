@@ -18,8 +18,7 @@ AGREES = 0.5
 
 
 class DirectionalDerivative(Indicator):
-    """Cosine of the changes of the margin that are measured at 8 random steps there and back, and those that its
-    gradient claims."""
+    """Cosine of the measured changes of the margin at 8 random steps there and back, and those the gradient claims."""
 
     name = "gradient"
     severity = "masked"

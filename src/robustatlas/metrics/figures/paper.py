@@ -103,8 +103,7 @@ def percent_axis(axes: Axes, label: str) -> None:
 
 
 def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
-    """The legend, off the data, in as many columns as are not wider than the axes; handles are long enough to show dash
-    and marker."""
+    """The legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
     for columns in range(min(entries, 3), 0, -1):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,

@@ -121,8 +121,7 @@ class Field:
         return checked(TypeAdapter(cls), data, what)
 
     def as_reference(self) -> Reference:
-        """The field as a reference of one point, where its best model gives the reference accuracy; its entries are the
-        published defenses."""
+        """The field as a reference of one point: its best model is the reference, its entries are the defenses."""
         best = max(entry.accuracy for entry in self.entries)
         clean = max(entry.clean for entry in self.entries)
         return Reference(

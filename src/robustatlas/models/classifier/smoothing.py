@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier.classifier import Classifier
 
 Kinks = tuple[float, ...]
-"""Of each ReLU of a network, in the order in which a pass calls them, the standard deviation of its input on a few
-samples of the data."""
+"""The standard deviation of the input of each ReLU of a network on a few samples, in the order of a pass."""
 
 STEEPNESS = 10.0
 """c of the derivative sigmoid(c x / s) at an input x, where s is the standard deviation of such inputs."""

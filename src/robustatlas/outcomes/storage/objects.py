@@ -83,8 +83,7 @@ class Objects:
         self._tried("remove", lambda: self._system.rm_file(self._path(name)), absent=None)
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Keep an object unless there is one of that name, by a condition where the store knows them; what is there
-        afterwards, read back."""
+        """Keep an object unless there is one of that name; what is there afterwards, read back."""
         if (there := self.read(name)) is not None:
             return there
         try:

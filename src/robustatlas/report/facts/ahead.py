@@ -181,8 +181,7 @@ def best_first(results: Sequence[Result], headline: Mapping[str, float] | None =
 
 
 def order_of(shared: Shared, headline: Mapping[str, float] | None = None) -> list[int]:
-    """Positions of the runs by their headline, if they have one at the same point, then by their mean accuracy; those
-    where it is masked last."""
+    """Positions of the runs by their headline at one point, if any, then by mean accuracy; masked ones last."""
     tables = [shared.table(run) for run in range(len(shared.names))]
     means = [numbers.overall(table)["average accuracy"].value for table in tables]
     heads = shared_headlines(tables, headline)

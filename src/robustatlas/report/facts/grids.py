@@ -24,8 +24,7 @@ EARLY = 0.1
 """Half of the images wrong below this share of the first strength: everything happens before the grid begins."""
 
 FARTHER = 4
-"""So many times the largest strength is proposed where the model holds beyond what was searched, and where half of it
-falls is not known either."""
+"""So many times the largest strength is proposed where half of the accuracy falls beyond it, at an unknown size."""
 
 _PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
 """Strengths of this unit reach all images there."""

@@ -27,8 +27,7 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
 
 @dataclass(frozen=True)
 class Headline:
-    """Robust accuracy at one point, or under several attacks at once. ``why``: why this point, in words that follow
-    it."""
+    """Robust accuracy at one point, or under several attacks at once; ``why`` at that one, in words that follow it."""
 
     at: Mapping[str, float]
     accuracy: Interval

@@ -36,8 +36,7 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training of the model: share of the points seen, CR in and out, and the stability constants
-    by floor."""
+    """What depends on the training: share of the points seen, CR in and out, and the stability constants by floor."""
 
     seen: float
     ratios: InOut

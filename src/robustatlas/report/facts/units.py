@@ -1,5 +1,4 @@
-"""What the strengths of an attack measure, as its run recorded it or as the catalogue has it, whose they are, and which
-is the usual one."""
+"""What the strengths of an attack measure (as its run or the catalogue has it), and which one is the usual one."""
 
 from __future__ import annotations
 

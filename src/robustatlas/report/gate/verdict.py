@@ -202,8 +202,7 @@ def _deciding(requirement: Requirement, number: Interval, samples: int) -> int |
 
 
 def _decided(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
-    """Whether ``count`` samples would do: a share of samples has its exact interval, of others it shrinks with the root
-    of their number."""
+    """Whether ``count`` samples would do: exactly for a share, else as intervals shrink with the root of the count."""
     if requirement.counts_samples:
         low, high = proportion_bounds(number.value / 100 * count, count, CONFIDENCE)
     else:

@@ -100,8 +100,7 @@ class Grainy(Change):
 
 @dataclass(frozen=True)
 class Coarse(Change):
-    """Made smaller, to at least 100 - epsilon per cent of the side, and enlarged again, each as Pillow does it
-    (bilinear)."""
+    """Made smaller, to at least 100 - epsilon per cent of the side, and enlarged again (bilinear, as by Pillow)."""
 
     def most(self, x: Tensor) -> float:
         return 99.0

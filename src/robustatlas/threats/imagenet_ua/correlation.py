@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 SMALL = 9
-"""Kernels below this side are applied directly; larger ones in the frequency domain, which takes a third of the time at
-224 pixels and 15 by 15 weights."""
+"""Side below which kernels are applied directly; larger ones are faster in the frequency domain."""
 
 
 def correlated(fields: Tensor, kernels: Tensor) -> Tensor:
