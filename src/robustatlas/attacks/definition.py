@@ -67,8 +67,7 @@ class Attack:
         contains_clean: at size 0 there is only the input itself.
         repairs: samples that are misclassified clean are attacked and judged as well (historical protocols).
         unbounded: sizes above the largest strength mean something (lp).
-        errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
-            wrong.
+        errors: of models that reject, what counts: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
         typical: how often each sample is drawn at each strength, for what is typical beside the worst case (0: not).
         eight_bit: only inputs that an 8-bit file can hold count as found.
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.

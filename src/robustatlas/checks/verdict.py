@@ -37,8 +37,7 @@ class Finding:
     Attributes:
         name: of the indicator.
         value: the median of what was measured; None where nothing can be said.
-        share: of the samples that it speaks against, in percent, with its 95 % interval (Clopper-Pearson); None
-            likewise.
+        share: of the samples that it speaks against, in percent, with its 95 % interval; None likewise.
         threshold: share in percent above which, by the lower end of the interval, the model is flagged.
         flagged: whether it is.
         samples: of which something can be said.

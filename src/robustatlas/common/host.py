@@ -38,8 +38,7 @@ def looking_is_free(device: torch.device) -> bool:
 
 @contextmanager
 def looking_every(steps: int) -> Iterator[None]:
-    """Look every so many steps inside, whatever the device. Results are the same (of projections on l1 balls up to
-    rounding), passes are not.
+    """Look every so many steps inside. Results are the same (l1 projections up to rounding), passes are not.
 
     Example:
         >>> with looking_every(4):
@@ -91,8 +90,7 @@ def indices(mask: Tensor, count: int) -> Tensor:
 
 
 def sorted_rows(values: Tensor) -> Tensor:
-    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which takes a tenth of the
-    time.
+    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which is faster.
 
     Example:
         >>> sorted_rows(torch.tensor([[3.0, 1.0, 2.0]]))

@@ -45,8 +45,7 @@ def real(value: Any) -> float:
 
 
 def count_of(name: str, value: Any) -> int:
-    """``value`` as a number of things, of which there is one at least. Raises :class:`UserError`: it is none; ``name``
-    says of what.
+    """``value`` as a number of things, at least one; :class:`UserError`, which calls it ``name``, where it is none.
 
     >>> count_of("batch_size", np.int64(3))
     3

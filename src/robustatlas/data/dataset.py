@@ -44,8 +44,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
-        """Of ``images`` [N, ...] as the floats they are or stand for, and ``labels`` [N] as int64, wherever and however
-        they are kept."""
+        """Of ``images`` [N, ...] as floats and ``labels`` [N] as int64, wherever and however they are kept."""
         rows = images if isinstance(images, Rows) else InMemory(images)
         return cls(rows.sha256(), sha256_of_array(labels.detach().long().cpu().contiguous().numpy()))
 
@@ -175,8 +174,7 @@ class Dataset:
             labels: Integers ``[N]`` in 0..classes-1.
             name: For reports and run manifests.
             classes: Their names, or how many there are; "0", "1", ... when not given.
-            fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
-                to compute it.
+            fingerprint: where it is known, or what finds it; otherwise all inputs are read once to compute it.
 
         Raises:
             UserError: not matching, labels that are not integers or out of range.

@@ -56,8 +56,7 @@ _IMAGENET100 = 100
 
 @dataclass(frozen=True)
 class Shown:
-    """How pictures become rows: their ``sizing``, their ``channels`` (None: as they are), and the ``order`` of the
-    classes of class folders."""
+    """How pictures become rows. ``channels``: None, as they are; ``order``: of the classes of class folders."""
 
     sizing: Sizing = AS_THEY_ARE
     channels: int | None = None

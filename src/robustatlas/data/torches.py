@@ -134,8 +134,7 @@ def of_torch(
 ) -> Dataset:
     """A map-style data set of torch, whose images are read when they are needed.
 
-    A few items are read twice first: what is random in them, or no pair of an image and a class number, is refused
-    before all are read.
+    A few items are read twice first: what is random, or no pair of an image and a class number, is refused then.
 
     Args:
         data: ``data[k]`` is a pair of an image and a class number; images in [0, 1] or 8-bit, not normalised.

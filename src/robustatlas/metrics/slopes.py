@@ -60,8 +60,7 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is not a positive size, the curve does not rise before it, or it is of a threat model that
-            is not nested.
+        UserError: ``up_to`` is no positive size, the curve does not rise before it, or the threat model is not nested.
 
     Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.
 

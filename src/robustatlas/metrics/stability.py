@@ -29,8 +29,7 @@ class StabilityConstant:
 
     Attributes:
         value: largest change of accuracy per change of difficulty; 0 where no pair is admissible.
-        pair: names of the seen point and of the other one, such as `("linf@0.01", "jpeg-linf@0.15")`; None where no
-            pair is admissible.
+        pair: names of the seen point and the other, such as `("linf@0.01", "jpeg-linf@0.15")`; None: there is no pair.
         accuracy_change: |acc(P1) - acc(P2)| of the pair in percentage points.
         difficulty_change: |s(P1) - s(P2)| of the pair; in percentage points where s is 100 - acc*.
 
@@ -69,8 +68,7 @@ def stability_constant(
     Args:
         accuracies: of the model, in percent.
         reference: acc*.
-        trained_on: attack -> largest strength that the model was trained against; {} for a model trained on clean
-            inputs only.
+        trained_on: attack -> largest strength that the model was trained against; {} for none.
         alpha: largest difference of difficulty, in its unit; that of `reference` is a percentage point.
         floor: smallest difference of difficulty, in its unit.
         attacks: the attacks to go over; when None those that the reference ranks.
@@ -81,8 +79,7 @@ def stability_constant(
         the constant (in points of accuracy per unit of difficulty, at least 0) and its pair of points.
 
     Raises:
-        UserError: where a point is missing or extra, or has no difficulty, not 0 <= floor < alpha, or `epsilon` of
-            several attacks.
+        UserError: points missing, extra or without difficulty, not 0 <= floor < alpha, `epsilon` of several attacks.
 
     Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", definitions 3.6 and
     3.7; section 4.1 for `reference` and alpha.

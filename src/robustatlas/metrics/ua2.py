@@ -21,8 +21,7 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
     """UA2 of a model: its mean accuracy under the eight core attacks of ImageNet-UA at one of the three levels.
 
     Args:
-        accuracies: of the model, in percent; which levels count, those of ImageNet or those of CIFAR-10, shows in the
-            strengths.
+        accuracies: of the model, in percent; the strengths show whether levels are those of ImageNet or CIFAR-10.
         level: ``"low"``, ``"medium"`` (the headline) or ``"high"``.
 
     Returns:

@@ -69,8 +69,7 @@ class CertificateRecord(Record):
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def stands(self, columns: Arrays, place: int) -> Booleans:
-        """``[M]``: whether it is certain of samples whose ``columns`` were just found that they withstand the strength
-        at that place."""
+        """``[M]``: whether samples whose ``columns`` were just found certainly withstand the strength at that place."""
         return np.asarray(columns["certified_size"] > self.strengths[place])
 
     @property
@@ -84,8 +83,7 @@ class CertifiedSizes:
     """What is certain of N samples under one attack.
 
     Attributes:
-        sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or the clean input is
-            misclassified.
+        sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or misclassified clean.
         methods: by which methods, each once.
         of: what is certified where that is not the model itself; empty: the model.
         strengths: of the attack, at which tables show it.

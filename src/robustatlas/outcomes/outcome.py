@@ -64,8 +64,7 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one attack found, for N samples and S strengths. A field that is None is not known, unless it says
-    otherwise.
+    """What one attack found, for N samples and S strengths. None is not known, unless a field says otherwise.
 
     Attributes:
         attack: name of the attack.
@@ -81,8 +80,7 @@ class Outcome:
         monotone: whether a sample broken at one strength is broken at all larger ones (nested threat models).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
-        possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
-            there is no doubt.
+        possible_size: ``[N]``, of randomised models the smallest size that is not certainly none; None: no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         kinds: of runs, one phrase for each leg of the plans.
         kind_of: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
@@ -94,8 +92,7 @@ class Outcome:
             1: the clean input is misclassified; -1: no example was seen.
         typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was
             drawn; None: the worst case alone was searched.
-        frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
-            examples came across.
+        frontier: whether the lowest margins were searched for; elsewhere they are what a search came across.
         without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
             takes none, or it is not known.
         errors: what counts as an error, see :data:`robustatlas.models.classifier.rejection.Errors`; of ``"improbable"``

@@ -108,8 +108,7 @@ def plot_gallery(
         columns: strengths per attack.
         amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
             the full range, so that the differences of a row can be compared.
-        strengths: attack -> those to draw, in place of some of its own; UAR's figure 5b has the smallest and the
-            largest calibrated ones.
+        strengths: attack -> those to draw, in place of some of its own, such as UAR's smallest and largest.
 
     Raises:
         UserError: strengths of an attack that is not drawn, no such sample, or no attack that fits the images.

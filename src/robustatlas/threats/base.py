@@ -93,8 +93,7 @@ class ThreatModel(ABC):
         return self
 
     def for_data(self, first: Tensor) -> ThreatModel:
-        """The threat model for a data set that begins with ``first`` [M, ...]; another one only where the set depends
-        on the data."""
+        """The threat model for data that begin with ``first`` [M, ...]; another one where the set depends on them."""
         return self
 
     def most(self, x: Tensor) -> float:

@@ -115,8 +115,7 @@ class ActivationFeatures:
     """The activations of a network at some of its layers.
 
     Args:
-        model: the network; its normalisation is applied and its passes are counted. Any network can be wrapped in a
-            :class:`Classifier`.
+        model: the network, as a :class:`Classifier`: with its normalisation, and its passes counted.
         layers: names as in ``net.named_modules()``; by default those of :func:`find_layers`.
     """
 

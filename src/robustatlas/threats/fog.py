@@ -38,8 +38,7 @@ def plasma(levels: Tensor, side: int, corner: Tensor | None = None, diamond_shif
             neighbours.
         side: a power of two.
         corner: ``[B]``, the value that everything starts from (0 where not given).
-        diamond_shift: how far the grid of centres is rolled to find a diamond's second centre: 1 is its neighbour;
-            the public code has 2.
+        diamond_shift: how far the grid of centres is rolled for a diamond's second centre: 1; the public code has 2.
     """
     batch = len(levels)
     grid = levels.new_zeros(batch, 1, 1) if corner is None else corner.view(batch, 1, 1)

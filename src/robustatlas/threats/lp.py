@@ -140,8 +140,7 @@ def _by_sorting(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
-    """Coordinates moved by their ``room`` in ``order`` until sum(weight * move) reaches ``budget`` [B]; the last one
-    moves in part."""
+    """Coordinates moved by ``room`` in ``order``, the last one in part, until sum(weight * move) is ``budget`` [B]."""
     w, full = weight.gather(1, order), room.gather(1, order)
     gain = w * full
     left = (budget[:, None] - (gain.cumsum(1) - gain)).clamp_min(0)
@@ -299,8 +298,7 @@ class L1(Lp):
         return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The point of the set that maximises <gradient, point>: coordinates of largest gradient moved to the border
-        of the box."""
+        """The point of the set that maximises <gradient, point>: largest gradients moved to the border of the box."""
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
         order = descending(g.abs())

@@ -74,8 +74,7 @@ def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
 
 
 def snow_layer(flakes: Tensor, kernels: Tensor, height: int, width: int) -> Tensor:
-    """``[B, 1, height, width]``: ``flakes`` [B, 7, h, w] put on their grids and smeared with their ``kernels`` [B, 7,
-    13, 13]."""
+    """``[B, 1, height, width]``: ``flakes`` [B, 7, h, w] on their grids, smeared with ``kernels`` [B, 7, 13, 13]."""
     batch, _, rows, columns = flakes.shape
     canvas = flakes.new_zeros(batch, GRIDS, rows * SPACING, columns * SPACING)
     for j in range(SPACING):

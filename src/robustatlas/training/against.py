@@ -91,8 +91,7 @@ def opponents_of(
         an opponent for each attack, in the order given.
 
     Raises:
-        UserError: unknown attacks (the nearest name is suggested), strengths that are not positive numbers or in
-            another unit, no steps.
+        UserError: unknown attacks (the nearest name is suggested), no steps, strengths <= 0 or in another unit.
 
     Example:
         >>> [(o.name, o.epsilon, o.optimizer.steps) for o in opponents_of({"linf": 0.1, "l2": 1.5})]

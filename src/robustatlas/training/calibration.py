@@ -36,8 +36,7 @@ class Calibration:
         attack: its name.
         strengths: increasing.
         ata: adversarial training accuracies in percent at these, in the same order.
-        cost: how far they are from those of the baseline: sum of absolute differences of the sorted accuracies, in
-            points.
+        cost: sum of absolute differences of the sorted accuracies and those of the baseline, in points.
         smallest: eps_min, the largest strength whose ATA is within 3 points of the clean accuracy; None: none is, or
             the clean accuracy is not known.
         largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say

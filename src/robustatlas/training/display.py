@@ -15,8 +15,7 @@ _REFRESH = 0.2
 
 
 class TrainingDisplay:
-    """Receives the course of a training; this base shows nothing. Give an object of your own to
-    ``train(progress=...)``.
+    """The course of a training; this base shows nothing. ``train(progress=...)`` takes an object of your own.
 
     Example:
         >>> class Quiet(TrainingDisplay):

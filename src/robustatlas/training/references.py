@@ -225,8 +225,7 @@ def make_reference(
         The reference, also written to ``reference.json``; None where other parts are missing.
 
     Raises:
-        UserError: images that are measured are trained on; the folder holds another plan; whatever training and
-            evaluation raise.
+        UserError: measured images are trained on, the folder holds another plan, or as of training and evaluation.
 
     Example:
         >>> import tempfile, robustatlas as ra

@@ -27,8 +27,7 @@ FAMILIES = ("multirobustbench", "uar", "uar-imagenet100")
 """Beginnings of the names of presets that are of one attack each."""
 
 PerAttack = Mapping[str, Mapping[str, Any]]
-"""Attack (or :data:`ALL`, :data:`STANDARD`) -> settings: `recipe`, `steps`, `rate`, those of the trainer and the
-recipe."""
+"""Attack (or :data:`ALL`, :data:`STANDARD`) -> `recipe`, `steps`, `rate`, settings of the trainer and the recipe."""
 
 
 def own_recipe(attack: str, rule: Rule = "acc") -> str:

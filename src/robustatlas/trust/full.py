@@ -269,8 +269,7 @@ def _found(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: i
 def _transferred(
     known: KnownSubject, model: Classifier, x: Tensor, labels: Tensor, noise: Noise, epsilon: float
 ) -> Tensor:
-    """[B] 1 where an example against a distilled network leaves the model as it is, 0 where it does not, -1: no
-    example."""
+    """[B]: 0 where an example against a distilled network fools the model, 1 where it does not, -1: no example."""
     student = Classifier(distilled(model, known.work.rows[: len(known.work.labels)]))
     on_student = path(LookedAt(student, x.float(), labels, noise), epsilon)
     with torch.no_grad():

@@ -34,8 +34,7 @@ class SharedExamples:
         put(self.theta, place, select(lower, theta, take(self.theta, place)))
 
     def lowest(self, margins: Tensor, rows: Tensor, source: Tensor) -> Tree:
-        """The parameters of the lowest of ``margins`` [B, S + 1] of the samples ``rows`` [B] within the strengths of
-        index ``source`` [B]."""
+        """The parameters of the lowest of ``margins`` [B, S + 1] of ``rows`` [B] within strength ``source`` [B]."""
         beyond = torch.arange(margins.shape[1], device=rows.device) > source[:, None]
         column = margins.masked_fill(beyond, torch.inf).argmin(1)
         return take(self.theta, rows * margins.shape[1] + column)

@@ -83,8 +83,7 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
 def watched_margin(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """``images`` [B, ...] as inputs of the model, of which gradients can be taken, and the margin [B] of its logits
-    there, in full precision."""
+    """``images`` [B, ...] as inputs that gradients can be taken of, and the margin [B] there, in full precision."""
     x = images.to(model.device, model.dtype).clone().requires_grad_()
     truth = labels.to(model.device)
     with seeded(0, model.device), going_back(back), torch.enable_grad():
@@ -94,8 +93,7 @@ def watched_margin(
 def margin_gradients(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The margins [B] of the logits at ``images`` [B, ...] and their gradients [B, ...] there: zeros where the logits
-    are connected to no input."""
+    """The margins [B] at ``images`` [B, ...] and their gradients [B, ...]: zeros where logits depend on no input."""
     margins, slopes = [], []
     for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
         x, margin = watched_margin(model, some, truth, back)

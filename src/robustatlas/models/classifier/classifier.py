@@ -42,10 +42,8 @@ class Classifier:
         prepare: what is done to the inputs before all else, ``[B, ...]`` to ``[B, ...]``, such as resizing. It is part
             of the model: attacks change the inputs that it gets. Where it has no gradient, see
             :func:`straight_through`.
-        mean, std: normalisation applied before ``net``, a number or one per channel (``None``: the network takes
-            [0, 1]).
-        device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
-            itself stays.
+        mean, std: normalisation before ``net``, a number or one per channel (``None``: it takes [0, 1]).
+        device: where to run (default: where ``net`` is). Another device gets a copy; ``net`` itself stays.
         precision: ``"float32"`` (default); ``"tf32"`` rounds the factors of matrix products and convolutions in the
             search, on an NVIDIA GPU (Ampere or newer); ``"bfloat16"`` runs the search under autocast and on images
             channels-last. What counts is always verified in float32 or the network's own float64. A network whose
@@ -83,8 +81,7 @@ class Classifier:
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
         errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
-        kinks: by which its ReLUs go back smoothed where an attack asks for that, see :meth:`smoothed_by`; empty: as
-            they are.
+        kinks: by which its ReLUs go back smoothed where asked for, see :meth:`smoothed_by`; empty: as they are.
         remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
 
     Raises:

@@ -47,8 +47,7 @@ class Held:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the reference worth little for this run, one sentence each: said before any number that it
-        gives."""
+        """What makes the reference worth little for this run, one sentence each: said before any of its numbers."""
         return (*filter(None, [self.other_data]), *self.reference.marks)
 
     @property

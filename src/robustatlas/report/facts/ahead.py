@@ -31,8 +31,7 @@ class Contest:
         attack: its name; empty for the clean images, for all attacks together and for the headline.
         strengths: number of strengths that the mean goes over; 0 for the clean images and the headline.
         values: accuracy of each run in percent.
-        leaders: positions of the runs that no other run is significantly ahead of, among those that compete; none where
-            fewer than two do.
+        leaders: positions of the competing runs that none is significantly ahead of; none where fewer than two compete.
         masked: positions of the runs that do not compete, as their accuracies are upper bounds only.
         best: positions of the two runs with the highest accuracies among those that compete; fewer where fewer do.
         difference: of these two in points, paired by image; None of more runs than `MOST_COMPARED`.

@@ -49,10 +49,8 @@ class AttackFacts:
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
-        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
-            that is not known.
-        own_threat: whether the run searched another threat model than the reference's, so that what is said beside it
-            holds about.
+        found_last: kind of run, in words -> share of the smallest examples, in percent; empty where not known.
+        own_threat: whether another threat model was searched than the reference's, so that comparisons are rough.
         advice: better strengths, where these tell little; None where they do.
         queries: success over the number of queries, of a model that could only be asked; empty of others.
     """
@@ -218,8 +216,7 @@ class QuerySuccess:
 
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
-    """What one attack found at its middle and its largest strength. Returns none where gradients were used, or queries
-    were not counted.
+    """What one attack found at its middle and its largest strength; none with gradients, or without queries counted.
 
     >>> import robustatlas as ra
     >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
@@ -248,8 +245,7 @@ class BestKnown:
 
     Attributes:
         by: finder -> number of samples whose smallest example is theirs.
-        searched: [S] robust accuracy in percent that the run's own searches found; None where not every strength was
-            searched.
+        searched: [S] robust accuracy in percent by the run's own searches; None where some strength was not searched.
         known: [S] robust accuracy with the examples of others, the best known; None likewise.
     """
 

@@ -76,8 +76,7 @@ def card_of(
     Args:
         facts: of the run, held against the reference.
         reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
-        distances: attack -> smallest distance between images of different classes: the scale where there is no
-            reference.
+        distances: attack -> smallest distance between classes: the scale where there is no reference.
 
     Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
     run have strips too.

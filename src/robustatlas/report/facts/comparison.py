@@ -107,8 +107,7 @@ class Shared:
     """What runs share.
 
     Attributes:
-        results: the runs; :class:`robustatlas.results.many.Results` are read whenever one is looked at, so that not all
-            are in memory at once.
+        results: the runs; :class:`robustatlas.results.many.Results` are read one by one.
         index: positions of the shared samples in the data set, increasing.
         grid: attack -> the shared strengths.
         left_out: names of attacks and points that not all of them have.

@@ -53,8 +53,7 @@ class GridAdvice:
 def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
     """What to say of the strengths of an attack; None where they tell something, or were not all searched.
 
-    Nothing is said where each strength is judged by itself, as then none tells of another, nor of everyday changes,
-    whose sizes people chose.
+    Nothing is said of attacks that judge each strength by itself, nor of everyday changes, whose sizes people chose.
 
     ``clean``: accuracy without an attack, in percent.
 

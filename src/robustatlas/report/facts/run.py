@@ -51,8 +51,7 @@ class ReferenceFacts:
     Attributes:
         numbers: name of a metric of the registry -> its value.
         training: None where the training of the model is not stated, or the reference has no clean accuracy.
-        place: among the published defenses of the reference; None without any, and for a run that lacks ranked entries
-            or is masked under some.
+        place: among the published defenses; None without any, and where ranked entries are missing or masked.
         masked: why these numbers may not compete, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 

@@ -38,8 +38,7 @@ class Check:
 def check_requirements(
     requirements: Sequence[Requirement], result: Result, facts: RunFacts, judged: Judged = "interval"
 ) -> list[Check]:
-    """Each requirement against the number that it is about. ``judged``: whether the whole 95 % interval has to keep a
-    bound, or the value alone."""
+    """Each requirement against its number; ``judged``: whether the whole 95 % interval has to keep a bound."""
     found = []
     for requirement in requirements:
         number = number_of(requirement, result, facts)

@@ -11,8 +11,7 @@ SMALL = 9
 
 
 def correlated(fields: Tensor, kernels: Tensor) -> Tensor:
-    """``[B, C, H, W]``: ``fields`` [B, C, H, W] correlated with ``kernels`` [B, C, k, k], or [B, 1, k, k] for all
-    channels; zeros outside."""
+    """``[B, C, H, W]``: ``fields`` [B, C, H, W] correlated with ``kernels`` [B, C or 1, k, k]; zeros outside."""
     kernels = kernels.expand(-1, fields.shape[1], -1, -1)
     if kernels.shape[-1] < SMALL:
         stacked = F.conv2d(

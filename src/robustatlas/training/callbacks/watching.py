@@ -60,8 +60,7 @@ class Watch:
     """Looks at a network every few epochs of its training, and leaves the training as it would be without.
 
     Args:
-        data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``. Images that
-            are not trained on.
+        data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels; not trained on.
         attacks: as of :func:`robustatlas.evaluate`.
         strengths: likewise; default: the catalogue's grids.
         every: epochs from one look to the next.
