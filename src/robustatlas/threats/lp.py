@@ -274,7 +274,8 @@ class L2(Lp):
 
 @dataclass(frozen=True)
 class L1(Lp):
-    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates of largest gradient."""
+    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest
+    gradients."""
 
     p: float = 1.0
     sparsity: float = 0.05

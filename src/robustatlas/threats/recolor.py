@@ -71,7 +71,8 @@ def lattice_identity(like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Recolor(BoxThreat):
-    """Each colour c becomes c + f(c), with f the interpolation of theta, whose components are at most epsilon.
+    """Each colour c of the image becomes c + f(c), with f the interpolation of theta; every component of theta is at
+    most epsilon.
 
     theta is ``[B, 16, 32, 32, 3]`` in normalised LUV units (epsilon = .06 in the paper). Needs colour images.
 

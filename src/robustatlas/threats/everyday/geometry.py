@@ -108,7 +108,8 @@ class Tilted(Displaced):
 
 @dataclass(frozen=True)
 class Cropped(Change):
-    """A part of the image, from anywhere in it, at least 100 - epsilon per cent as wide and as high, enlarged."""
+    """A part of the image, at least 100 - epsilon per cent as wide and as high, from anywhere in it, enlarged to its
+    size."""
 
     free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
 

@@ -100,7 +100,8 @@ class Grainy(Change):
 
 @dataclass(frozen=True)
 class Coarse(Change):
-    """Made smaller, to at least 100 - epsilon per cent of the side, and enlarged again (bilinear, as by Pillow)."""
+    """Made smaller, to at least 100 - epsilon per cent of the side, and enlarged again, each as Pillow does it
+    (bilinear)."""
 
     def most(self, x: Tensor) -> float:
         return 99.0

@@ -60,7 +60,8 @@ class PrisonMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaPrison(Faded, PrisonMap):
-    """Prison bars of ImageNet-UA: vertical grey bars, whose pixels are brightened by at most epsilon (of 1)."""
+    """Prison bars of ImageNet-UA: vertical grey bars, each of whose numbers is brightened by at most epsilon (pixels in
+    [0, 1])."""
 
     geometry: ClassVar[Geometry] = POSITIVE
     whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)

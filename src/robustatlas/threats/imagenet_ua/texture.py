@@ -46,7 +46,8 @@ class TextureMap(LatentThreat):
 
 @dataclass(frozen=True)
 class UaTexture(Faded, TextureMap):
-    """Texture of ImageNet-UA: edges are black, other pixels mixed with white by a weight of at most epsilon."""
+    """Texture of ImageNet-UA: edges are black, and every other pixel is mixed with white, by a weight of at most
+    epsilon."""
 
     geometry: ClassVar[Geometry] = Rectangle(positive=True, most=1.0)
     whole: ClassVar[BySize[float]] = BySize(0.01, 0.01)
