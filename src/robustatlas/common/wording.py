@@ -319,7 +319,8 @@ def unmarked(name: str) -> str:
 
 
 MASKED = "masked: upper bound only"
-"""Beside a number that rests on attacks whose gradients the model does not give, or gives falsely: it wins nothing."""
+"""Beside a number that may not compete: it rests on attacks whose gradients the model does not give, or gives
+falsely."""
 
 
 def beside_masked(number: str, masked: object) -> str:

@@ -58,8 +58,8 @@ def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
 
 
 def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample: int) -> list[Cell]:
-    """The strongest search at each chosen strength by itself, on one sample; where it fools nobody, the point of
-    highest cross-entropy that an ascent of the same set finds."""
+    """The strongest search at each chosen strength by itself, on one sample. Where it finds no example, the point of
+    highest cross-entropy that an ascent in the same set finds."""
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(

@@ -27,7 +27,7 @@ class Workers:
 
     @property
     def main(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this process writes and prints."""
         return self.rank == 0
 
     def share(self, chosen: Tensor) -> Tensor:

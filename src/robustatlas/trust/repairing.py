@@ -313,8 +313,8 @@ _SINGLE, _ITERATED = 2 / 3, 1 / 2
 
 
 def failed_gate(known: KnownSubject, result: Result, diagnosis: Diagnosis) -> str:
-    """The first gate that is shut: ``"forward"`` (labels are not reproduced), ``"gradient"`` (it is zero at more than
-    half of the samples), ``"single step"``, ``"iterate"``, or ``""``."""
+    """The first gate that fails: ``"forward"`` (labels are not reproduced), ``"gradient"`` (it is zero at more than
+    half of the samples), ``"single step"``, ``"iterate"``. ``""``: none."""
     index = np.array(diagnosis.record.index, np.int64)
     if not len(index):
         return "forward"

@@ -49,8 +49,8 @@ class Classifier:
             channels-last. What counts is always verified in float32 or the network's own float64. A network whose
             parameters are float16 or bfloat16 computes in that and gets its inputs in it, in search and verification
             alike.
-        compiled: search through ``torch.compile`` (default False): worth its minute on long runs. What counts is
-            verified by the network itself. Where compiling fails the search goes on without, and says so.
+        compiled: search through ``torch.compile`` (default False), which is slow to begin and then faster. What counts
+            is verified by the network itself. Where compiling fails the search goes on without, and says so.
         outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
             where it has one number a sample, the ``"logit"`` or ``"probability"`` of class 1 of two.
         batch_size: the only size of batch that ``net`` takes, or several: batches are cut into such, and the last one

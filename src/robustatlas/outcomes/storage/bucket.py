@@ -84,7 +84,8 @@ class Bucket(Directory):
 
     @contextlib.contextmanager
     def _to_be_sent(self, path: Path) -> Iterator[None]:
-        """What is written inside is marked before: who dies in between has written nothing, or leaves it to be sent."""
+        """What is written inside is marked before: a process that ends in between has written nothing, or leaves it to
+        be sent."""
         name = path.relative_to(self._root).as_posix()
         self._sending.mark(name)
         yield
