@@ -43,12 +43,10 @@ RANDOM_COLUMNS: Kinds = {
 """
 
 ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
-"""Those that it has besides where the model could only be asked: the queries after which the first example within each
-strength was seen, -1 where none was."""
+"""Of models that could only be asked: queries until the first example within each strength, -1 where none was seen."""
 
 TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
-"""Those that it has besides where draws say what is typical: the share of them at each strength that is classified
-correctly, NaN where none was drawn."""
+"""Of what is typical: the share of draws at each strength that is classified correctly, NaN where none was drawn."""
 
 LATER_COLUMNS: Kinds = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
 """Columns that may be missing in files of older versions:
@@ -89,8 +87,7 @@ _MORE = (
 
 
 def unknown_columns(samples: int, strengths: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, nothing saved, no leg, no size without smoothing,
-    no query seen, and nothing drawn."""
+    """What stands for columns that a part does not have: nothing drawn, saved, seen or known."""
     filled = ((RANDOM_COLUMNS, 0), (LATER_COLUMNS, -1), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
     return {
         name: np.full((samples, strengths)[:dimensions], value, kind)

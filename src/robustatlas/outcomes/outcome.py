@@ -39,8 +39,7 @@ def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
-    """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken. ``what``:
-    whose they are, for the error message."""
+    """Minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages."""
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -93,8 +92,7 @@ class Outcome:
         typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was
             drawn; None: the worst case alone was searched.
         frontier: whether the lowest margins were searched for; elsewhere they are what a search came across.
-        without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
-            takes none, or it is not known.
+        without_gradient: the share of samples at which the model gave no gradient; None: none is taken, or not known.
         errors: what counts as an error, see :data:`robustatlas.models.classifier.rejection.Errors`; of ``"improbable"``
             margins are normalised cross-entropies.
         saved: ``[N]``, at most how many passes were left out because a certificate says that nothing can be found;

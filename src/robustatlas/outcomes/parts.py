@@ -97,8 +97,7 @@ class Parts:
         return self.whole(strengths, OUTCOME_COLUMNS)
 
     def whole(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
-        """Read those of some parts, by name with their numbers of strengths, that were not read before: whether none is
-        damaged."""
+        """Read those of some parts (name -> number of strengths) that were not read yet: whether none is damaged."""
         unread = [name for name in strengths if name not in self._read]
         damaged = [name for name in unread if self._checked(name, expected, strengths[name]) is None]
         return not damaged

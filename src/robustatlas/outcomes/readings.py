@@ -1,5 +1,4 @@
-"""What indicators read of a model at single samples (``diagnoses/HASH.json``), and that an evaluation stopped since
-enough was known (``stops/HASH.json``)."""
+"""What indicators read of a model (``diagnoses/HASH.json``), and that an evaluation stopped (``stops/HASH.json``)."""
 
 from __future__ import annotations
 

@@ -262,8 +262,7 @@ class Run:
             self._storage.flush()
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
-        """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
-        ``index``."""
+        """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
         names = self._parts.names(record)
         return rows_at(self._parts.gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 

@@ -84,8 +84,7 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
 
 
 def in_levels(strength: float, largest: float) -> str:
-    """What is meant by a strength that was given in levels of 255, where ``largest`` is that of strengths in [0, 1];
-    empty where it was not.
+    """What a strength in levels of 255 means, where ``largest`` is that of strengths in [0, 1]; empty for others.
 
     >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
     ('for 8 of 255 give 8/255', '', '')

@@ -23,8 +23,7 @@ _BRIDGES = {
 
 
 def meant_by(name: str, schemes: Iterable[str]) -> str:
-    """A sentence about a name that no source takes; empty where nothing is known of it but that it is one of
-    ``package.module:function``.
+    """A sentence about a name that no source takes; empty for what looks like ``package.module:function``.
 
     >>> meant_by("net.onnx", ["onnx"])
     "A network in a file of ONNX is 'onnx:net.onnx'."

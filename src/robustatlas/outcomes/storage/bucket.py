@@ -84,8 +84,7 @@ class Bucket(Directory):
 
     @contextlib.contextmanager
     def _to_be_sent(self, path: Path) -> Iterator[None]:
-        """What is written inside is marked before: a process that ends in between has written nothing, or leaves it to
-        be sent."""
+        """What is written inside is marked before, so that it is sent even where this process ends in between."""
         name = path.relative_to(self._root).as_posix()
         self._sending.mark(name)
         yield

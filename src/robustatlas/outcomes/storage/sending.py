@@ -90,8 +90,7 @@ class Sending:
         return True
 
     def flush(self) -> None:
-        """Wait until nothing waits. Raises :class:`UserError`: the store fails for longer than :data:`PATIENCE`; how
-        much waits, and where."""
+        """Wait until nothing waits; :class:`UserError` where the store fails for longer than :data:`PATIENCE`."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()

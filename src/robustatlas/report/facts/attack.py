@@ -202,8 +202,7 @@ LIMITS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 
 @dataclass(frozen=True)
 class QuerySuccess:
-    """One attack at one strength. ``limits``: [Q] numbers of queries, up to what was asked. ``success``: [Q] percent of
-    all samples broken within them.
+    """One attack at one strength. ``limits`` [Q]: numbers of queries; ``success`` [Q]: percent of samples broken.
 
     >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
     30.0

@@ -64,8 +64,7 @@ class Compared:
     def statistics(
         self, held: Held | None = None, union: Mapping[str, float] | None = None
     ) -> dict[str, SampleStatistic]:
-        """Every number in which runs are compared. ``union``: see `robustatlas.report.facts.numbers.union_strengths`;
-        None for no union."""
+        """Every number in which runs are compared. ``union``: as of `union_strengths`; None for no union."""
         found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
         return found | (numbers.against(self.table, held) if held else {})
 

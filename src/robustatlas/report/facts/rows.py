@@ -99,8 +99,7 @@ class Row:
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
             empty where an entry is missing, and for rows of which only the accuracies are known.
-        halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
-            of which only the accuracies are known.
+        halves: attack -> the size from which on half of the images are wrong, inf: never; empty with accuracies alone.
         halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
@@ -235,8 +234,7 @@ class Ground:
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Ground:
-        """What some runs share; they are looked at one by one. Raises :class:`UserError`: no run, or they share no
-        (attack, strength)."""
+        """What some runs share, looked at one by one; :class:`UserError` where there is nothing."""
         grids: list[dict[str, list[float]]] = []
         data: set[tuple[str, str | None]] = set()
         index = np.zeros(0, np.int64)
