@@ -29,7 +29,7 @@ from robustatlas.threats.levels import shown
 
 @dataclass(frozen=True)
 class Lanes(Bundle):
-    """A batch at setting, a run a lane.
+    """A batch at work, a run a lane.
 
     ``rows`` [B] into the ledger. ``level`` [B] of their strength (-1: none of the grid). ``bounding`` [B]: looks for
     the smallest size, so success does not end the run. ``state``: the optimizer's, none once the run has ended.

@@ -15,11 +15,11 @@ from robustatlas.threats.lp import L1
 
 @dataclass(frozen=True)
 class BrendelBethge(Optimizer[State]):
-    """Minimum-size attack in l1 that goes on from an adversarial example. A step goes to the smallest change near theta
+    """Minimum-size attack in l1 that goes on from an adversarial example: a step goes to the smallest change near theta
     that the linearised boundary lets through.
 
-    Near is a box around theta (a ball in the paper). In a box that change is a linear program that sorting solves
-    exactly (:meth:`~robustatlas.threats.lp.L1.smallest_beyond`). Its side falls by the same factor at each step.
+    Near is a box around theta (a ball in the paper), in which that change is a linear program that sorting solves
+    exactly (:meth:`~robustatlas.threats.lp.L1.smallest_beyond`); its side falls by the same factor at each step.
 
     Attributes:
         steps: of a run.

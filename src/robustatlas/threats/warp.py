@@ -1,6 +1,8 @@
-"""Global warps: affine, perspective, rotation, translation. A matrix maps pixels of the input (column, row, 1; the
-origin is the centre of the top left pixel) to pixels of the result. The result is read by bilinear sampling along the
-inverse map; black outside."""
+"""Global warps: affine, perspective, rotation, translation.
+
+A matrix maps pixels of the input (column, row, 1; the origin is the centre of the top left pixel) to pixels of the
+result, which is read by bilinear sampling along the inverse map; black outside.
+"""
 
 from __future__ import annotations
 

@@ -168,9 +168,12 @@ MOST = 10_000_000
 
 @dataclass(frozen=True)
 class Ruling:
-    """A requirement on the number that a run has for it. ``state``: ``"pass"`` where the whole interval keeps the
-    bound, ``"fail"`` where none of it does, else ``"open"``. ``samples``: that would decide an open one, if what was
-    found stays; None: of no other, or more than ten million."""
+    """A requirement on the number that a run has for it.
+
+    Attributes:
+        state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
+        samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
+    """
 
     requirement: Requirement
     number: Interval

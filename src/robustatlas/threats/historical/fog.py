@@ -28,13 +28,11 @@ class HistoricalFogTheta(Bundle):
 
 @dataclass(frozen=True)
 class HistoricalFog(ThreatModel):
-    """The published fog; ``epsilon`` in units of 1/255.
+    """The published map, 255 (X + epsilon f) / (max X + epsilon) with the maximum of each channel, and its update,
+    which clips every number of the plasma to [0, 1]; ``epsilon`` in units of 1/255.
 
-    The map is 255 (X + epsilon f) / (max X + epsilon) with the maximum of each channel. The update clips every number
-    of the plasma to [0, 1].
-
-    One thing differs from the code, which stretches f to [0, 1] by the minimum and the maximum over the whole batch: to
-    keep results independent of the batch, the range of a typical batch of 100 images stands in for them (see
+    One thing differs from the code, which stretches f to [0, 1] by the minimum and the maximum over the whole batch:
+    to keep results independent of the batch, the range of a typical batch of 100 images stands in for them (see
     :data:`BATCH_REACH`). ``size`` is the strength, which :meth:`project` sets.
     """
 
