@@ -28,16 +28,9 @@ _AUGMIX = "the largest of AugMix (Hendrycks et al. 2020)"
 
 @dataclass(frozen=True)
 class Everyday:
-    """One everyday change.
-
-    Attributes:
-        strengths: at which it is reported.
-        step: between the sizes at which a sweep looks.
-        suite: its three strengths in the suite.
-        source: of those three.
-        beside: the attack of the catalogue that it is not to be mistaken for.
-        small: what differs below 85 pixels.
-    """
+    """One everyday change. ``step``: between the sizes at which a sweep looks. ``suite``: its three strengths in the
+    suite, which ``source`` is about. ``beside``: the attack of the catalogue that it is not to be mistaken for.
+    ``small``: what differs below 85 pixels."""
 
     name: str
     threat: Change

@@ -79,12 +79,8 @@ def nearest_of_other_class(
 ) -> Neighbours:
     """Distance and position of the nearest point of another class that is not identical, for every point.
 
-    Args:
-        points: [N, D] numbers, none NaN.
-        labels: [N].
-        norm: 1, 2 or inf.
-        axes: lengths of the axes whose product is D; neighbours along an axis are taken to be alike.
-        progress: called with the share of the work that is done.
+    ``points`` [N, D]: none NaN. ``norm``: 1, 2 or inf. ``axes``: lengths of the axes whose product is D; neighbours
+    along an axis are taken to be alike. ``progress``: called with the share of the work that is done.
     """
     order = np.argsort(labels, kind="stable")
     search = _Search(torch.from_numpy(np.ascontiguousarray(points[order])), labels[order], norm, axes)

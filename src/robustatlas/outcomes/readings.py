@@ -65,14 +65,10 @@ class Reading(Record):
 
 
 class DiagnosisRecord(Record):
-    """What all indicators read.
-
-    Attributes:
-        asked: names the model's attacks, the samples to choose from and the seed; the same for the same question.
-        told: whether anything can be told: attacks by gradients were asked for, or such with nothing to optimise.
-        index: [n] positions of the samples in the data set; all are classified correctly.
-        forward, backward: passes a sample.
-    """
+    """What all indicators read at the samples ``index`` [n], positions in the data set of correctly classified ones.
+    ``asked``: names the question, that is attacks, samples to choose from and seed. ``told``: whether anything can be
+    told: attacks by gradients were asked for, or such with nothing to optimise. ``forward``, ``backward``: passes a
+    sample."""
 
     asked: str
     created: str = ""

@@ -22,12 +22,8 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Label:
-    """A name, in pixels from the upper left corner of the chart.
-
-    Attributes:
-        at: the point of the line that a marker shows.
-        x, y: the left end of the name, and its base.
-    """
+    """A name, in pixels from the upper left corner of the chart. ``at``: the point of the line that a marker shows.
+    ``x``, ``y``: the left end of the name, and its base."""
 
     at: tuple[float, float]
     x: float

@@ -76,13 +76,9 @@ class Panel:
 
 
 def panels(runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool = False) -> list[Panel]:
-    """A panel for each attack that is known at every strength of some run.
-
-    Args:
-        runs: each keeps its colour and dash in all panels.
-        distances: attack -> smallest distance between images of different classes, where it is known.
-        apart: whether these attacks are not what all runs of the page share, so that each line is of its own images.
-    """
+    """A panel for each attack that is known at every strength of some run. Each run keeps its colour and dash in all
+    panels. ``distances``: attack -> smallest distance between images of different classes, where it is known.
+    ``apart``: the attacks are not what all runs of the page share, so that each line is of its own images."""
     attacks = dict.fromkeys(a.attack for run in runs for a in run.attacks if a.accuracy)
     return [_panel(attack, runs, distances, apart) for attack in attacks]
 

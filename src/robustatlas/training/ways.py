@@ -51,15 +51,8 @@ def own_steps(attack: str, rule: Rule = "acc") -> int:
 
 @dataclass(frozen=True)
 class Course:
-    """How networks are trained against one attack.
-
-    Attributes:
-        recipe: its name.
-        steps: of crafting.
-        rate: length of a step as a share of the strength; None: the recipe's.
-        options: of the recipe.
-        settings: of the trainer.
-        preset: whose recipe it is; None for none.
+    """How networks are trained against one attack. ``rate``: length of a step as a share of the strength; None: the
+    recipe's. ``options``: of the recipe. ``settings``: of the trainer. ``preset``: whose recipe it is; None for none.
     """
 
     recipe: str

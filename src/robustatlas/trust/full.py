@@ -185,14 +185,8 @@ PLANTED = 24
 
 
 def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence[Attack], seed: int) -> DiagnosisRecord:
-    """The record with what the indicators of a full diagnosis read of the same samples.
-
-    Args:
-        known: the model and its data.
-        record: of the indicators that are always read.
-        attacks: whose numbers are to be judged; the first that goes by gradients is looked at.
-        seed: of the searches.
-    """
+    """The record with what the indicators of a full diagnosis read of the same samples. ``attacks``: whose numbers are
+    to be judged; the first that goes by gradients is looked at."""
     chosen = [attack for attack in attacks if ways_back(attack.plans[attack.searches[0]])]
     if not chosen or not record.index or known.model.knowledge != "gradients":
         return record

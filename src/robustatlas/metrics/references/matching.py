@@ -21,14 +21,8 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 @dataclass(frozen=True)
 class MatchedEntries:
-    """The evaluated points P of a table beside the same points of its reference.
-
-    Attributes:
-        attacks: [K] attack of each point; `CLEAN` for the unperturbed input.
-        strengths: [K] strength of each point; 0 for the unperturbed input.
-        accuracy: [K] acc(P) in percent.
-        reference: [K] acc*(P) in percent.
-    """
+    """The evaluated points P of a table beside the same points of its reference, [K] each. ``attacks``: `CLEAN` for the
+    unperturbed input, whose strength is 0. ``accuracy``: acc(P), ``reference``: acc*(P), in percent."""
 
     attacks: tuple[str, ...]
     strengths: NDArray[np.float64]

@@ -70,12 +70,9 @@ class Objects:
         return found
 
     def put(self, name: str, content: bytes, patient: bool = True) -> None:
-        """Keep an object, in one request. ``patient``: try again where the store fails, for half a minute.
-
-        Raises:
-            NoAccessError: there is no such store, or this user may not write there.
-            UserError: the store fails.
-        """
+        """Keep an object, in one request. ``patient``: try again where the store fails, for half a minute. Raises
+        ``NoAccessError`` where there is no such store or this user may not write there, and :class:`UserError` where it
+        fails."""
         self._tried("put", lambda: self._system.pipe_file(self._path(name), content, **self._whole), patient)
 
     def remove(self, name: str) -> None:

@@ -158,14 +158,8 @@ def hold_against(
     records: Iterable[AttackRecord] = (),
     identity: Identity | None = None,
 ) -> Held:
-    """Pair outcomes with a reference.
-
-    Args:
-        table: of the run; only attacks that are known at every strength take part.
-        reference: acc*, or ATA.
-        records: the attacks as they were run, which say whether their threat models are those as published.
-        identity: of the run, which says on what images it was measured.
-    """
+    """Pair outcomes with a reference. Only attacks of ``table`` that are known at every strength take part. ``records``
+    say whether threat models are those as published, ``identity`` on what images the run was measured."""
     known = reference.accuracies
     ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
     both = shared_points(ours, known.entries, ours)

@@ -20,14 +20,9 @@ FEWEST = 3
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Scores of models under attacks, and how the attacks agree on them.
-
-    Attributes:
-        scores: [M, A] in percent: UAR where there is a reference, else average accuracies.
-        uar: whether they are UAR.
-        correlation: [A, A] over the models that count; None of fewer than three models or two attacks.
-        over: sentence that says which models count.
-    """
+    """Scores of models under attacks, [M, A] in percent: UAR where there is a reference (``uar``), else average
+    accuracies. ``correlation`` [A, A]: over the models that count, which ``over`` names; None of fewer than three
+    models or two attacks."""
 
     attacks: tuple[str, ...]
     scores: NDArray[np.float64]

@@ -175,14 +175,9 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
 
 @dataclass(frozen=True)
 class Frontier:
-    """The margin that is left as the strength grows.
-
-    Attributes:
-        sizes: [L] strengths, and 0 before them where the clean margins are known.
-        mean: [L] mean over the samples of the margin left, in [0, 1].
-        volume: adversarial hypervolume, its mean over the samples.
-        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
-    """
+    """The margin that is left as the strength grows. ``sizes`` [L]: strengths, after 0 where clean margins are known.
+    ``mean`` [L]: margin left, over the samples, in [0, 1]. ``volume``: mean hypervolume, an upper bound unless the
+    lowest margins were ``searched`` for."""
 
     sizes: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -240,13 +235,9 @@ def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]
 
 @dataclass(frozen=True)
 class BestKnown:
-    """What examples of others change under one attack.
-
-    Attributes:
-        by: finder -> number of samples whose smallest example is theirs.
-        searched: [S] robust accuracy in percent by the run's own searches; None where some strength was not searched.
-        known: [S] robust accuracy with the examples of others, the best known; None likewise.
-    """
+    """What examples of others change under one attack. ``by``: finder -> number of samples whose smallest example is
+    theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
+    None where some strength was not searched."""
 
     by: Mapping[str, int]
     searched: NDArray[np.float64] | None

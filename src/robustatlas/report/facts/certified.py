@@ -19,15 +19,12 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class CertifiedFacts:
-    """The lower side of one attack, and both where it was run too.
+    """The lower side of one attack, and both where it was run too. ``row``: what tables call it. ``strengths``: of the
+    attack as it was run, or of the certificate. ``accuracy``: certified, at each of them, in percent.
 
-    Attributes:
-        row: what tables call it: the attack, and of another model than the run's own which.
-        strengths: those of the attack as it was run, or of the certificate.
-        accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
-        both: both sides; None where the attack was not run, or another model is certified.
-        saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
-        half: the size up to which half of the clean accuracy is proved; 0 where that is not so at any.
+    ``both``: None where the attack was not run, or another model is certified. ``saved``: at most how many passes a
+    sample certificates saved; None: nothing was certified before. ``half``: the size up to which half of the clean
+    accuracy is proved; 0 where that is not so at any.
     """
 
     row: str

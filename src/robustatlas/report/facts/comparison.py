@@ -45,13 +45,9 @@ def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One of several runs, on what all of them share.
-
-    Attributes:
-        table: the result on the shared samples, under the shared attacks and strengths.
-        volumes: attack -> its hypervolume over the shared strengths, where it has one.
-        first: the number that comes first, by what it is called and where it is; empty: none does.
-    """
+    """One of several runs, on what all of them share. ``table``: its result there. ``volumes``: attack -> hypervolume
+    over the shared strengths, where it has one. ``first``: the number that comes first, by its name and place; empty:
+    none."""
 
     table: Result
     volumes: Mapping[str, AdversarialHypervolume]
@@ -103,14 +99,9 @@ def volume_name(attack: str) -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """What runs share.
-
-    Attributes:
-        results: the runs; :class:`robustatlas.results.many.Results` are read one by one.
-        index: positions of the shared samples in the data set, increasing.
-        grid: attack -> the shared strengths.
-        left_out: names of attacks and points that not all of them have.
-    """
+    """What runs share. ``results``: :class:`robustatlas.results.many.Results` are read one by one. ``index``: positions
+    of the shared samples in the data set, increasing. ``grid``: attack -> the shared strengths. ``left_out``: names of
+    attacks and points that not all of them have."""
 
     names: tuple[str, ...]
     results: Sequence[Result]

@@ -22,13 +22,9 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class Groups:
-    """Several groups of runs, on the images, attacks and strengths that all runs have.
-
-    Attributes:
-        numbers: group -> number -> of its trainings; only numbers that every run has.
-        masked: group -> numbers that may not compete, as they are upper bounds of some training.
-        union: attack -> strength up to which it counts for the union accuracy.
-    """
+    """Groups of runs, on the images, attacks and strengths that all runs have. ``numbers``: group -> number -> of its
+    trainings, where every run has it. ``masked``: group -> numbers that may not compete, as they are upper bounds of
+    some training. ``union``: attack -> strength up to which it counts for the union accuracy."""
 
     shared: Shared
     numbers: Mapping[str, Mapping[str, OverTrainings]]
