@@ -59,8 +59,8 @@ class Classifier:
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
         queries: of a model that has no gradient: at most so many questions (forward passes) about one sample by each
             attack, those about the clean sample and the one that verifies an example among them.
-        rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
-            (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
+        rejection: of a model that may refuse to answer. ``"class"``: the last of its logits says so. ``"score"``:
+            ``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold.
             Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
         draws: of a ``net`` that draws random numbers with torch: over how many draws its logits, and so its gradients,
             are averaged. Each draw belongs to the sample and the step, so results repeat; a success is judged by fresh

@@ -104,9 +104,8 @@ class Row:
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
-        union: accuracy in percent under all ranked attacks at once, each at the middle one of its strengths that
-            count; None for a single attack, where an entry is missing, and for rows of which only the accuracies are
-            known.
+        union: accuracy in percent under all ranked attacks at once, each at its middle strength. None for a single
+            attack, where an entry is missing, and with accuracies alone.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
