@@ -94,18 +94,13 @@ class DiagnosisRecord(Record):
 
 
 class StopRecord(Record):
-    """An evaluation that took samples in random order, and stopped.
+    """An evaluation that took samples in random order, and stopped. ``until``: percentage points to which every
+    accuracy of ``attacks`` was known either way, or ``"separated"`` from another run. ``order``: positions in the data
+    set of the samples that were searched, as they were drawn from the ``population``. ``created``: when it stopped, in
+    UTC.
 
-    Attributes:
-        attacks: whose accuracies were known well enough.
-        order: positions in the data set of the samples that were searched, as they were drawn.
-        population: number of samples that there were to draw from.
-        until: percentage points to which every accuracy was known either way, or ``"separated"`` from another run.
-        created: when it stopped, in UTC.
-
-    Example:
-        >>> StopRecord(attacks=("linf",), order=(4, 0, 2), population=9, until=2.0).index.tolist()
-        [4, 0, 2]
+    >>> StopRecord(attacks=("linf",), order=(4, 0, 2), population=9, until=2.0).index.tolist()
+    [4, 0, 2]
     """
 
     attacks: tuple[AttackName, ...] = Field(min_length=1)

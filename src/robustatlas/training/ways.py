@@ -88,19 +88,15 @@ def way_of(
     per_attack: PerAttack | None = None,
     usual: Course | None = None,
 ) -> Course:
-    """How a network of a reference is trained.
+    """How a network of a reference is trained against ``attack`` (None: standard training).
 
-    Args:
-        attack: that it is trained against; None for standard training.
-        rule: of the reference.
-        family: presets of a paper, one for each attack, such as "multirobustbench"; empty for none.
-        per_attack: what is asked for of some attacks or of all.
-        usual: without presets; an empty recipe, or no steps, are those of the attack's own field. None: all defaults.
+    ``family``: presets of a paper, one for each attack, such as "multirobustbench"; empty for none. ``per_attack``:
+    what is asked for of some attacks or of all. ``usual``: without presets; an empty recipe, or no steps, are those of
+    the attack's own field. None: all defaults.
 
-    Example:
-        >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
-        >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
-        ('pgd', 20, 3, 256)
+    >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
+    >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
+    ('pgd', 20, 3, 256)
     """
     if family and family not in FAMILIES:
         raise UserError(f"There are no presets {family}-ATTACK; expected {', '.join(FAMILIES)}.")

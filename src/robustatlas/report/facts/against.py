@@ -26,12 +26,11 @@ class Held:
 
     Attributes:
         shared: attack, ranked or not -> the strengths that both have and at which the reference accuracy is not 0.
-        missing: names of the ranked points that the run lacks.
-        extra: names of the points that the reference lacks.
+        missing, extra: names of the ranked points that the run lacks, and of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
         unlike: attack -> why the run's threat model is not the reference's, so that it is left out.
-        own_threat: attacks that are compared although the run's threat model is our default one, and not that as
-            published, or measured by the model's own features: what is said of them beside the reference holds about.
+        own_threat: attacks that are compared although their threat model is our default one, not that as published, or
+            is measured by the model's own features. What is said of them beside the reference is rough.
         other_data: a sentence where the reference is of other images than the run; else empty.
     """
 

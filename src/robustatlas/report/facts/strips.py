@@ -24,13 +24,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StripSource:
-    """What is known of an attack.
-
-    Attributes:
-        accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
-        ends: of the interval of ``halved``.
-        halved, proved, own_threat, masked, last: as of :class:`Strip`.
-    """
+    """What is known of an attack. ``accuracy``: sizes -> robust accuracy in percent; None where nothing was searched.
+    ``ends``: of the interval of ``halved``. The others are as of :class:`Strip`."""
 
     attack: str
     last: float
