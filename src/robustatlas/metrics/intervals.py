@@ -115,7 +115,7 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
     Args:
         accuracy: in percent, a multiple of 100 / N.
         samples: N.
-        confidence: of the interval.
+        confidence: of the interval, in (0, 1).
 
     Returns:
         percent, with the ends of the interval in [0, 100].

@@ -52,7 +52,7 @@ def change_of_slope(
     Args:
         curve: of minimal sizes.
         up_to: right end of what is looked at.
-        confidence: of the intervals.
+        confidence: of the intervals, in (0, 1).
         replicates: number of resamples.
         seed: of the draws.
 
