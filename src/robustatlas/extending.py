@@ -1,8 +1,8 @@
 """What a package that extends robustatlas imports: for each kind of thing its base class, its registry, some helpers.
 
-A new threat model, attack, optimizer, search, metric, recipe, certificate, indicator, source of models or section of
-the report is one file, and one line that names it: an entry point of one's own package, or an entry in the registry.
-These names stay where they are; those of the rooms behind them may move.
+A new thing is one file, and one line that names it: an entry point of one's own package, or an entry in the registry.
+That holds for threat models, attacks, optimizers, searches, metrics, recipes, certificates, indicators, sources of
+models and sections of the report. These names stay where they are; those of the rooms behind them may move.
 
 Each is imported when it is first used, so that a metric does not wait for torch.
 

@@ -67,8 +67,7 @@ class Attack:
         contains_clean: at size 0 there is only the input itself.
         repairs: samples that are misclassified clean are attacked and judged as well (historical protocols).
         unbounded: sizes above the largest strength mean something (lp).
-        errors: of models that reject, what counts as one: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or
-            wrong.
+        errors: of models that reject, what counts: ``"accepted"`` and wrong, ``"wrong"``, or ``"refused"`` or wrong.
         typical: how often each sample is drawn at each strength, for what is typical beside the worst case (0: not).
         eight_bit: only inputs that an 8-bit file can hold count as found.
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
@@ -138,8 +137,7 @@ class Attack:
         return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
 
     def bound_to(self, model: Classifier) -> Attack:
-        """The attack on ``model``: its threat model and optimizers are told the model where they depend on it, and its
-        plans how often they may ask."""
+        """The attack on ``model``: threat model, optimizers and plans are told what they need to know of it."""
 
         def bound(leg: Leg) -> Leg:
             return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
@@ -183,8 +181,7 @@ class Attack:
 
     @property
     def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical protocols), so that strengths do not imply each
-        other."""
+        """Only the last iterate of a run counts (historical protocols), so strengths do not imply each other."""
         return any(plan.judges_last for plan in self.plans.values())
 
     def searched_by(self, search: str | None) -> Search:

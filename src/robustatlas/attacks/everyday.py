@@ -28,9 +28,9 @@ _AUGMIX = "the largest of AugMix (Hendrycks et al. 2020)"
 
 @dataclass(frozen=True)
 class Everyday:
-    """One change: its name and threat model, the strengths it is reported at, the step between the sizes at which a
-    sweep looks, the unit, the three strengths of the suite and where these come from, and the attack of the catalogue
-    that it is not to be mistaken for. ``small``: what differs below 85 pixels."""
+    """One everyday change. ``step``: between the sizes at which a sweep looks. ``suite``: its three strengths in the
+    suite, which ``source`` is about. ``beside``: the attack of the catalogue that it is not to be mistaken for.
+    ``small``: what differs below 85 pixels."""
 
     name: str
     threat: Change

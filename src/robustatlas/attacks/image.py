@@ -1,9 +1,6 @@
-"""The attacks on images beyond lp norms: spatial, colour, compression, weather, perceptual, patches, corruptions.
-
-The default protocol searches the sound threat models; ``"paper"`` runs each attack as its public code did: historical
-map, steps, start, last iterate, and samples that are misclassified clean are attacked and judged as well.
-MultiRobustBench bisects the strengths of every attack (C.2), also of fog, snow and gabor, which are not nested.
-"""
+"""The attacks on images beyond lp norms. MultiRobustBench bisects the strengths of every attack (C.2), also of fog,
+snow and gabor, which are not nested. ``"paper"`` runs each attack as its public code did: historical map, steps, start,
+last iterate; samples that are misclassified clean are attacked and judged as well."""
 
 from __future__ import annotations
 
@@ -124,8 +121,8 @@ _MANY_BOUNDS = (replace(FROM_CLEAN[0], runs=NEAREST), *FROM_CLEAN[1:])
 
 
 def by_bounds(below: tuple[Leg, ...] = USUAL) -> dict[Search, Plan]:
-    """:func:`ascending`, for threat models that choose among draws and never optimise these: bounds, each of which
-    chooses anew, towards as many classes as AutoAttack targets, and no restarts, which would keep their draws."""
+    """:func:`ascending`, for threat models that choose among draws and never optimise these. Each bound chooses anew,
+    and goes towards as many classes as AutoAttack targets. There are no restarts, which would keep their draws."""
     return ascending(below, _MANY_BOUNDS)
 
 
@@ -141,15 +138,13 @@ _FROM_OUTSIDE = APGDL1(steps=60)
 _INSIDE_L1 = replace(_FROM_OUTSIDE, schedule=INSIDE)
 _BELOW_L1 = (*two_kinds(_INSIDE_L1, _FROM_OUTSIDE, SEVERAL), *unbroken(_INSIDE_L1))
 COEFFICIENTS_L1 = ascending(_BELOW_L1, (bound(DENSE), *_RESTARTS), _AS_IN_LP)
-"""In l1 a step to the best vertex of the ball changes so few coefficients by so much that many ascents lead nowhere:
-bounds are those of the l1 norm, and ascents are Auto-PGD's, of one kind inside of the ball, of the other from
-outside."""
+"""In l1 a step to the best vertex of the ball changes few coefficients by much, and many ascents lead nowhere. So
+bounds are those of the l1 norm, and ascents are Auto-PGD's: one kind inside of the ball, the other from outside."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one attack: both threat models, the grid, the plans of the default protocol, and the
-    optimizer of the paper."""
+    """One attack of the catalogue: both threat models, its grid, the default plans, and the optimizer of the paper."""
 
     name: str
     threat: ThreatModel

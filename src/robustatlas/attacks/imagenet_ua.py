@@ -1,9 +1,7 @@
-"""The nineteen attacks of ImageNet-UA, each at three levels and on a grid of twenty strengths.
-
-Settings are those of ImageNet; images whose shorter side is below 85 pixels have those of CIFAR-10. The default
-protocol searches the sound threat models; ``"paper"`` runs each attack as its public code did: published map and start,
-plain ascent by steps of one length, the last iterate judged, and samples that are misclassified clean attacked as well.
-"""
+"""The nineteen attacks of ImageNet-UA, each at three levels and on a grid of twenty strengths. Images whose shorter
+side is below 85 pixels have the settings of CIFAR-10, others those of ImageNet. ``"paper"`` runs each attack as its
+public code did: published map and start, plain ascent by steps of one length, the last iterate judged, and samples that
+are misclassified clean attacked as well."""
 
 from __future__ import annotations
 

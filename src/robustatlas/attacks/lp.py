@@ -58,9 +58,9 @@ LP_BOUNDS = {
     "l2": (bound(long_fmn(_STEPS)), *restarts(AGAIN)),
     "l1": (bound(DENSE, SEVERAL), *legs("bound", _ALONG_BOUNDARY), *restarts(AGAIN)),
 }
-"""In l1 bounds step along the gradient itself, towards several classes, as it says less of which is near; and restarts
-in the steepest direction, which moves few values until the box stops them: each is right on other networks. Between
-them the smallest bound walks along the boundary."""
+"""The l1 gradient says less of which class is near, so bounds step along the gradient itself, towards several classes.
+Restarts step in the steepest direction, which moves few values until the box stops them. Each is right on other
+networks. Between them the smallest bound walks along the boundary."""
 
 _ASCENT = PGD(steps=20, rate=1.0, schedule="cosine", momentum=0.5)
 _REFINE = Stage(FMN(10, alpha=0.1, gamma=0.02), "margin", start="best")

@@ -8,13 +8,12 @@ from robustatlas.attacks.search.rules import MostPasses, StopFruitless
 
 
 def most_passes(plan: Plan, search: Search, strengths: int, classes: int, chooses: bool = False) -> int:
-    """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing, at all the strengths
-    that its search visits then, and no rule ends them; ``chooses``: for a threat model that chooses among draws.
+    """Forward and backward passes of a sample on which every run of ``plan`` comes to nothing and no rule ends one, at
+    all strengths that its search visits then. ``chooses``: the threat model chooses among draws.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> [most_passes(plan, search, 20, classes=10) for search, plan in attack_named("fmn-l2").plans.items()]
-        [204, 1016, 4061, 204]
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> [most_passes(plan, search, 20, classes=10) for search, plan in attack_named("fmn-l2").plans.items()]
+    [204, 1016, 4061, 204]
     """
     runs = search_named(search).most_runs(plan, strengths, classes)
     made = sum(count * leg.most_passes(chooses) for count, leg in zip(runs, plan.legs, strict=True))
@@ -31,10 +30,9 @@ def usual_passes(plan: Plan, search: Search, strengths: int, classes: int, choos
     """Passes to count with for a sample of which nothing is known: restarts end after as many as the plan is patient,
     runs for samples that nothing broke are not made, and all others are.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> [usual_passes(attack_named("linf").plans[by], by, 20, classes=10) for by in ("descent", "minimum")]
-        [343, 755]
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> [usual_passes(attack_named("linf").plans[by], by, 20, classes=10) for by in ("descent", "minimum")]
+    [343, 755]
     """
     runs, rule = search_named(search).most_runs(plan, strengths, classes), plan.rule(StopFruitless)
     left, made = sum(runs) if rule is None else rule.patience, plan.passes_before(classes)

@@ -165,14 +165,12 @@ def partly_smoothed(legs: Legs) -> tuple[Leg, ...]:
 
 
 def unbroken(towards: Optimizer[Any]) -> tuple[Leg, ...]:
-    """What samples without any example take besides: ascents by the margin towards each of the nearest classes, as many
-    as AutoAttack targets."""
+    """For samples without any example: ascents by the margin towards as many nearest classes as AutoAttack targets."""
     return legs("unbroken", Stage(towards, "margin", targets="distance", start="best"), runs=NEAREST)
 
 
 def as_published(*stages: Stage, bisected: bool = True) -> dict[Search, Plan]:
-    """The plans of a published protocol, which asks at strengths: each by itself, and by bisection unless its authors
-    never do."""
+    """Plans of a published protocol: each strength by itself, and by bisection unless its authors never do."""
     plan = Plan(legs("ascend", *stages))
     return {"bisection": plan, "every": plan} if bisected else {"every": plan}
 

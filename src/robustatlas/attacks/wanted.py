@@ -17,13 +17,9 @@ PERCEPTUAL = "lpips"
 
 
 def wanted_attacks(names: Sequence[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
-    """Attacks for ``evaluate(attacks=...)``.
-
-    Args:
-        names: of the catalogue, of suites, or ``file.py:ATTACK``.
-        protocol: in which to look for ``lpips``.
-        features: what ``lpips`` compares images by, as ``ARCHITECTURE=FILE``; None for the model's own activations.
-    """
+    """Attacks for ``evaluate(attacks=...)``. ``names``: of the catalogue, of suites, or ``file.py:ATTACK``.
+    ``protocol``: in which to look for ``lpips``. ``features``: what ``lpips`` compares images by, as
+    ``ARCHITECTURE=FILE``; None for the model's own activations."""
     found: list[str | Attack] = [own_attack(name) if ".py:" in name else name for name in names]
     if features is None:
         return found

@@ -1,8 +1,8 @@
 """Activations between two lines: what each is known by, and the lines that enclose it on an interval.
 
 An activation is its function, the ``knots`` at which its slope jumps, the ``turns`` at which it changes direction, and
-a bound on its curvature. f(x) - s x is smallest at the ends of the interval, at a knot, or, where f is curved, within
-curvature * (grid step)^2 / 8 of its smallest value on a grid.
+a bound on its curvature. f(x) - s x is smallest at an end of the interval or at a knot. Where f is curved, its smallest
+value lies within curvature * (grid step)^2 / 8 of that on a grid.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def certify(
         attacks: names of the catalogue, or :class:`Attack` objects: linf, l2, l1, brightness, contrast, saturation,
             hue, and other attacks with these threat models.
         method: name of a certificate, a :class:`robustatlas.certificates.Certificate` with settings of its own, or
-            attack -> such; default: ``"linear"`` for networks without activations, ``"line"`` for threat models of one
-            parameter, and of the others what ``effort`` says.
+            attack -> such. Default: ``"linear"`` for networks without activations, ``"line"`` for threat models of one
+            parameter, otherwise what ``effort`` says.
         strengths: as of :func:`robustatlas.evaluate`; of no effect on what is certified.
         samples: as of :func:`robustatlas.evaluate`.
         effort: ``"low"`` (crown-ibp), ``"default"`` (crown) or ``"high"`` (alpha-crown).

@@ -30,11 +30,12 @@ class Lipschitz(Certificate):
     """A sample keeps its class up to its margin divided by how fast margins can change.
 
     Attributes:
-        constant: L, in the ``norm``; None: the product of the constants of the layers in l2, which is small where the
-            layers are made so (spectral normalisation, orthogonal weights), and tells little elsewhere. A constant
-            that is given is taken at its word, for the model as it is computed.
-        of: what has the constant: the ``"vector"`` of logits (margins change by sqrt(2) L), ``"each"`` logit by itself
-            (2 L), as in networks with separate neurons for the classes, or the ``"one"`` logit of two classes (L).
+        constant: L, in the ``norm``; None: the product of the constants of the layers in l2. That is small where the
+            layers are made so (spectral normalisation, orthogonal weights), and tells little elsewhere. A constant that
+            is given is taken at its word, for the model as it is computed.
+        of: what has the constant. ``"vector"``: the logits together, so that margins change by sqrt(2) L. ``"each"``:
+            every logit by itself (2 L), as in networks with separate neurons for the classes. ``"one"``: the one logit
+            of two classes (L).
         norm: of inputs, by which L is measured.
 
     Source: Tsuzuku et al. 2018, Lipschitz-Margin Training, section 3; layers: Sedghi et al. 2019, The Singular Values

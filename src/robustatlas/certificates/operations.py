@@ -211,8 +211,8 @@ class Moved(AffineOperation):
 
 @dataclass(frozen=True)
 class Picked:
-    """Of each window [B, C, h, w]: the position of the number that the maximum is at least (``below``, flat in the
-    image), whether it is that number (``sure``), and the largest value it may have (``top``)."""
+    """Of each window [B, C, h, w]: ``below``, the position (flat in the image) of a number that the maximum is at
+    least; ``sure``, whether the maximum is that number; ``top``, the largest value that it may have."""
 
     below: Tensor
     sure: Tensor

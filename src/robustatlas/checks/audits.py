@@ -71,11 +71,10 @@ def _passes(run: Run, record: AttackRecord) -> float:
 def finding_of(attack: str, audit: Audited, kind: str) -> Finding:
     """Flagged where the dear search would surely leave much less than the run did.
 
-    Example:
-        >>> from robustatlas.metrics import audited
-        >>> found = finding_of("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")
-        >>> found.flagged, found.remedy
-        (True, 'Evaluate all samples by square-linf as well')
+    >>> from robustatlas.metrics import audited
+    >>> found = finding_of("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")
+    >>> found.flagged, found.remedy
+    (True, 'Evaluate all samples by square-linf as well')
     """
     found, (estimate, low, high) = float(audit.found.mean()), audit.mean
     share = Interval(found - estimate, found - high, found - low, audit.confidence)

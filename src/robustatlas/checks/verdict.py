@@ -15,9 +15,13 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
 Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
-"""``"sound"``: no indicator speaks against the numbers; ``"masked"``: attacks by gradients are blind at many samples,
-so robust accuracies are too high; ``"doubtful"``: something else speaks against them; ``"inconclusive"``: too few
-samples, or no gradients, to say anything."""
+"""What the indicators say together:
+
+- ``"sound"``: none speaks against the numbers.
+- ``"masked"``: attacks by gradients are blind at many samples, so robust accuracies are too high.
+- ``"doubtful"``: something else speaks against the numbers.
+- ``"inconclusive"``: too few samples, or no gradients, to say anything.
+"""
 
 EXCLUDED = 0.3
 """A model is called sound only where the intervals exclude this share of doubtful samples: the least that was seen of a
@@ -33,8 +37,7 @@ class Finding:
     Attributes:
         name: of the indicator.
         value: the median of what was measured; None where nothing can be said.
-        share: of the samples that it speaks against, in percent, with its 95 % interval (Clopper-Pearson); None
-            likewise.
+        share: of the samples that it speaks against, in percent, with its 95 % interval; None likewise.
         threshold: share in percent above which, by the lower end of the interval, the model is flagged.
         flagged: whether it is.
         samples: of which something can be said.
@@ -336,8 +339,7 @@ class Diagnosis(Tabular):
 
 
 def at_other_ends(records: Sequence[DiagnosisRecord]) -> list[Finding]:
-    """What earlier ones of some ``records``, oldest first, read where searches ended at strengths that no later one
-    looked at."""
+    """What earlier ``records`` (oldest first) read at ends of searches, at strengths that no later one looked at."""
     seen: set[tuple[str, float]] = set()
     found: list[Finding] = []
     for record in reversed(records):

@@ -13,12 +13,11 @@ WHERE: dict[str, str] = {}
 class Bound:
     """A method whose function is named in :data:`WHERE`.
 
-    Example:
-        >>> WHERE["Word.long"] = "textwrap:fill"
-        >>> class Word(str):
-        ...     long = Bound()
-        >>> Word("two words").long(width=5)
-        'two\\nwords'
+    >>> WHERE["Word.long"] = "textwrap:fill"
+    >>> class Word(str):
+    ...     long = Bound()
+    >>> Word("two words").long(width=5)
+    'two\\nwords'
     """
 
     def __set_name__(self, owner: type, name: str) -> None:

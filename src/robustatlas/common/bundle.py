@@ -1,9 +1,6 @@
-"""Trees of tensors that share their leading dimension B, so that samples can be dropped from and added to all of them
-at once.
-
-A tree is a tensor ``[B, ...]`` or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
-tensor nor such a container (settings) belongs to all samples alike.
-"""
+"""Trees of tensors ``[B, ...]`` that share their leading dimension, so that samples can be dropped from and added to
+all at once. A tree is a tensor or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
+tensor nor such a container (settings) belongs to all samples alike."""
 
 from __future__ import annotations
 
@@ -60,8 +57,8 @@ def _each(function: Callable[..., Any], first: T, *others: T) -> T:
 
 
 def _walked(function: Callable[..., Any], held: type[Bundle] | None, first: Any, *others: Any) -> Any:
-    """``function`` of the corresponding tensors, in a tree built like ``first``; bundles of the kind ``held`` stay as
-    they are. (torch's own walk takes ten times as long, which is a good part of a step of a small network.)"""
+    """``function`` of the corresponding tensors, in a tree built like ``first``. Bundles of the kind ``held`` stay as
+    they are. (torch's own walk is too slow for every step of a small network.)"""
     if isinstance(first, Tensor):
         return function(first, *others)
     if isinstance(first, Bundle):
@@ -136,7 +133,7 @@ def norm(tree: Tree) -> Tensor:
 
 def largest(tree: Tree) -> Tensor:
     """``[B]``: the largest absolute number."""
-    sizes = [flat(leaf).abs().amax(1) for leaf in free(tree)]  # (vector_norm takes ten times as long)
+    sizes = [flat(leaf).abs().amax(1) for leaf in free(tree)]  # (vector_norm is slower)
     return reduce(torch.maximum, sizes)
 
 
@@ -146,8 +143,8 @@ def watched(tree: T) -> T:
 
 
 def gradient(value: Tensor, tree: T, *, retain_graph: bool = False) -> T:
-    """The gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it; zeros where none
-    arrives."""
+    """Gradient of the sum of ``value`` [B] with respect to a :func:`watched` tree, built like it; zeros where none
+    is."""
     leaves = free(tree)
     if not leaves or not value.requires_grad:
         return over(torch.zeros_like, tree)

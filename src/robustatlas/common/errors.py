@@ -39,9 +39,8 @@ def warn(sentence: str) -> None:
 def brief(value: object) -> str:
     """What was given, in one line and at most 60 characters of a message.
 
-    Example:
-        >>> brief("ten characters " * 10)
-        'ten characters ten characters ten characters ten characte...'
+    >>> brief("ten characters " * 10)
+    'ten characters ten characters ten characters ten characte...'
     """
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -50,9 +49,8 @@ def brief(value: object) -> str:
 def first_line(error: BaseException) -> str:
     """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
 
-    Example:
-        >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
-        "RuntimeError: Failed to import because: No module named 'zoo'"
+    >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
+    "RuntimeError: Failed to import because: No module named 'zoo'"
     """
     first, *rest = (line.strip() for line in f"{type(error).__name__}: {error}".splitlines() if line.strip())
     return (f"{first} {rest[0]}" if rest and first.endswith(":") else first).rstrip(".:")

@@ -22,9 +22,8 @@ class Address(PosixPath):
     """Where a store of objects keeps something, such as ``s3://bucket/run``: a path in all but the slash after its
     scheme that pathlib takes away and this puts back.
 
-    Example:
-        >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
-        ('s3://bucket/run/run.json', 'run')
+    >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
+    ('s3://bucket/run/run.json', 'run')
     """
 
     def __str__(self) -> str:
@@ -40,18 +39,8 @@ def cache_folder() -> Path:
 
 def named(path: object, expected: str = "the path of a file or folder") -> Path:
     """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one. ``~`` is
-    the home of the user, and ``./~`` a file of that name.
-
-    Raises:
-        UserError: it is not a path, or none that a file system and DuckDB can take.
-
-    Example:
-        >>> named("runs/a").parts, str(named("s3://bucket/run"))
-        (('runs', 'a'), 's3://bucket/run')
-        >>> named(3, "the folder of a run")
-        Traceback (most recent call last):
-        robustatlas.common.errors.UserError: 3 is given; expected the folder of a run.
-    """
+    the home of the user, and ``./~`` a file of that name. Raises :class:`UserError`: it is not a path, or none that a
+    file system and DuckDB can take."""
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(f"{brief(repr(path))} is given; expected {expected}.")
     found = Path(at_home(os.fspath(path)))
@@ -70,11 +59,8 @@ def named(path: object, expected: str = "the path of a file or folder") -> Path:
 
 
 def inside(root: Path, path: Path) -> Path:
-    """``path``, which stands below ``root``, where it lies there too.
-
-    Raises:
-        UserError: a symbolic link or ``..`` leads out of ``root``, to what is nobody's to read or to write.
-    """
+    """``path``, which stands below ``root``, where it lies there too. Raises :class:`UserError`: a symbolic link or
+    ``..`` leads out of ``root``, to what is nobody's to read or to write."""
     step = root
     for name in path.relative_to(root).parts:
         step = step / name
@@ -95,9 +81,8 @@ def _resolved(path: Path) -> Path:
 def at_home(path: str) -> str:
     """``path`` with the home of the user in place of a ``~`` at its beginning, as a shell has it.
 
-    Example:
-        >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
-        (True, 'runs/~', '~nobody-here/runs')
+    >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
+    (True, 'runs/~', '~nobody-here/runs')
     """
     return path if "\0" in path else os.path.expanduser(path)  # noqa: PTH111  # of Path raises where nobody has that name
 
@@ -193,14 +178,10 @@ _PICTURES = ("png", "pdf", "svg")
 
 
 def picture_kind(path: Path) -> str:
-    """The format that a picture of this name is written in.
+    """The format that a picture of this name is written in; :class:`UserError` for a name that ends otherwise.
 
-    Raises:
-        UserError: a name that ends otherwise.
-
-    Example:
-        >>> picture_kind(Path("curves.PDF"))
-        'pdf'
+    >>> picture_kind(Path("curves.PDF"))
+    'pdf'
     """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _PICTURES:

@@ -1,10 +1,6 @@
-"""What the host asks of the device, and how often.
-
-An accelerator works through a queue that the host fills. Whoever reads a number from it waits until the queue is empty,
-and then the device waits until it is filled again. So loops look at their results only every few steps, in one
-transfer; between looks they are tensor code whose shapes do not depend on the results. On the CPU nothing is queued:
-looking costs nothing, and work that turns out to be needless does, so loops look at every step there.
-"""
+"""What the host asks of the device, and how often. Whoever reads a number from an accelerator waits until its queue of
+work is empty, so loops look at their results only every few steps there, in one transfer. On the CPU nothing is queued:
+looking costs nothing and saves needless work, so loops look at every step."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ def looking_is_free(device: torch.device) -> bool:
 
 @contextmanager
 def looking_every(steps: int) -> Iterator[None]:
-    """Look every so many steps inside, whatever the device. Results are the same (of projections on l1 balls up to
-    rounding), passes are not.
+    """Look every so many steps inside. Results are the same (l1 projections up to rounding), passes are not.
 
     Example:
         >>> with looking_every(4):
@@ -95,8 +90,7 @@ def indices(mask: Tensor, count: int) -> Tensor:
 
 
 def sorted_rows(values: Tensor) -> Tensor:
-    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which takes a tenth of the
-    time.
+    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which is faster.
 
     Example:
         >>> sorted_rows(torch.tensor([[3.0, 1.0, 2.0]]))

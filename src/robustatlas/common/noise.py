@@ -1,9 +1,6 @@
-"""Random numbers that belong to a sample, not to a position in a batch.
-
-A counter-based generator (the SplitMix64 finaliser of Steele, Lea and Flood, 2014): the j-th number of a sample is a
-hash of the sample's key and j. Hence results depend neither on batch size, nor on order, sharding or resume, and are
-the same on every device.
-"""
+"""Random numbers that belong to a sample, not to a position in a batch: the j-th number of a sample is a hash of the
+sample's key and j (the SplitMix64 finaliser of Steele, Lea and Flood, 2014). Results depend neither on batch size, nor
+on order, sharding or resume, and are the same on every device."""
 
 from __future__ import annotations
 

@@ -18,15 +18,11 @@ _ARXIV = "https://arxiv.org/abs/"
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper.
+    """One paper. ``name``: authors and year, as texts name it; those that share both have a letter. ``authors``: all of
+    them, joined by "and"; empty where only its address is known here.
 
-    Attributes:
-        name: authors and year, as texts name it; those that share both have a letter.
-        authors: all of them, joined by "and"; empty where only its address is known here.
-
-    Example:
-        >>> known("Pintor et al. 2021").key
-        'pintor2021'
+    >>> known("Pintor et al. 2021").key
+    'pintor2021'
     """
 
     name: str
@@ -64,9 +60,8 @@ def papers() -> dict[str, Paper]:
 def known(name: str) -> Paper | None:
     """The paper of that name, if there is one.
 
-    Example:
-        >>> known("Croce and Hein 2020").title[:33]
-        'Reliable evaluation of adversaria'
+    >>> known("Croce and Hein 2020").title[:33]
+    'Reliable evaluation of adversaria'
     """
     return papers().get(_ET_AL.sub(" et al. ", " ".join(name.split())))
 
@@ -74,9 +69,8 @@ def known(name: str) -> Paper | None:
 def named_in(text: str) -> Iterator[re.Match[str]]:
     """Where a text names papers; a month before a year is none.
 
-    Example:
-        >>> [match[0] for match in named_in("As in Madry et al. 2018, since May 2020.")]
-        ['Madry et al. 2018']
+    >>> [match[0] for match in named_in("As in Madry et al. 2018, since May 2020.")]
+    ['Madry et al. 2018']
     """
     for match in _NAMED.finditer(text):
         if "et al" in match[0] or " and " in match[0] or known(match[0]):

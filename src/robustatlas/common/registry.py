@@ -1,7 +1,7 @@
 """What can be extended: things by name, each imported when it is first asked for, here and from other packages.
 
-A new one is one file, and one line that names it: among those of this package where their :class:`Registry` is made,
-or, in a package of one's own, as an entry point of the registry's ``group`` in its ``pyproject.toml``::
+A new one is one file, and one line that names it. In this package the line stands where the :class:`Registry` is made.
+In another package it is an entry point of the registry's ``group`` in its ``pyproject.toml``::
 
     [project.entry-points."robustatlas.recipes"]
     mine = "my_package.recipes:Mine"
@@ -102,9 +102,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def usable(self) -> dict[str, T]:
         """All by name, but for those of other packages that cannot be had, of which a warning tells once.
 
-        Example:
-            >>> Registry("shape", "robustatlas.shapes", {"list": list}, "a class", callable).usable()
-            {'list': <class 'list'>}
+        >>> Registry("shape", "robustatlas.shapes", {"list": list}, "a class", callable).usable()
+        {'list': <class 'list'>}
         """
         found = {}
         for name in self:
@@ -151,8 +150,7 @@ def _package(point: EntryPoint) -> str:
 
 @lru_cache
 def _advertised(group: str, taken: frozenset[str], path: tuple[str, ...]) -> Mapping[str, list[EntryPoint]]:
-    """The entry points of a group by name, found along ``path`` (``sys.path``); a name that this package has is its
-    own."""
+    """Entry points of a group by name, found along ``path`` (``sys.path``), but for names that this package has."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         if point.name in taken:

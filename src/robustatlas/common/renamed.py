@@ -16,9 +16,8 @@ T = TypeVar("T")
 def now_named(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same under the names of today.
 
-    Example:
-        >>> now_named({"procedure": "paper", "seed": 0})
-        {'protocol': 'paper', 'seed': 0}
+    >>> now_named({"procedure": "paper", "seed": 0})
+    {'protocol': 'paper', 'seed': 0}
     """
     return {NOW.get(name, name): value for name, value in given.items()}
 
@@ -26,9 +25,8 @@ def now_named(given: Mapping[str, Any]) -> dict[str, Any]:
 def takes_old_names(function: Callable[P, T]) -> Callable[P, T]:
     """Have ``function`` take keywords under their old names as well.
 
-    Example:
-        >>> takes_old_names(lambda *, protocol: protocol)(procedure="paper")
-        'paper'
+    >>> takes_old_names(lambda *, protocol: protocol)(procedure="paper")
+    'paper'
     """
 
     @wraps(function)

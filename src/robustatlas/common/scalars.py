@@ -15,10 +15,9 @@ from robustatlas.common.errors import UserError, brief
 def whole(value: Any) -> int | None:
     """``value`` as an int where it is a whole number, None where it is anything else; True and False are none.
 
-    Example:
-        >>> import numpy as np
-        >>> whole(np.int64(3)), whole(3.0), whole(True), whole("3")
-        (3, None, None, None)
+    >>> import numpy as np
+    >>> whole(np.int64(3)), whole(3.0), whole(True), whole("3")
+    (3, None, None, None)
     """
     if isinstance(value, bool) or _is_truth(value) or getattr(value, "shape", ()) != ():
         return None
@@ -31,10 +30,9 @@ def whole(value: Any) -> int | None:
 def real(value: Any) -> float:
     """``value`` as a float where it is a real number, NaN where it is anything else; one that is too large is inf.
 
-    Example:
-        >>> import numpy as np
-        >>> real(np.float64(0.5)), real(2), real("0.5"), real(10**400)
-        (0.5, 2.0, nan, inf)
+    >>> import numpy as np
+    >>> real(np.float64(0.5)), real(2), real("0.5"), real(10**400)
+    (0.5, 2.0, nan, inf)
     """
     if isinstance(value, (bool, str, bytes)) or _is_truth(value) or getattr(value, "shape", ()) != ():
         return math.nan
@@ -47,14 +45,10 @@ def real(value: Any) -> float:
 
 
 def count_of(name: str, value: Any) -> int:
-    """``value`` as a number of things, of which there is one at least.
+    """``value`` as a number of things, at least one; :class:`UserError`, which calls it ``name``, where it is none.
 
-    Raises:
-        UserError: it is none; ``name`` says of what.
-
-    Example:
-        >>> count_of("batch_size", np.int64(3))
-        3
+    >>> count_of("batch_size", np.int64(3))
+    3
     """
     count = whole(value)
     if count is None or count < 1:
@@ -63,14 +57,10 @@ def count_of(name: str, value: Any) -> int:
 
 
 def seed_of(value: Any) -> int:
-    """``value`` as the seed of random numbers.
+    """``value`` as the seed of random numbers. Raises :class:`UserError`: no integer, or one of more than 64 bits.
 
-    Raises:
-        UserError: no integer, or one of more than 64 bits.
-
-    Example:
-        >>> seed_of(-1)
-        -1
+    >>> seed_of(-1)
+    -1
     """
     number = whole(value)
     if number is None:
@@ -83,9 +73,8 @@ def seed_of(value: Any) -> int:
 def generator_of(seed: int) -> np.random.Generator:
     """NumPy's random numbers of a seed, which NumPy itself takes from 0 on.
 
-    Example:
-        >>> bool(generator_of(-1).integers(100) == generator_of(2**64 - 1).integers(100))
-        True
+    >>> bool(generator_of(-1).integers(100) == generator_of(2**64 - 1).integers(100))
+    True
     """
     return np.random.default_rng(seed % 2**64)
 
@@ -93,9 +82,8 @@ def generator_of(seed: int) -> np.random.Generator:
 def fraction(text: str) -> float:
     """A number as people write it, or a fraction such as ``8/255``; NaN where it is neither.
 
-    Example:
-        >>> fraction("8/256"), fraction("0.5"), fraction("8/0")
-        (0.03125, 0.5, nan)
+    >>> fraction("8/256"), fraction("0.5"), fraction("8/0")
+    (0.03125, 0.5, nan)
     """
     above, slash, below = text.partition("/")
     try:
@@ -109,14 +97,11 @@ def _is_truth(value: Any) -> bool:
 
 
 def reals(values: Any, what: str) -> NDArray[np.float64]:
-    """``values`` [...] as an array of real numbers; ``what`` they are, for the sentence where they are none.
+    """``values`` [...] as an array of real numbers; ``what`` they are, for the sentence where they are none. Raises
+    :class:`UserError`: texts, rows of different lengths, complex numbers.
 
-    Raises:
-        UserError: texts, rows of different lengths, complex numbers.
-
-    Example:
-        >>> reals([0.1, 1], "sizes")
-        array([0.1, 1. ])
+    >>> reals([0.1, 1], "sizes")
+    array([0.1, 1. ])
     """
     try:
         array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

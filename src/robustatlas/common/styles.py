@@ -51,8 +51,7 @@ class Style:
         return (0, self.dash) if self.dash else "solid"
 
     def strokes(self, width: float, unit: str = "", between: str = " ") -> str:
-        """The dash of a line of that width as text: as SVG writes it, or with ``"px"`` and ``","`` as plotly does;
-        empty for a solid line.
+        """The dash of a line of that width: as SVG writes it, or plotly (``"px"``, ``","``); empty for a solid line.
 
         Example:
             >>> styles_of(["a model"])[0].strokes(2, "px", ",")

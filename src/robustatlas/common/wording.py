@@ -62,9 +62,8 @@ _UA_ACRONYMS = ("fbm", "hsv", "jpeg")
 def wording(attack: str) -> AttackLabel:
     """The words for `attack`; one that is not in the list keeps its own name.
 
-    Example:
-        >>> [wording(name).label for name in ("linf", "ua-jpeg", "corruption-gaussian-noise", "mine")]
-        ['L∞', 'UA JPEG', 'Gaussian noise', 'mine']
+    >>> [wording(name).label for name in ("linf", "ua-jpeg", "corruption-gaussian-noise", "mine")]
+    ['L∞', 'UA JPEG', 'Gaussian noise', 'mine']
     """
     if attack.startswith("corruption-"):
         name = _with_capital(attack.removeprefix("corruption-"))
@@ -92,8 +91,7 @@ UPPER_BOUND = "upper bound"
 
 
 def axis(unit: str) -> str:
-    """What stands under an axis of strengths as people type them: the unit of the attack ("[0, 1]" stays in one line),
-    or that it is a strength."""
+    """What stands under an axis of strengths: the unit of the attack ("[0, 1]" in one line), or "strength"."""
     unit = unit.removeprefix(FALLEN)
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
@@ -114,9 +112,8 @@ def falls_from(unit: str) -> float | None:
 def typed(attack: str, value: float) -> float:
     """A strength of ``attack`` as people type it; of a typed one, what it is inside.
 
-    Example:
-        >>> typed("jpeg-quality", 70.0), typed("jpeg-quality", 30.0), typed("linf", 0.1)
-        (30.0, 70.0, 0.1)
+    >>> typed("jpeg-quality", 70.0), typed("jpeg-quality", 30.0), typed("linf", 0.1)
+    (30.0, 70.0, 0.1)
     """
     top = FALLING.get(attack.partition(".")[0])
     return value if top is None else round(top - value, 10)
@@ -125,9 +122,8 @@ def typed(attack: str, value: float) -> float:
 def size(value: float, of: str = "") -> str:
     """A size, of the attack ``of``, with three significant digits; the word "never" for inf.
 
-    Example:
-        >>> size(0.0123456), size(float("inf")), size(70.0, of="jpeg-quality")
-        ('0.0123', 'never', '30')
+    >>> size(0.0123456), size(float("inf")), size(70.0, of="jpeg-quality")
+    ('0.0123', 'never', '30')
     """
     return "never" if math.isinf(value) else _significant(typed(of, value), 3)
 
@@ -136,11 +132,10 @@ def strength(value: float, digits: int = 4, of: str = "") -> str:
     """A strength, of the attack ``of``, as people type it: parts of 255 that no decimal or simpler fraction is, else
     with so many digits.
 
-    Example:
-        >>> strength(8 / 255), strength(128 / 255), strength(0.2), strength(1 / 3), strength(2000.0)
-        ('8/255', '128/255', '0.2', '0.3333', '2000')
-        >>> strength(5.0, of="jpeg-quality")
-        '95'
+    >>> strength(8 / 255), strength(128 / 255), strength(0.2), strength(1 / 3), strength(2000.0)
+    ('8/255', '128/255', '0.2', '0.3333', '2000')
+    >>> strength(5.0, of="jpeg-quality")
+    '95'
     """
     value = typed(of, value)
     steps = round(255 * value) if 0 < value < _LEVELS_END else 0
@@ -159,9 +154,8 @@ _LEVELS_END = 40.0
 def rough(value: float) -> str:
     """A number that a few images decide, with no more than three significant digits and two decimals.
 
-    Example:
-        >>> rough(6816.0), rough(5.2149), rough(0.8571)
-        ('6,820', '5.21', '0.86')
+    >>> rough(6816.0), rough(5.2149), rough(0.8571)
+    ('6,820', '5.21', '0.86')
     """
     return f"{round(float(f'{value:.3g}'), 2):,g}"
 
@@ -184,9 +178,8 @@ def counts(numbers: Mapping[str, int]) -> str:
 def duration(seconds: float) -> str:
     """A length of time in two units at most.
 
-    Example:
-        >>> duration(0.4), duration(75), duration(7_320), duration(200_000)
-        ('0.4 s', '1 min 15 s', '2 h 2 min', '2 d 7 h')
+    >>> duration(0.4), duration(75), duration(7_320), duration(200_000)
+    ('0.4 s', '1 min 15 s', '2 h 2 min', '2 d 7 h')
     """
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -201,9 +194,8 @@ def duration(seconds: float) -> str:
 def volume(size: float) -> str:
     """A number of bytes.
 
-    Example:
-        >>> volume(2_340), volume(5.1e9)
-        ('2.3 kB', '5.1 GB')
+    >>> volume(2_340), volume(5.1e9)
+    ('2.3 kB', '5.1 GB')
     """
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -226,11 +218,10 @@ def listed(items: Sequence[str]) -> str:
 def instead(given: str, known: Iterable[str], otherwise: str) -> str:
     """The end of a sentence about a name that there is not: the nearest one that there is, else something to know.
 
-    Example:
-        >>> instead("croup", ["flip", "crop"], "known are flip and crop")
-        "; did you mean 'crop'?"
-        >>> instead("rotate", ["flip", "crop"], "known are flip and crop")
-        '; known are flip and crop.'
+    >>> instead("croup", ["flip", "crop"], "known are flip and crop")
+    "; did you mean 'crop'?"
+    >>> instead("rotate", ["flip", "crop"], "known are flip and crop")
+    '; known are flip and crop.'
     """
     near = nearest(given, known)
     return f"; did you mean {near!r}?" if near else f"; {otherwise}."
@@ -239,10 +230,9 @@ def instead(given: str, known: Iterable[str], otherwise: str) -> str:
 def nearest(given: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant: other case, underscores, a missing prefix, a slip of the fingers.
 
-    Example:
-        >>> known = ["linf", "corruption-fog", "learning_rate"]
-        >>> [nearest(name, known) for name in ("lnif", "LINF", "fog", "learning_rat", "qqqq")]
-        ['linf', 'linf', 'corruption-fog', 'learning_rate', None]
+    >>> known = ["linf", "corruption-fog", "learning_rate"]
+    >>> [nearest(name, known) for name in ("lnif", "LINF", "fog", "learning_rat", "qqqq")]
+    ['linf', 'linf', 'corruption-fog', 'learning_rate', None]
     """
     names, plain = list(known), given.lower().replace("_", "-")
     for candidate in (plain, f"corruption-{plain}"):
@@ -254,9 +244,8 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
 def in_shell(path: object) -> str:
     """A path as a word of a command that can be pasted into a shell.
 
-    Example:
-        >>> in_shell("runs/a"), in_shell("runs/with space"), in_shell("-a"), in_shell("two\\nlines")
-        ('runs/a', "'runs/with space'", './-a', "$'two\\\\nlines'")
+    >>> in_shell("runs/a"), in_shell("runs/with space"), in_shell("-a"), in_shell("two\\nlines")
+    ('runs/a', "'runs/with space'", './-a', "$'two\\\\nlines'")
     """
     text = str(path)
     text = f"./{text}" if text.startswith("-") else text
@@ -291,11 +280,10 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
 def shortened_apart(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
     """Names without their middles, numbered where that makes them the same.
 
-    Example:
-        >>> shortened_apart(["resnet18-standard-0", "resnet18-standard-1", "resnet18-extended-1"], 13)
-        ['resnet…dard-0', 'resnet…dard-1', 'resnet…nded-1']
-        >>> shortened_apart(["resnet18-standard-0", "resnet18-extra-standard-0"], 13)
-        ['resnet…dard-0 #1', 'resnet…dard-0 #2']
+    >>> shortened_apart(["resnet18-standard-0", "resnet18-standard-1", "resnet18-extended-1"], 13)
+    ['resnet…dard-0', 'resnet…dard-1', 'resnet…nded-1']
+    >>> shortened_apart(["resnet18-standard-0", "resnet18-extra-standard-0"], 13)
+    ['resnet…dard-0 #1', 'resnet…dard-0 #2']
     """
     short = [shortened(name, longest) for name in names]
     return [f"{name} #{place}" if short.count(name) > 1 else name for place, name in enumerate(short, start=1)]
@@ -304,9 +292,8 @@ def shortened_apart(names: Sequence[str], longest: int = LONGEST_NAME) -> list[s
 def some(names: Iterable[str], at_most: int = 6) -> str:
     """The first few names, and how many more there are.
 
-    Example:
-        >>> some(["a", "b", "c"], at_most=2)
-        'a, b and 1 more'
+    >>> some(["a", "b", "c"], at_most=2)
+    'a, b and 1 more'
     """
     names = tuple(names)
     shown = ", ".join(names[:at_most])
@@ -314,16 +301,14 @@ def some(names: Iterable[str], at_most: int = 6) -> str:
 
 
 MARK = "†"
-"""Beside the name of an attack or a model: numbers rest on attacks whose gradients the model does not give, or a
-diagnosis speaks against them."""
+"""At the name of an attack or a model whose gradients are missing, or whose numbers a diagnosis speaks against."""
 
 
 def marked(name: str, invalid: object) -> str:
     """A name with the mark, where something is ``invalid``.
 
-    Example:
-        >>> marked("linf", True), marked("net †", ["linf"]), marked("net", [])
-        ('linf †', 'net †', 'net')
+    >>> marked("linf", True), marked("net †", ["linf"]), marked("net", [])
+    ('linf †', 'net †', 'net')
     """
     return f"{name} {MARK}" if invalid and not name.endswith(MARK) else name
 
@@ -334,15 +319,15 @@ def unmarked(name: str) -> str:
 
 
 MASKED = "masked: upper bound only"
-"""Beside a number that rests on attacks whose gradients the model does not give, or gives falsely: it wins nothing."""
+"""Beside a number that may not compete: it rests on attacks whose gradients the model does not give, or gives
+falsely."""
 
 
 def beside_masked(number: str, masked: object) -> str:
     """A number, and what it is where something is ``masked``.
 
-    Example:
-        >>> beside_masked("82.5", ["linf"]), beside_masked("82.5", [])
-        ('82.5, masked: upper bound only', '82.5')
+    >>> beside_masked("82.5", ["linf"]), beside_masked("82.5", [])
+    ('82.5, masked: upper bound only', '82.5')
     """
     return f"{number}, {MASKED}" if masked else number
 
@@ -350,9 +335,8 @@ def beside_masked(number: str, masked: object) -> str:
 def invalid_sentence(shares: Mapping[str, float]) -> str:
     """What the mark says, and what to do; ``shares``: as of :func:`why_masked`.
 
-    Example:
-        >>> invalid_sentence({"linf": 0.25}).partition(". ")[2]
-        'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
+    >>> invalid_sentence({"linf": 0.25}).partition(". ")[2]
+    'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
     """
     return (
         f"{why_masked(shares)} Repair the gradient (straight_through, surrogate), or use attacks without one "
@@ -364,9 +348,8 @@ def why_masked(shares: Mapping[str, float]) -> str:
     """Why numbers are masked, in a sentence; ``shares``: attack -> share of the samples at which the model gave it no
     gradient, or one that misleads.
 
-    Example:
-        >>> why_masked({"linf": 0.25}).partition(",")[0]
-        '† linf: the gradient of the margin is missing or misleads at 25 % of the samples'
+    >>> why_masked({"linf": 0.25}).partition(",")[0]
+    '† linf: the gradient of the margin is missing or misleads at 25 % of the samples'
     """
     places: dict[str, list[str]] = {}
     for attack, share in shares.items():
@@ -384,8 +367,7 @@ def why_masked(shares: Mapping[str, float]) -> str:
 def in_path(name: str) -> str:
     """``name`` as that of a file or folder.
 
-    Example:
-        >>> in_path("timm:resnet18"), in_path("...")
-        ('timm-resnet18', 'model')
+    >>> in_path("timm:resnet18"), in_path("...")
+    ('timm-resnet18', 'model')
     """
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"

@@ -21,14 +21,8 @@ from robustatlas.models.classifier import Classifier, undisturbed
 
 @dataclass(frozen=True)
 class Smallest:
-    """An attack that is asked for the smallest examples, batch by batch.
-
-    Attributes:
-        attack: ours.
-        seed: of its random numbers.
-        batch_size: samples at work at once.
-        told: warnings that were given before.
-    """
+    """An attack that is asked for the smallest examples, batch by batch. ``batch_size``: samples at work at once.
+    ``told``: warnings that were given before."""
 
     attack: Attack
     seed: int
@@ -50,18 +44,12 @@ class Smallest:
     def __call__(
         self, model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float | None], *scale: str
     ) -> tuple[Tensor, Tensor]:
-        """The smallest examples up to the largest epsilon.
+        """The smallest examples [N, ...] of ``images`` [N, ...] in [0, 1] up to the largest epsilon, and their sizes
+        [N].
 
-        Args:
-            model: from inputs in [0, 1] to logits.
-            images: ``[N, ...]`` in [0, 1].
-            labels: ``[N]`` class numbers.
-            epsilons: in the unit of the attack; None: whatever the size.
-            scale: what :func:`check_inputs` says of images outside of [0, 1].
-
-        Returns:
-            ``[N, ...]`` examples, the images where they are misclassified; ``[N]`` their sizes, 0 misclassified as it
-            is, inf none.
+        A misclassified image is its own example of size 0; where none is found the size is inf. ``epsilons`` are in the
+        unit of the attack; None: whatever the size. ``scale``: what :func:`check_inputs` says of images outside of [0,
+        1].
         """
         with undisturbed(), model.evaluating():
             x, labels = check_inputs(images, labels, *scale), labels.to(images.device).long()

@@ -32,9 +32,8 @@ def array_of(values: Any) -> NDArray[Any]:
 def tensor_of(values: Any) -> Tensor:
     """``values`` as a tensor; arrays of NumPy keep their memory where torch can use it.
 
-    Example:
-        >>> tensor_of(np.arange(3, dtype=">i8")[::-1])
-        tensor([2, 1, 0])
+    >>> tensor_of(np.arange(3, dtype=">i8")[::-1])
+    tensor([2, 1, 0])
     """
     if isinstance(values, Tensor):
         return _dense(values)

@@ -44,8 +44,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
-        """Of ``images`` [N, ...] as the floats they are or stand for, and ``labels`` [N] as int64, wherever and however
-        they are kept."""
+        """Of ``images`` [N, ...] as floats and ``labels`` [N] as int64, wherever and however they are kept."""
         rows = images if isinstance(images, Rows) else InMemory(images)
         return cls(rows.sha256(), sha256_of_array(labels.detach().long().cpu().contiguous().numpy()))
 
@@ -84,8 +83,8 @@ class Dataset:
     Attributes:
         rows: the inputs, read when they are asked for; see :class:`~robustatlas.data.rows.Rows`.
         labels: int64 ``[N]``, positions in ``classes``.
-        name: For reports and run manifests.
-        classes: Names of the classes.
+        name: what reports call it.
+        classes: their names.
         index: int64 ``[N]``, positions in the whole data set (0, 1, ... unless this is a subset).
         whole: the fingerprint of the whole data set where this is a subset, or where it is known; or what finds it.
         first: the first samples of the whole data set where this is a subset.
@@ -148,9 +147,9 @@ class Dataset:
 
         Args:
             images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
-            labels: Integers ``[N]`` in 0..classes-1.
-            name: For reports and run manifests.
-            classes: Their names, or how many there are; "0", "1", ... when not given.
+            labels: integers ``[N]`` in 0..classes-1.
+            name: what reports call it.
+            classes: their names, or how many there are; "0", "1", ... when not given.
 
         Raises:
             UserError: empty, not matching, NaN, outside [0, 1], labels that are not integers or out of range.
@@ -172,11 +171,10 @@ class Dataset:
 
         Args:
             rows: the inputs.
-            labels: Integers ``[N]`` in 0..classes-1.
-            name: For reports and run manifests.
-            classes: Their names, or how many there are; "0", "1", ... when not given.
-            fingerprint: where it is known, or what finds it when it is asked for; otherwise all inputs are read once
-                to compute it.
+            labels: integers ``[N]`` in 0..classes-1.
+            name: what reports call it.
+            classes: their names, or how many there are; "0", "1", ... when not given.
+            fingerprint: where it is known, or what finds it; otherwise all inputs are read once to compute it.
 
         Raises:
             UserError: not matching, labels that are not integers or out of range.

@@ -1,5 +1,4 @@
-"""Folders with a folder of pictures for each class: which are classes, which pictures count, and which number each
-class has."""
+"""Folders with a folder of pictures for each class: classes, their numbers, and which pictures count."""
 
 from __future__ import annotations
 
@@ -24,13 +23,9 @@ _GIVE_NAMES = "give the names of all classes in the order of their numbers (--cl
 
 @dataclass(frozen=True)
 class Order:
-    """How class folders are numbered.
-
-    Attributes:
-        names: of all classes in the order of their numbers; some may have no folder. Without any, folders that are
-            called by whole numbers have these, and others are numbered in the order of their names.
-        count: of the classes, where it is known: it tells numbers from 1 from those from 0.
-    """
+    """How class folders are numbered. ``names``: of all classes in the order of their numbers; some may have no folder.
+    Without any, folders that are called by whole numbers have these, and others are numbered in the order of their
+    names. ``count``: of the classes, where it is known: it tells numbers from 1 from those from 0."""
 
     names: Sequence[str] | None = None
     count: int | None = None

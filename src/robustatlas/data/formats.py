@@ -65,8 +65,8 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read_cifar_binary(paths: Sequence[Path], labels: int = 1) -> Arrays:
-    """Images (NCHW) and labels of the binary version of CIFAR-10 (per image one byte of ``labels`` and 3,072 of pixels)
-    or CIFAR-100 (two, of which the second, fine one is taken)."""
+    """Images (NCHW) and labels of the binary version of CIFAR-10 or CIFAR-100. An image has ``labels`` bytes of labels
+    (CIFAR-100: two, of which the second, fine one is taken) and 3,072 of pixels."""
     parts = []
     for path in paths:
         try:

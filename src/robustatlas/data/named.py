@@ -222,7 +222,7 @@ def load_dataset(
     ``cifar-100-python``) is pickled: it is read as numbers and texts, and nothing that a pickle names is run.
 
     Args:
-        name: One of those above. Files and folders of pictures are taken whole, whatever the split.
+        name: one of those above. Files and folders of pictures are taken whole, whatever the split.
         split: "test" or "train".
         resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
             pixels (for ``imagenet``: 256 and 224).

@@ -56,8 +56,7 @@ _IMAGENET100 = 100
 
 @dataclass(frozen=True)
 class Shown:
-    """How pictures become rows: their ``sizing``, their ``channels`` (None: as they are), and the ``order`` of the
-    classes of class folders."""
+    """How pictures become rows. ``channels``: None, as they are; ``order``: of the classes of class folders."""
 
     sizing: Sizing = AS_THEY_ARE
     channels: int | None = None
@@ -195,8 +194,7 @@ def _imagenet_c(name: str, details: Sequence[str], roots: Sequence[Path], shown:
 
 
 def _hundred(known: Sequence[str]) -> Sequence[str] | None:
-    """The classes of ImageNet-100 among these: every tenth by WordNet ID (Kang et al. 2019); None where there are no
-    more than a hundred."""
+    """The classes of ImageNet-100: every tenth by WordNet ID (Kang et al. 2019); None of no more than a hundred."""
     return known[::10] if len(known) > _IMAGENET100 else None
 
 

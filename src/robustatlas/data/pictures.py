@@ -103,9 +103,8 @@ AS_THEY_ARE = Sizing()
 def pixels_of(picture: Image.Image, channels: int, sizing: Sizing = AS_THEY_ARE) -> Pixels:
     """Pixels [C, H, W] with 1 or 3 ``channels``: bytes, or floats in [0, 1] of pictures with more than 8 bits.
 
-    Example:
-        >>> pixels_of(Image.new("L", (4, 2), 51), 3).shape, pixels_of(Image.new("RGB", (4, 2)), 1).shape
-        ((3, 2, 4), (1, 2, 4))
+    >>> pixels_of(Image.new("L", (4, 2), 51), 3).shape, pixels_of(Image.new("RGB", (4, 2)), 1).shape
+    ((3, 2, 4), (1, 2, 4))
     """
     shown = plain(picture)
     if channels == 1 and shown.mode == "RGB":

@@ -107,8 +107,8 @@ class _Chosen(Rows):
 
 
 def as_inputs(stored: Tensor) -> Tensor:
-    """What :meth:`Rows.stored` gives, as floats in [0, 1]; what 8-bit pixels are divided by 255 is computed on the CPU
-    and looked up elsewhere, so that they are the same numbers on every device.
+    """What :meth:`Rows.stored` gives, as floats in [0, 1]. 8-bit pixels are divided by 255 on the CPU and looked up
+    elsewhere, so that they are the same numbers on every device.
 
     Args:
         stored: [B, ...], uint8 in 0..255 or floats in [0, 1].
@@ -141,9 +141,8 @@ _LOOKED_AT = 4096
 def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor:
     """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
 
-    Example:
-        >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
-        tensor([0.5000, 1.0000])
+    >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
+    tensor([0.5000, 1.0000])
     """
     if not values.numel():
         return values

@@ -28,10 +28,9 @@ def some_of(labels: Tensor, index: Tensor, count: int, seed: int, by_class: bool
     Samples are dealt evenly from their classes: that of random rank r in a class of n comes up at (r + 1/2) / n. They
     keep their order, and more of them hold all of fewer.
 
-    Example:
-        >>> labels = torch.arange(3).repeat_interleave(4)
-        >>> labels[some_of(labels, torch.arange(12), 6, seed=0)].tolist()
-        [0, 0, 1, 1, 2, 2]
+    >>> labels = torch.arange(3).repeat_interleave(4)
+    >>> labels[some_of(labels, torch.arange(12), 6, seed=0)].tolist()
+    [0, 0, 1, 1, 2, 2]
     """
     if by_class is None:
         by_class = is_sorted(labels)

@@ -28,10 +28,7 @@ _ALPHA = (2, 4)
 class OneByOne(Rows):
     """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays [H,
     W, C], or pictures of Pillow, in colour where the first one is. Each item has to be the same whenever it is read.
-
-    Attributes:
-        labels: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at.
-    """
+    ``labels``: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at."""
 
     def __init__(self, data: Any, name: str, labelled: bool = True) -> None:
         self.data, self.name, self.labelled = data, name, labelled
@@ -137,8 +134,7 @@ def of_torch(
 ) -> Dataset:
     """A map-style data set of torch, whose images are read when they are needed.
 
-    A few items are read twice first: what is random in them, or no pair of an image and a class number, is refused
-    before all are read.
+    A few items are read twice first: what is random, or no pair of an image and a class number, is refused then.
 
     Args:
         data: ``data[k]`` is a pair of an image and a class number; images in [0, 1] or 8-bit, not normalised.

@@ -32,8 +32,8 @@ class Ends:
 
 
 def ending_stage(plan: Plan) -> Stage | None:
-    """How the run goes whose end is looked at: as the first of ``plan`` that ascends by gradients, or else the first by
-    gradients, but from a start of its own and away from the true class; None: no run takes a gradient."""
+    """How the run goes whose end is looked at: as the first of ``plan`` that ascends by gradients, or else as the first
+    by gradients. It has a start of its own and leads away from the true class. None: no run takes a gradient."""
     by_gradients = [leg for leg in plan.legs if leg.stage.optimizer.needs_gradient]
     if not by_gradients:
         return None

@@ -29,13 +29,13 @@ from robustatlas.threats.levels import shown
 
 @dataclass(frozen=True)
 class Lanes(Bundle):
-    """A batch at setting.
+    """A batch at work, a run a lane.
 
-    ``rows`` [B] into the ledger; ``level`` [B] of their strength (-1: none of the grid); ``bounding`` [B]: looks for
-    the smallest size, so success does not end the run; ``state``: the optimizer's, none once the run has ended;
-    ``candidate``: the smallest example of this run, smaller than what was known; its ``candidate_size`` [B];
-    ``known`` [B]: the sample's smallest size when the run began; ``trace``: what the run has come to; ``ended``
-    [B]: the run has; ``before`` int64 [B]: evaluations before its first, to choose among draws.
+    ``rows`` [B] into the ledger. ``level`` [B] of their strength (-1: none of the grid). ``bounding`` [B]: looks for
+    the smallest size, so success does not end the run. ``state``: the optimizer's, none once the run has ended.
+    ``candidate``: the smallest example of this run that is smaller than what was known, of ``candidate_size`` [B].
+    ``known`` [B]: the sample's smallest size when the run began. ``trace``: what the run has come to. ``ended`` [B]:
+    the run has. ``before`` int64 [B]: evaluations before its first, to choose among draws.
     """
 
     rows: Tensor

@@ -22,18 +22,23 @@ from robustatlas.models.objectives import margin_of
 class Ledger:
     """What is known of N samples under one attack.
 
-    ``best_size`` [N]: smallest verified example (inf: none), ``best_theta`` its parameter
-    (none: the neutral one), ``possible_size`` [N]: smallest that is not certainly none (of randomised models),
-    ``true_size`` [N]: smallest size that runs through the network's own gradients came to, ``found_class`` the
-    prediction of the smallest example and ``found_leg`` the leg of the plan that found it (-1: none), ``mistakes`` of
-    ``drawn`` [N] the forward passes that judged it, or the clean input where that is misclassified; ``ranking`` [N, C]:
-    wrong classes by their logits, largest first; ``clean_margin`` [N]: softmax margin at the clean input; ``margins``
-    [N, S + 1]: lowest softmax margin seen with a size within each strength, and beyond; ``fooled`` int8 [N, S]: how
-    runs at that very strength ended (1 fooled, 0 survived, -1 none); ``forward`` and ``backward`` [N]: passes;
-    ``queries`` int64 [N, S]: forward passes when the first input within a strength was seen misclassified, -1 if none
-    was; [N, 0] where that is not asked; ``rejected`` [N]: candidates verification refused; ``finite`` []: whether all
-    logits so far were, in whichever pass (looked at where the loop waits for the device anyway, by
-    :func:`check_finite`); ``saved`` [N]: passes, at most, of runs that were left out because nothing can be found.
+    Of the smallest verified example: ``best_size`` [N] (inf: none), its parameter ``best_theta`` (none: the neutral
+    one), its prediction ``found_class``, and ``found_leg``, the leg of the plan that found it (-1: none). ``mistakes``
+    of ``drawn`` [N] forward passes judged it, or the clean input where that is misclassified.
+
+    Other sizes, [N]: ``possible_size``, the smallest that is not certainly none (of randomised models); ``true_size``,
+    the smallest that runs through the network's own gradients came to.
+
+    Of the clean input: ``ranking`` [N, C], wrong classes by their logits, largest first; ``clean_margin`` [N], of
+    softmax.
+
+    By strength: ``margins`` [N, S + 1], lowest softmax margin seen with a size within it, and beyond all; ``fooled``
+    int8 [N, S], how runs at that very strength ended (1 fooled, 0 survived, -1 none); ``queries`` int64 [N, S], forward
+    passes when the first misclassified input within it was seen (-1: none), or [N, 0] where that is not asked.
+
+    Counts, [N]: ``forward`` and ``backward`` passes; ``rejected`` candidates, which verification refused; ``saved``, at
+    most how many passes of runs were left out because nothing can be found. ``finite`` []: whether all logits were
+    (looked at where the loop waits for the device anyway, by :func:`check_finite`).
     """
 
     x: Tensor

@@ -43,9 +43,9 @@ def begun(
 def with_own_draws(
     model: Classifier, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, theta: Tree, anew: Tensor
 ) -> Tree:
-    """``theta`` [B] of the next runs of ``rows``, where these begin ``anew`` [B] with the draws of the threat model
-    that the gradient of their own objective at the clean input promises the most of: one forward and one backward pass
-    (of all ``rows`` where looking at which begin anew is not free)."""
+    """``theta`` [B] of the next runs of ``rows``. Where these begin ``anew`` [B], the draws of the threat model are
+    those that the gradient of the run's own objective at the clean input promises the most of. That takes one forward
+    and one backward pass (of all ``rows`` where looking at which begin anew is not free)."""
     at = anew.nonzero().squeeze(1) if looking_is_free(rows.device) else torch.arange(len(rows), device=rows.device)
     if not len(at):
         return theta

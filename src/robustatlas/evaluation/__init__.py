@@ -67,10 +67,9 @@ def evaluate(
         attacks: names of the catalogue, names of suites, or :class:`Attack` objects. What a suite has and the data
             cannot take (colour attacks on grey images) is left out with a warning. Default: ``"linf"`` and ``"l2"``;
             of a model that can only be asked, those that its answers allow.
-        search: ``"descent"`` (whole curves for about the price of one point), ``"bisection"`` (MultiRobustBench) or
-            ``"every"`` (each strength by itself), ``"frontier"`` (lowest margins, for the hypervolume) or
-            ``"minimum"`` (smallest sizes, for curves without a grid), for all attacks; default: what each attack asks
-            for.
+        search: for all attacks; default: what each asks for. ``"descent"``: whole curves for about the price of one
+            point. ``"bisection"``: as MultiRobustBench. ``"every"``: each strength by itself. ``"frontier"``: lowest
+            margins, for the hypervolume. ``"minimum"``: smallest sizes, for curves without a grid.
         protocol: ``"default"`` (sound threat models, strong search) or ``"paper"`` (each attack as its source ran it).
         strengths: increasing strengths per attack (falling ones of ``jpeg-quality`` and ``resolution``, as people type
             them); default: the catalogue's grid.

@@ -211,9 +211,10 @@ class Dispatcher:
         return self.lacking > 0
 
     def _count(self, number: int) -> int:
-        """Samples of the next part of a task: equal parts of about the time aimed at, shorter ones towards the end of
-        work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987), but none of which more than
-        half is what a part costs whatever its length, unless it took longer than `_SHORTEST`."""
+        """Samples of the next part of a task. Parts are equal and take about the time aimed at. They get shorter
+        towards the end of work that several share (guided self-scheduling: Polychronopoulos and Kuck, 1987). No part is
+        so short that more than half of it is what a part costs whatever its length, unless it would take longer than
+        `_SHORTEST`."""
         pile, cost = self.piles[number], self.costs.of(number)
         left = len(pile.rows)
         size = max(1.0, self.part or min(pile.size, pile.most))

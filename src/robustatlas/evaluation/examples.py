@@ -60,11 +60,9 @@ class Examples:
 def read_examples(path: str | Path) -> Examples:
     """The examples in a ``.npz`` file, a folder of PNGs, or those that a run kept.
 
-    Args:
-        path: a file with ``images`` [M, ...] (uint8 0..255, or floating point in [0, 1]) and, where they are there,
-            ``index`` [M], ``labels`` [M], ``theta`` [M, ...] (or ``theta_0``, ``theta_1``, ...) and ``attack``; a
-            folder of PNGs whose names end in the position of the clean image, such as ``17.png`` or ``cat-0017.png``;
-            or the folder of a run with kept examples.
+    A ``.npz`` file has ``images`` [M, ...] (uint8 0..255, or floating point in [0, 1]). It may have ``index`` [M],
+    ``labels`` [M], ``theta`` [M, ...] (or ``theta_0``, ``theta_1``, ...) and ``attack``. Names of PNGs end in the
+    position of the clean image, such as ``17.png`` or ``cat-0017.png``. A run is given by its folder.
 
     Raises:
         UserError: nothing there, or none of these.

@@ -99,8 +99,8 @@ def bytes_of_a_part(image: int, kept: float, batch: int) -> float:
 
 
 def bytes_at_work(image: int, kept: float, batch: int, samples: int) -> float:
-    """Bytes that an attack on so many samples takes beside the network while a batch of them is at work; at most 8
-    times a batch's images and what a forward pass keeps of them, where that is 4.5 times the images or more.
+    """Bytes that an attack on so many samples takes beside the network while a batch of them is at work. Where a
+    forward pass keeps 4.5 times a batch's images or more, that is at most 8 times the images and what is kept of them.
 
     Example:
         >>> bytes_at_work(image=1_000, kept=10_000, batch=4, samples=4)

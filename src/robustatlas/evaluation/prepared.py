@@ -54,8 +54,8 @@ Model = Classifier | nn.Module | Callable[[Tensor], Any]
 class Prepared:
     """An evaluation that has passed the checks.
 
-    ``tasks``: one an attack, whatever a run has of it; ``warnings``: what the checks said; ``manner``: how the work is
-    to be done; ``pair``: seconds that the forward and backward pass of one sample take; ``display``: is told.
+    ``tasks``: one an attack, whatever a run has of it. ``warnings``: what the checks said. ``manner``: how the work is
+    to be done. ``pair``: seconds that the forward and backward pass of one sample take. ``display``: is told.
     """
 
     model: Classifier

@@ -91,9 +91,9 @@ def question_of(
     gradients: Sequence[GradientRecord] = (),
     everything: bool = False,
 ) -> Question:
-    """The question that a diagnosis of some attacks asks: of ``count`` samples, by default as many as cost a twentieth
-    of the ``passes`` a sample that the evaluation takes, with the look at the ends of searches, at least 32 or all;
-    ``everything``: with the indicators that decide nothing."""
+    """The question that a diagnosis of some attacks asks of ``count`` samples. By default these are as many as cost a
+    twentieth of the ``passes`` a sample that the evaluation takes, with the look at the ends of searches, and at least
+    32 (or all). ``everything``: with the indicators that decide nothing."""
     everyone = len(work.index)
     affordable, each = _SHARE * passes * everyone, _passes_at_ends(plans)
     number = min(everyone, max(FEWEST, int(affordable / (_PASSES + each))) if count is None else count)

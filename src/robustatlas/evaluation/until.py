@@ -98,8 +98,8 @@ def evaluate_until(
         model: as of :func:`robustatlas.evaluate`.
         data: as there.
         attacks: as there.
-        until: the half-width in percentage points to which clean accuracy and every robust accuracy are to be known, at
-            95 % for all of them together; or ``"separated"``: until it is known which of this model and the one of
+        until: a half-width in percentage points. Clean accuracy and every robust accuracy are to be known to it, at
+            95 % for all of them together. ``"separated"``: until it is known which of this model and the one of
             ``against`` has the higher average accuracy on the same samples.
         against: a run of the other model, for ``"separated"``.
         options: others of :func:`robustatlas.evaluate`; its ``samples`` are those of which to draw, its ``seed`` is

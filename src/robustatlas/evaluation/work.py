@@ -42,11 +42,9 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Manner:
-    """How the work is done; none of it changes the numbers but ``seed``.
-
-    ``batch_size``: inputs at work at once, of one sample each, or several points of a sweep; ``halves``: that many at
-    first, and half of it where memory runs out; ``kept``: bytes that a forward pass keeps of a sample, as far as known.
-    """
+    """How the work is done; none of it changes the numbers but ``seed``. ``batch_size``: inputs at work at once, of one
+    sample each, or several points of a sweep. ``halves``: half of that where memory runs out. ``kept``: bytes that a
+    forward pass keeps of a sample, as far as known."""
 
     seed: int
     batch_size: int

@@ -1,9 +1,9 @@
 """Exact nearest neighbours of another class by lower bounds, in torch.
 
-A level maps points [N, D] to shorter vectors [N, k] without increasing any distance: differences of a few coordinates
-(linf), or of sums over groups of coordinates (l1; scaled by the root of the group's size, l2). What is farther on a
-level than the nearest neighbour found so far is farther in truth, so most pairs are settled by the shortest vectors.
-Rounding is bounded and always decided in favour of keeping a pair, so the result is that of comparing all pairs.
+A level maps points [N, D] to shorter vectors [N, k] without increasing any distance. For linf these are differences of
+a few coordinates, for l1 and l2 sums over groups of coordinates (l2: scaled by the root of the group's size). What is
+farther on a level than the nearest neighbour found so far is farther in truth, so the shortest vectors settle most
+pairs. Rounding is bounded and decided in favour of keeping a pair, so the result is that of comparing all pairs.
 """
 
 from __future__ import annotations
@@ -79,12 +79,8 @@ def nearest_of_other_class(
 ) -> Neighbours:
     """Distance and position of the nearest point of another class that is not identical, for every point.
 
-    Args:
-        points: [N, D] numbers, none NaN.
-        labels: [N].
-        norm: 1, 2 or inf.
-        axes: lengths of the axes whose product is D; neighbours along an axis are taken to be alike.
-        progress: called with the share of the work that is done.
+    ``points`` [N, D]: none NaN. ``norm``: 1, 2 or inf. ``axes``: lengths of the axes whose product is D; neighbours
+    along an axis are taken to be alike. ``progress``: called with the share of the work that is done.
     """
     order = np.argsort(labels, kind="stable")
     search = _Search(torch.from_numpy(np.ascontiguousarray(points[order])), labels[order], norm, axes)

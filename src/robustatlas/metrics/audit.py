@@ -24,8 +24,7 @@ class Audited:
         strengths: [S] of the attack.
         found: [S] what the cheap search leaves.
         estimate: [S] what the dear search would leave.
-        low: [S] lower bounds of that.
-        high: [S] upper bounds.
+        low, high: [S] bounds of that.
         mean: (estimate, low, high) of the mean over the strengths.
         audited: number of samples that were searched again.
         fallen: [S] how many of these the dear search broke and the cheap one did not.
@@ -49,14 +48,10 @@ class Audited:
 
 
 def sentence(audit: Audited, times: float) -> str:
-    """What an audit says, in words.
+    """What an audit says, in words. ``times``: how many times the passes of the cheap search the dear one takes.
 
-    Args:
-        times: how many times the passes of the cheap search the dear one takes.
-
-    Example:
-        >>> sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
-        'at most 100.0 %; 8 times the effort would leave about 80 % (35 to 95; audit of 5)'
+    >>> sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
+    'at most 100.0 %; 8 times the effort would leave about 80 % (35 to 95; audit of 5)'
     """
     found, (estimate, low, high) = float(audit.found.mean()), audit.mean
     if audit.fallen.any():
@@ -71,14 +66,10 @@ LARGE = 5.0
 
 
 def concern(attack: str, audit: Audited, kind: str) -> str:
-    """A warning where an audit found much more; empty elsewhere.
+    """A warning where an audit found much more; empty elsewhere. ``kind``: of attack, that found most.
 
-    Args:
-        kind: of attack, that found most.
-
-    Example:
-        >>> concern("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]
-        '† The audit of linf leaves at least 100.0 points'
+    >>> concern("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]
+    '† The audit of linf leaves at least 100.0 points'
     """
     gap = float(audit.found.mean()) - audit.mean[2]
     if gap <= LARGE:
@@ -92,9 +83,8 @@ def concern(attack: str, audit: Audited, kind: str) -> str:
 def remedy_of(kind: str) -> str:
     """What to do where this kind of attack found most of what an audit found, in a sentence without its end.
 
-    Example:
-        >>> remedy_of("square-linf"), remedy_of("high effort")
-        ('Evaluate all samples by square-linf as well', "Evaluate all samples at high effort (effort='high')")
+    >>> remedy_of("square-linf"), remedy_of("high effort")
+    ('Evaluate all samples by square-linf as well', "Evaluate all samples at high effort (effort='high')")
     """
     if kind in ("", "high effort"):
         return "Evaluate all samples at high effort (effort='high')"

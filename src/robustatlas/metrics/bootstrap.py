@@ -1,9 +1,6 @@
-"""Bootstrap intervals of every metric.
-
-Every metric here is a function of means over the samples: of the columns of a matrix [N, K] (is the sample correct
-under this attack at this strength?). A replicate draws N samples with replacement; how often it drew each sample are
-the weights of a mean. All replicates are then one product of a matrix of weights [R, N] with the columns.
-"""
+"""Bootstrap intervals of every metric that is a function of means over the samples, of the columns of a matrix [N, K].
+A replicate draws N samples with replacement; how often it drew each sample are the weights of its means. All replicates
+are one product of a matrix of weights [R, N] with the columns."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class Band:
 
     Attributes:
         sizes: [K] increasing, the first is 0; the bounds hold from each size up to the next.
-        low: [K] lower bounds of the robust error, percent.
-        high: [K] upper bounds.
+        low, high: [K] bounds of the robust error, percent.
         confidence: of the band.
         kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
 
@@ -91,9 +90,13 @@ class Crossing:
 class RobustnessCurve(Tabular):
     """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
-    R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. From an
-    attack, which may miss adversarial examples, it is a lower bound of the true error. Where an attack judges each
-    strength by itself (not nested), R is the error at the last strength that is not larger, and may fall.
+    R is the right-continuous empirical distribution function of the minimal sizes; R(0) is the clean error. An attack
+    may miss adversarial examples, so its R is a lower bound of the true error. Where an attack judges each strength by
+    itself (not nested), R is the error at the last strength that is not larger, and may fall.
+
+    A terminal or a notebook shows the sizes at which a tenth, a quarter, half, three quarters and nine tenths of the
+    samples break. ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high. The
+    last three are in percent; low and high are the pointwise band at 95 %.
 
     Attributes:
         minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
@@ -103,10 +106,6 @@ class RobustnessCurve(Tabular):
         judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
             on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
         model: what its colour and dash are chosen by in figures; empty where that is not known.
-
-    In a terminal or a notebook it shows where a tenth, a quarter, half, three quarters and nine tenths of the samples
-    break; ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high (percent, the
-    latter two of the pointwise band at 95 %).
 
     Raises:
         UserError: there is no sample, or a size is negative or NaN.

@@ -202,9 +202,8 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
 def equal_steps(strengths: ArrayLike) -> bool:
     """Whether strengths [L] are equal steps from 0, as the hypervolume asks for.
 
-    Example:
-        >>> equal_steps([0.1, 0.2, 0.3]), equal_steps([0.1, 0.3])
-        (True, False)
+    >>> equal_steps([0.1, 0.2, 0.3]), equal_steps([0.1, 0.3])
+    (True, False)
     """
     grid = np.asarray(strengths, dtype=np.float64)
     return np.allclose(grid, grid[-1] * np.arange(1, grid.size + 1) / grid.size, rtol=1e-4, atol=0)

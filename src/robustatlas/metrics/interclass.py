@@ -25,8 +25,7 @@ class InterclassDistances:
         norm: `linf`, `l2` or `l1`, of the difference of flattened images with values in [0, 1].
         per_sample: [N] distances > 0; NaN for corrupted samples.
         nearest: [N] position of the nearest sample of another class; -1 for corrupted samples.
-        duplicates: [M, 2] positions of identical images with different labels. They have distance 0 and are passed over
-            in `per_sample`.
+        duplicates: [M, 2] positions of identical images with different labels; passed over in `per_sample`.
         corrupted: [K] positions of images with values that are NaN or infinite; left out.
         constant: [L] positions of images of a single value, which may be corrupted too; not left out.
 

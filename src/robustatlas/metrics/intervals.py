@@ -19,8 +19,7 @@ class Interval:
 
     Attributes:
         value: the estimate.
-        low: lower end.
-        high: upper end.
+        low, high: the ends.
         confidence: of the interval, such as 0.95.
 
     Example:
@@ -116,7 +115,7 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
     Args:
         accuracy: in percent, a multiple of 100 / N.
         samples: N.
-        confidence: of the interval.
+        confidence: of the interval, in (0, 1).
 
     Returns:
         percent, with the ends of the interval in [0, 100].

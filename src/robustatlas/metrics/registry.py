@@ -1,8 +1,6 @@
-"""Every number that is reported, with its definition; those that a reference gives are computed from here too.
-
-A new metric is a file of its own and one line: below, or an entry point of another package. One with `against` or
-`of_attack` then stands in `show`, `compare`, `check` and the report by itself.
-"""
+"""Every number that is reported, with its definition. A new metric is a file of its own and one line: below, or an
+entry point of another package. One with `against` or `of_attack` then stands in `show`, `compare`, `check` and the
+report by itself."""
 
 from __future__ import annotations
 
@@ -195,9 +193,8 @@ METRICS: Registry[Metric] = Registry(
 def against_reference() -> list[Metric]:
     """Those that hold a model against a reference, over all attacks.
 
-    Example:
-        >>> [metric.name for metric in against_reference()][:2]
-        ['CR ind-avg', 'CR ind-worst']
+    >>> [metric.name for metric in against_reference()][:2]
+    ['CR ind-avg', 'CR ind-worst']
     """
     return [metric for metric in METRICS.usable().values() if metric.against]
 
@@ -205,9 +202,8 @@ def against_reference() -> list[Metric]:
 def of_model() -> list[Metric]:
     """Those that a model's outcomes give by themselves, beside accuracies.
 
-    Example:
-        >>> [metric.name for metric in of_model()]
-        ['UA2']
+    >>> [metric.name for metric in of_model()]
+    ['UA2']
     """
     return [metric for metric in METRICS.usable().values() if metric.of_model]
 
@@ -215,8 +211,7 @@ def of_model() -> list[Metric]:
 def of_attack() -> list[Metric]:
     """Those that hold a model against a reference under one attack.
 
-    Example:
-        >>> [metric.name for metric in of_attack()][:2]
-        ['CR', 'UAR']
+    >>> [metric.name for metric in of_attack()][:2]
+    ['CR', 'UAR']
     """
     return [metric for metric in METRICS.usable().values() if metric.of_attack]

@@ -1,8 +1,6 @@
-"""Intervals that hold at every look: of a share, or of a mean, of finitely many samples drawn in random order.
-
-One may look after every sample, and stop when the interval is as narrow as one wants: it contains the truth at all
-looks together with the probability stated. At the last sample its width is 0.
-"""
+"""Intervals of a share, or of a mean, of finitely many samples drawn in random order. They contain the truth at all
+looks together with the probability stated, so one may look after every sample and stop when the interval is narrow
+enough. At the last sample its width is 0."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ class ConfidenceSequence:
 
     Attributes:
         value: [T] the estimate after each sample.
-        low: [T] lower bounds.
-        high: [T] upper bounds.
+        low, high: [T] bounds.
         population: number N of samples that there are.
         confidence: that all T intervals contain the value of all N samples.
 

@@ -53,7 +53,7 @@ def change_of_slope(
     Args:
         curve: of minimal sizes.
         up_to: right end of what is looked at.
-        confidence: of the intervals.
+        confidence: of the intervals, in (0, 1).
         replicates: number of resamples.
         seed: of the draws.
 
@@ -61,8 +61,7 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is not a positive size, the curve does not rise before it, or it is of a threat model that
-            is not nested.
+        UserError: ``up_to`` is no positive size, the curve does not rise before it, or the threat model is not nested.
 
     Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.
 

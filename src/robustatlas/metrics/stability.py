@@ -29,8 +29,7 @@ class StabilityConstant:
 
     Attributes:
         value: largest change of accuracy per change of difficulty; 0 where no pair is admissible.
-        pair: names of the seen point and of the other one, such as `("linf@0.01", "jpeg-linf@0.15")`; None where no
-            pair is admissible.
+        pair: names of the seen point and the other, such as `("linf@0.01", "jpeg-linf@0.15")`; None: there is no pair.
         accuracy_change: |acc(P1) - acc(P2)| of the pair in percentage points.
         difficulty_change: |s(P1) - s(P2)| of the pair; in percentage points where s is 100 - acc*.
 
@@ -56,20 +55,20 @@ def stability_constant(
 ) -> StabilityConstant:
     """Stability constant (SC) of a model: the smaller, the less its accuracy jumps off what it was trained on.
 
-    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)| over P1 seen in training, P2 any point, with s the difficulty of a
-    point and 0 < |s(P1) - s(P2)| <= alpha. Equally difficult pairs (up to `TIE_TOLERANCE`) are skipped.
+    SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)|. P1 are the points seen in training, P2 all points, and s is the
+    difficulty of a point. Only pairs with 0 < |s(P1) - s(P2)| <= alpha count; equally difficult ones (up to
+    `TIE_TOLERANCE`) are skipped.
 
-    The difficulty is the paper's attack strength function (definition 3.6): `reference` is that of its leaderboard,
-    100 - acc*; `epsilon` the strength itself, of a single attack; or a number of one's own for each point.
+    The difficulty is the paper's attack strength function (definition 3.6). `reference` is that of its leaderboard,
+    100 - acc*. `epsilon` is the strength itself, of a single attack. A mapping gives a number for each point.
 
-    The plain constant divides by differences of acc* of a few images and is then mostly noise; `floor` (0.5 or 1 say)
-    skips the pairs whose difficulties differ by less.
+    The plain constant divides by differences of acc* that may be a few images, and is then mostly noise. `floor` (0.5
+    or 1 say) skips the pairs whose difficulties differ by less.
 
     Args:
         accuracies: of the model, in percent.
         reference: acc*.
-        trained_on: attack -> largest strength that the model was trained against; {} for a model trained on clean
-            inputs only.
+        trained_on: attack -> largest strength that the model was trained against; {} for none.
         alpha: largest difference of difficulty, in its unit; that of `reference` is a percentage point.
         floor: smallest difference of difficulty, in its unit.
         attacks: the attacks to go over; when None those that the reference ranks.
@@ -80,8 +79,7 @@ def stability_constant(
         the constant (in points of accuracy per unit of difficulty, at least 0) and its pair of points.
 
     Raises:
-        UserError: where a point is missing or extra, or has no difficulty, not 0 <= floor < alpha, or `epsilon` of
-            several attacks.
+        UserError: points missing, extra or without difficulty, not 0 <= floor < alpha, `epsilon` of several attacks.
 
     Source: Dai et al. 2023, "MultiRobustBench: Benchmarking Robustness Against Multiple Attacks", definitions 3.6 and
     3.7; section 4.1 for `reference` and alpha.
@@ -116,11 +114,8 @@ def stability_constant(
 
 
 def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
-    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are.
-
-    Raises:
-        UserError: a point without a difficulty, or the strengths of several attacks.
-    """
+    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are. Raises
+    :class:`UserError`: a point without a difficulty, or the strengths of several attacks."""
     if isinstance(given, str):
         if given == "reference":
             return -entries.reference  # 100 - acc*, of which only differences count
@@ -140,13 +135,8 @@ def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTab
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The P pairs of points that a stability constant is the steepest of.
-
-    Attributes:
-        first: [P] positions of the points seen in training.
-        second: [P] of the other ones.
-        apart: [P] their differences of difficulty.
-    """
+    """The P pairs of points that a stability constant is the steepest of. ``first``: [P] positions of the points seen
+    in training. ``second``: [P] of the other ones. ``apart``: [P] their differences of difficulty."""
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
@@ -167,10 +157,9 @@ class Pairs:
     def between(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[float, float]:
         """Between what the steepest slope lies where accuracies [K] lie between ``low`` and ``high``.
 
-        Example:
-            >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
-            >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
-            (5.0, 15.0)
+        >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
+        >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
+        (5.0, 15.0)
         """
         above, below = low[self.first] - high[self.second], low[self.second] - high[self.first]
         least, most = np.maximum(np.maximum(above, below), 0) / self.apart, np.maximum(-above, -below) / self.apart

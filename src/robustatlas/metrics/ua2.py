@@ -21,8 +21,7 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
     """UA2 of a model: its mean accuracy under the eight core attacks of ImageNet-UA at one of the three levels.
 
     Args:
-        accuracies: of the model, in percent; which levels count, those of ImageNet or those of CIFAR-10, shows in the
-            strengths.
+        accuracies: of the model, in percent; the strengths show whether levels are those of ImageNet or CIFAR-10.
         level: ``"low"``, ``"medium"`` (the headline) or ``"high"``.
 
     Returns:
@@ -52,12 +51,9 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
 
 
 def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[str, int]] | None:
-    """Level -> core attack -> the position of that level among its strengths; None where one is missing.
-
-    Args:
-        grids: attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the
-            unit of the published threat model or of the sound one.
-    """
+    """Level -> core attack -> the position of that level among its strengths; None where one is missing. ``grids``:
+    attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the unit of the
+    published threat model or of the sound one."""
     known = {attack: list(strengths) for attack, strengths in grids.items()}
     for published in (IMAGENET, CIFAR10):
         for sound in (True, False):

@@ -25,8 +25,7 @@ class _Record(BaseModel):
 
 
 class TrainingData(_Record):
-    """The images trained on: a name, hashes of all images and labels given, how many were held out, and the shape
-    of one."""
+    """The images trained on: name, hash of images and labels, how many were held out, and the shape of one."""
 
     name: str
     images_sha256: str

@@ -28,13 +28,9 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Fitted:
-    """Weights under the names of a network.
-
-    Attributes:
-        tensors: what to load; names of the network that are missing here keep what they hold.
-        notes: what was done to make them fit.
-        mean, std: the normalisation in the file that the network has no place for.
-    """
+    """Weights under the names of a network. ``tensors``: what to load; names of the network that are missing here keep
+    what they hold. ``notes``: what was done to make them fit. ``mean``, ``std``: the normalisation in the file that the
+    network has no place for."""
 
     tensors: dict[str, Tensor]
     notes: tuple[str, ...] = ()

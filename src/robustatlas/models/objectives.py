@@ -1,14 +1,12 @@
-"""What an attack maximises: functions of logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (or ``None``:
-untargeted) to ``[B]``.
-
-All are larger where the classifier is closer to an error (or to the target class).
+"""What an attack maximises. Every objective takes logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (``None``:
+untargeted), gives ``[B]``, and is larger where the classifier is closer to an error (or to the target class).
 
 ==================  ===========================================================================================
 cross-entropy       CE(z, y); targeted: -CE(z, t)
 margin              max_{j != y} z_j - z_y; targeted: z_t - z_y
 dlr                 (max_{j != y} z_j - z_y) / (z_(1) - z_(3)); targeted: (z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2)
-                    (Croce and Hein 2020, eq. 6 and 7). With 3 classes the targeted denominator is z_(1) - z_(3); with
-                    2 classes, where every such ratio is constant, the margin is used
+                    (Croce and Hein 2020, eq. 6 and 7). With 3 classes the targeted denominator is z_(1) - z_(3). With
+                    2 classes every such ratio is constant, so the margin is used
 probability-margin  the margin on softmax probabilities: the confidence of the adversarial hypervolume
 log-margin          log(1 + probability-margin): rises with it, and has a gradient where softmax rounds to 0 and 1
 ==================  ===========================================================================================

@@ -1,8 +1,6 @@
-"""The operators of ONNX that classifiers are made of, in torch, so that their gradient is torch's.
-
-Each takes the inputs of a node (None: left out) and its attributes, and returns its output. onnx2torch reads them up to
-version 17, and torch's exporter writes later ones.
-"""
+"""The operators of ONNX that classifiers are made of, in torch, so that their gradient is torch's. Each takes the
+inputs of a node (None: left out) and its attributes, and returns its output. onnx2torch reads them up to version 17,
+and torch's exporter writes later ones."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ def load_weights(net: nn.Module, path: str | Path) -> Fitted:
 
     Args:
         net: changed in place.
-        path: a ``.safetensors`` file, or a state dict saved by ``torch.save``, by itself or in the checkpoint of a
-            trainer.
+        path: a ``.safetensors`` file, or a state dict saved by ``torch.save``, alone or in a checkpoint.
 
     Returns:
         What was done to make them fit, and the normalisation in the file that ``net`` has no place for.

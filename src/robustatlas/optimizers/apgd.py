@@ -58,10 +58,10 @@ class APGDState(State):
 class APGD(Optimizer[APGDState]):
     """Auto-PGD over any threat model.
 
-    The step begins at ``rate`` x epsilon (2 in the paper) and is halved at a checkpoint when fewer than ``rho`` of
-    the last moves raised the objective, or when it was not halved at the last checkpoint and the best objective has
-    not risen since; then the search goes on from the best point. Follows AutoAttack's code, whose first review
-    compares with an objective of zero for the first move.
+    The step begins at ``rate`` x epsilon (2 in the paper). It is halved at a checkpoint when fewer than ``rho`` of the
+    last moves raised the objective. It is also halved when it was not halved at the last checkpoint and the best
+    objective has not risen since. Then the search goes on from the best point. Follows AutoAttack's code, whose first
+    review compares with an objective of zero for the first move.
     """
 
     steps: int = 100

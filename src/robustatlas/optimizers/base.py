@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem(Bundle):
-    """A batch of samples under attack.
+    """A batch of samples under attack: ``x`` [B, ...] in [0, 1], ``labels`` [B], ``epsilon`` [B].
 
-    ``x`` [B, ...] in [0, 1], ``labels`` [B], ``targets`` [B] (-1: untargeted; all or none of a batch), ``epsilon``
-    [B], ``noise`` a stream per sample; ``reference``: what sizes are measured from (``threat.reference(x)``), where it
-    is known; ``eight_bit``: only inputs that an 8-bit file holds count.
+    ``targets`` [B]: -1 where untargeted, which all or none of a batch are. ``noise``: a stream per sample.
+    ``reference``: what sizes are measured from (``threat.reference(x)``), where it is known. ``eight_bit``: only inputs
+    that an 8-bit file holds count.
     """
 
     threat: ThreatModel
@@ -47,11 +47,11 @@ class Problem(Bundle):
 
 @dataclass(frozen=True)
 class Evaluation(Bundle):
-    """What the classifier said at ``state.theta``.
+    """What the classifier said at ``state.theta``: ``logits`` [B, C] and the ``objective`` [B].
 
-    ``logits`` [B, C]; ``objective`` [B]; ``gradient`` of the objective with respect to theta, built like it (zeros
-    where the optimizer needs none); ``fooled`` [B] bool: misclassified, whatever the size; ``size`` [B]: smallest
-    epsilon whose set contains theta; ``size_gradient``: that of the size, where the optimizer needs it.
+    ``gradient``: of the objective with respect to theta, built like it (zeros where the optimizer needs none).
+    ``fooled`` [B] bool: misclassified, whatever the size. ``size`` [B]: smallest epsilon whose set contains theta.
+    ``size_gradient``: that of the size, where the optimizer needs it.
     """
 
     logits: Tensor

@@ -327,10 +327,11 @@ def _applied(problem: Problem, theta: Tree) -> Tensor:
 
 
 def ball_point(threat: Lp, x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
-    """x + the perturbation of an lp ball that ``direction`` [B, ...] stands for; differentiable in ``direction``.
+    """x + the perturbation of an lp ball that ``direction`` [B, ...] stands for, in [0, 1]; differentiable in
+    ``direction``.
 
-    linf: clamped; l1: projected, and what of it lies outside of the box is cut off; l2: stretched or shrunk so that
-    what the box leaves of it has length ``epsilon`` (the generator of MNG-AC, Madaan et al. 2021). All inside [0, 1].
+    linf: clamped. l1: projected, then cut off at the box. l2: stretched or shrunk so that what the box leaves of it has
+    length ``epsilon`` (the generator of MNG-AC, Madaan et al. 2021).
     """
     if threat.p == 2:
         return _stretched(x, direction, epsilon)

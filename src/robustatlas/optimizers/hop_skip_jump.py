@@ -1,9 +1,9 @@
 """HopSkipJump (Chen, Jordan and Wainwright 2020): from labels alone, along the boundary towards the input.
 
-A sample first looks for any point that is misclassified, then repeats three things: it bisects the line to the input
-until it stands at the boundary; it estimates the boundary's direction from the labels of random points around; and it
-jumps along that direction, halving the jump until it lands among the misclassified. Every evaluation is one query of
-one sample, and each sample goes through these phases at its own pace.
+A sample first looks for any point that is misclassified. Then it repeats three things: it bisects the line to the input
+until it stands at the boundary, estimates the boundary's direction from the labels of random points around, and jumps
+along it, halving the jump until it lands among the misclassified. Every evaluation is one query of one sample, and each
+sample goes through these phases at its own pace.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _FIRST_RADIUS = 0.1
 
 @dataclass(frozen=True)
 class HopSkipJumpState(State):
-    """Where each sample stands.
+    """Where each sample stands: ``phase`` [B], and ``round`` [B] of the three steps, from 0.
 
-    ``phase`` [B]; ``round`` [B]: of the three steps, from 0; ``asked`` [B]: queries of this estimate so far; ``low``
-    [B]: share of the way from the misclassified end to the input that is known to be right, ``high`` [B]: the one
-    known to be misclassified (1: the end itself); ``end``: the misclassified end of the line; ``base``: the point at
-    the boundary; ``drawn``: the direction in question; ``sum_all``, ``sum_fooled``: of directions so far; ``fooled``
-    [B]: how many of them; ``direction``: the estimate; ``length`` [B]: of the next jump.
+    Of the line from the input to ``end``, its misclassified end: ``low`` [B], the share of the way that is known to be
+    right, and ``high`` [B], the share known to be misclassified (1: the end itself). ``base``: the point at the
+    boundary.
+
+    Of the estimate: ``asked`` [B], its queries; ``drawn``, the direction in question; ``sum_all`` and ``sum_fooled``,
+    sums of directions, and ``fooled`` [B], how many of them; ``direction``, the estimate itself. ``length`` [B]: of the
+    next jump.
     """
 
     phase: Tensor

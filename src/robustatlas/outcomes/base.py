@@ -1,5 +1,4 @@
-"""Records: what files of a run say in JSON, read back through pydantic. A stranger's file can be wrong, but it cannot
-surprise."""
+"""Records: what files of a run say in JSON, read back and checked by pydantic, since a stranger's file can be wrong."""
 
 from __future__ import annotations
 

@@ -69,8 +69,7 @@ class CertificateRecord(Record):
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def stands(self, columns: Arrays, place: int) -> Booleans:
-        """``[M]``: whether it is certain of samples whose ``columns`` were just found that they withstand the strength
-        at that place."""
+        """``[M]``: whether samples whose ``columns`` were just found certainly withstand the strength at that place."""
         return np.asarray(columns["certified_size"] > self.strengths[place])
 
     @property
@@ -84,8 +83,7 @@ class CertifiedSizes:
     """What is certain of N samples under one attack.
 
     Attributes:
-        sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or the clean input is
-            misclassified.
+        sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or misclassified clean.
         methods: by which methods, each once.
         of: what is certified where that is not the model itself; empty: the model.
         strengths: of the attack, at which tables show it.
@@ -162,8 +160,7 @@ class Certificates:
         return distinct(self._of(record)["index"])
 
     def intact(self, records: Iterable[CertificateRecord]) -> bool:
-        """Read all parts of some records: whether none is damaged that counted as done so far. Those that are do not
-        count any more."""
+        """Read all parts of some records; False where one that counted as done is damaged. It then counts no more."""
         names = [name for record in records for name in self._names(record)]
         return self._parts.whole(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
 
@@ -228,15 +225,8 @@ def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
 
 
 def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSizes, found: Floats) -> None:
-    """Raise where an example is smaller than a size that is certified.
-
-    Args:
-        index: ``[N]``, positions in the data set.
-        found: ``[N]``, sizes of the smallest examples.
-
-    Raises:
-        CrossedError: the first such sample, with both sides.
-    """
+    """Raise :class:`CrossedError` where an example is smaller than a size that is certified: the first such sample,
+    with both sides. ``index`` [N]: positions in the data set. ``found`` [N]: sizes of the smallest examples."""
     crossed = np.flatnonzero(certified.sizes > found)
     if not len(crossed):
         return

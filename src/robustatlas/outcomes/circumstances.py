@@ -40,9 +40,8 @@ def told(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]
     """Where and with what a part says that it was computed. What else it says, as programs that rewrite files add to
     them, is counted, without what is known and left ``aside``.
 
-    Example:
-        >>> told({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
-        {'host': 'here', 'other metadata': '1 not shown'}
+    >>> told({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
+    {'host': 'here', 'other metadata': '1 not shown'}
     """
     known = {name: said[name] for name in SAID if name in said}
     others = len(said.keys() - {*SAID, *aside})
@@ -53,11 +52,10 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
     """What was typed (default: to start this process), so that it can be typed again; what headers say and what stands
     behind the ``?`` of addresses is left out.
 
-    Example:
-        >>> command_line(["robustatlas", "evaluate", "http://localhost/ask?key=123", "--header", "Token: 123"])
-        "robustatlas evaluate 'http://localhost/ask?...' --header 'Token: ...'"
-        >>> command_line(["/packages/robustatlas/__main__.py", "evaluate", "mine.py:make"])
-        'python -m robustatlas evaluate mine.py:make'
+    >>> command_line(["robustatlas", "evaluate", "http://localhost/ask?key=123", "--header", "Token: 123"])
+    "robustatlas evaluate 'http://localhost/ask?...' --header 'Token: ...'"
+    >>> command_line(["/packages/robustatlas/__main__.py", "evaluate", "mine.py:make"])
+    'python -m robustatlas evaluate mine.py:make'
     """
     given = _without_secrets(sys.argv if arguments is None else arguments)
     program = Path(given[0])

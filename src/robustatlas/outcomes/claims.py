@@ -1,9 +1,6 @@
-"""Who is at work on what, so that no two live processes compute the same samples.
-
-A claim is a lock of the operating system on an empty file of the run, one byte a sample. It ends with the process that
-holds it, however that ends: there is nothing to clean up after a kill, and no clock is read. Where a file system has
-no such locks nothing is claimed: samples may be computed twice, and the numbers are the same.
-"""
+"""Who is at work on what, so that no two live processes compute the same samples. A claim is a lock of the operating
+system on an empty file of the run, one byte a sample: it ends with the process that holds it, and no clock is read.
+Where a file system has no such locks samples may be computed twice, with the same numbers."""
 
 from __future__ import annotations
 

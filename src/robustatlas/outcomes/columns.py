@@ -35,21 +35,25 @@ RANDOM_COLUMNS: Kinds = {
     "saved": (np.int64, 1),
     "as_file": (np.int64, 1),
 }
-"""Those that it has besides where the model is randomised; where certificates were there (``saved``); and where
-examples are kept (``as_file``: 1 where the example still is one as an 8-bit file holds it, -1 where not, 0: there is
-none, or nobody looked). Old parts have fewer."""
+"""Columns that a part has besides, where there is something to say:
+
+- ``possible_size``, ``mistakes``, ``drawn``: the model is randomised.
+- ``saved``: there were certificates.
+- ``as_file``: examples are kept. 1: it still is one as an 8-bit file holds it, -1: not, 0: none, or nobody looked.
+"""
 
 ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
-"""Those that it has besides where the model could only be asked: the queries after which the first example within each
-strength was seen, -1 where none was."""
+"""Of models that could only be asked: queries until the first example within each strength, -1 where none was seen."""
 
 TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
-"""Those that it has besides where draws say what is typical: the share of them at each strength that is classified
-correctly, NaN where none was drawn."""
+"""Of what is typical: the share of draws at each strength that is classified correctly, NaN where none was drawn."""
 
 LATER_COLUMNS: Kinds = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
-"""Those that older parts do not have: the leg of the plan that found the smallest example, -1: none, or not known; and
-where some legs go back through smoothed ReLUs the smallest size that the others came to, -1: not known."""
+"""Columns that may be missing in files of older versions:
+
+- ``found_leg``: the leg of the plan that found the smallest example. -1: none, or not known.
+- ``true_size``: where some legs go back through smoothed ReLUs, the smallest size of the others. -1: not known.
+"""
 
 SAMPLE_COLUMNS: Kinds = {
     "index": (np.int64, 1),
@@ -83,8 +87,7 @@ _MORE = (
 
 
 def unknown_columns(samples: int, strengths: int) -> Arrays:
-    """What stands for columns that a part does not have: no draws, nothing saved, no leg, no size without smoothing,
-    no query seen, and nothing drawn."""
+    """What stands for columns that a part does not have: nothing drawn, saved, seen or known."""
     filled = ((RANDOM_COLUMNS, 0), (LATER_COLUMNS, -1), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
     return {
         name: np.full((samples, strengths)[:dimensions], value, kind)

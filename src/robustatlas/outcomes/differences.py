@@ -11,9 +11,8 @@ from robustatlas.common.errors import brief
 def differences(known: Any, given: Any, where: str, place: str = "") -> Iterator[str]:
     """Each number or text that differs, by its place; ``where``: where the known one stands.
 
-    Example:
-        >>> list(differences({"steps": {"rate": 1}}, {"steps": {"rate": 2}}, "in the run"))
-        ['steps.rate: 1 in the run, 2 given']
+    >>> list(differences({"steps": {"rate": 1}}, {"steps": {"rate": 2}}, "in the run"))
+    ['steps.rate: 1 in the run, 2 given']
     """
     if isinstance(known, Mapping) and isinstance(given, Mapping):
         for key in dict.fromkeys([*known, *given]):

@@ -46,8 +46,7 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
 
 
 def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = "") -> str:
-    """For ``repr``: a line for the run, one for the verdict and each warning, one for each attack, and one for what is
-    certified under each."""
+    """For ``repr``: a line for the run, the verdict, each warning, each attack, and each certificate."""
     listed = rows(table)
     lines = [
         f"  {attack}: median size {median}, strengths {span}, {passes} passes a sample"

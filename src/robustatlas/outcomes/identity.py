@@ -110,8 +110,7 @@ class DataRecord(Record):
 
 
 class Identity(Record):
-    """The content of ``run.json``: what a run is about. Everything in the run is evidence about this model on this
-    data.
+    """The content of ``run.json``: the model and the data that everything in the run is evidence about.
 
     Attributes:
         format_version: of the run's files.

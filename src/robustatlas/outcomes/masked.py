@@ -19,15 +19,8 @@ def masked(told: _Told, attacks: Iterable[str] | None = None) -> dict[str, float
 
     Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
 
-    Returns:
-        attack -> share of the samples at which its gradient is missing or misleads, of those among ``attacks`` of which
-        that is so; empty where the number may compete.
-
-    Example:
-        >>> from robustatlas.outcomes import AccuracyTable
-        >>> table = AccuracyTable(90.0, {"linf": {0.1: 80.0}, "hue": {1.0: 70.0}}, invalid={"linf": 0.5})
-        >>> masked(table), masked(table, ["hue"])
-        ({'linf': 0.5}, {})
+    Returns attack -> share of the samples at which its gradient is missing or misleads, of those among ``attacks`` of
+    which that is so; empty where the number may compete.
     """
     kept = None if attacks is None else set(attacks)
     return {attack: share for attack, share in told.invalid.items() if kept is None or attack in kept}

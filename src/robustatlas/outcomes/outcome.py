@@ -22,9 +22,8 @@ Booleans = NDArray[np.bool_]
 def percent(count: ArrayLike, total: int) -> Floats:
     """Counts [...] out of a total in percent: the one way in which accuracies and errors are computed from samples.
 
-    Example:
-        >>> percent([28, 200], 200).tolist()
-        [14.0, 100.0]
+    >>> percent([28, 200], 200).tolist()
+    [14.0, 100.0]
     """
     return np.asarray(100.0 * np.asarray(count, np.float64) / total)
 
@@ -33,19 +32,14 @@ def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
     """``[N, K]``: whether samples of ``minimal_size`` [N], as :func:`~robustatlas.outcomes.strengths.snapped` records
     them, are broken at each of K ``sizes``, of a nested threat model.
 
-    Example:
-        >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
-        [[False, True], [False, False]]
+    >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
+    [[False, True], [False, False]]
     """
     return np.asarray(minimal_size[:, None] <= np.asarray(sizes)) & np.isfinite(minimal_size)[:, None]
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
-    """Minimal strengths or sizes [N] as float64: numbers >= 0, or inf for samples that were never broken.
-
-    Args:
-        what: whose they are, for the error message.
-    """
+    """Minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages."""
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -69,7 +63,7 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one attack found, for N samples and S strengths.
+    """What one attack found, for N samples and S strengths. None is not known, unless a field says otherwise.
 
     Attributes:
         attack: name of the attack.
@@ -79,37 +73,32 @@ class Outcome:
         found_class: ``[N]``, the class of that example, -1 where there is none.
         margins: ``[N, S]``, the lowest softmax margin found within each strength, NaN where not searched.
         fooled: ``[N, S]``, what was judged at that very strength: 1 fooled, 0 survived, -1 not searched.
-        forward: ``[N]``, forward passes spent on the sample.
-        backward: ``[N]``, backward passes spent on the sample.
+        forward, backward: ``[N]``, forward and backward passes spent on the sample.
         seconds: wall-clock time of the attack.
         rejected: number of supposed examples that verification refused.
         monotone: whether a sample broken at one strength is broken at all larger ones (nested threat models).
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
-        possible_size: ``[N]``, of a randomised model the size of the smallest example that is not certainly none; None:
-            there is no doubt.
+        possible_size: ``[N]``, of randomised models the smallest size that is not certainly none; None: no doubt.
         origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         kinds: of runs, one phrase for each leg of the plans.
-        kind_of: ``[N]``, position in ``kinds`` of what found the smallest example, -1 where that is not known; None: of
-            no sample.
-        true_size: ``[N]``, the smallest size that runs through the network's own gradients came to, where others went
-            back through smoothed ReLUs; None: there were none, or it is not known.
-        mistakes, drawn: ``[N]``, of a randomised model how many of how many fresh draws of the smallest example (0:
-            there is none, or none is known) were misclassified; None: nothing was drawn, or none is known.
-        queries: ``[N, S]``, of a model that could only be asked how often it had been when the first example within
-            each strength was seen (1: the clean input is misclassified, -1: none was seen); None: not known.
+        kind_of: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
+        true_size: ``[N]``, where some runs went back through smoothed ReLUs, the smallest size that the others came to;
+            None: there were none, or it is not known.
+        mistakes, drawn: ``[N]``, of a randomised model: how many fresh draws of the smallest example were
+            misclassified, of how many. 0 drawn: there is no example, or none is known.
+        queries: ``[N, S]``, of a model that could only be asked: queries until the first example within each strength.
+            1: the clean input is misclassified; -1: no example was seen.
         typical: ``[N, S]``, the share of draws at each strength that are classified correctly, NaN where none was
             drawn; None: the worst case alone was searched.
-        frontier: whether the lowest margin was searched for at every strength; elsewhere margins are what a search for
-            examples came across.
-        without_gradient: the share of the samples at which the model gave the attack no gradient to follow; None: it
-            takes none, or it is not known.
-        errors: what counts as an error, ``"accepted"`` unless the attack says otherwise; of ``"improbable"`` margins
-            are normalised cross-entropies.
-        saved: ``[N]``, passes at most of runs that were left out, since a certificate says that nothing can be found;
+        frontier: whether the lowest margins were searched for; elsewhere they are what a search came across.
+        without_gradient: the share of samples at which the model gave no gradient; None: none is taken, or not known.
+        errors: what counts as an error, see :data:`robustatlas.models.classifier.rejection.Errors`; of ``"improbable"``
+            margins are normalised cross-entropies.
+        saved: ``[N]``, at most how many passes were left out because a certificate says that nothing can be found;
             None: nothing was certified before.
-        as_file: ``[N]``, 1 where the smallest example still is one as an 8-bit file holds it, -1 where it is not, 0:
-            there is none, or nobody looked; None: of no sample.
+        as_file: ``[N]``, whether the smallest example still is one as an 8-bit file holds it: 1 yes, -1 no, 0: there is
+            no example, or nobody looked.
 
     Raises:
         UserError: strengths do not increase, a size is negative or NaN, or arrays do not fit together.
@@ -181,10 +170,10 @@ class Outcome:
     def broken(self, at: ArrayLike | None = None) -> Booleans:
         """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
 
-        This is the one rule; accuracies, curves, unions, resamples, SQL and pages are views of it. A sample is broken
-        at a strength that is not smaller than its minimal size. Where each strength is judged by itself (a threat model
-        that is not nested), it is broken where it was fooled at that very strength, at 0 where the clean input is
-        misclassified; other strengths say nothing of it.
+        Accuracies, curves, unions, resamples, SQL and pages all follow this one rule: a sample is broken at a strength
+        that is not smaller than its minimal size. An attack whose threat model is not nested judges each strength by
+        itself. A sample is then broken at 0 where its clean input is misclassified, and at a strength where it was
+        fooled at that very strength.
 
         Raises:
             UserError: strengths are judged one by one, and some sample was not run at every one, or the attack not at

@@ -91,14 +91,13 @@ class Parts:
         return index
 
     def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Read all parts of some attacks whole: whether none is damaged that counted as done so far. Those that are do
-        not count any more."""
+        """Read all parts of some attacks whole; False where one that counted as done is damaged. It then counts no
+        more."""
         strengths = {name: len(record.strengths) for record in records for name in self.names(record)}
         return self.whole(strengths, OUTCOME_COLUMNS)
 
     def whole(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
-        """Read those of some parts, by name with their numbers of strengths, that were not read before: whether none is
-        damaged."""
+        """Read those of some parts (name -> number of strengths) that were not read yet: whether none is damaged."""
         unread = [name for name in strengths if name not in self._read]
         damaged = [name for name in unread if self._checked(name, expected, strengths[name]) is None]
         return not damaged

@@ -14,9 +14,8 @@ def shared_points(
 ) -> dict[str, list[float]]:
     """Attack -> those of our strengths that both have, for those of the attacks that share any.
 
-    Example:
-        >>> shared_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
-        {'p': [1.0]}
+    >>> shared_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
+    {'p': [1.0]}
     """
     shared = {}
     for attack in attacks:
@@ -30,9 +29,8 @@ def shared_points(
 def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, list[float]]:
     """Attack -> those of the first one's strengths that all have; attacks without any are left out.
 
-    Example:
-        >>> common_points([{"p": [1, 3], "q": [1]}, {"p": [1, 2]}])
-        {'p': [1.0]}
+    >>> common_points([{"p": [1, 3], "q": [1]}, {"p": [1, 2]}])
+    {'p': [1.0]}
     """
     first, *others = grids
     ours = {attack: [float(strength) for strength in grid] for attack, grid in first.items()}
@@ -42,14 +40,11 @@ def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, l
 def different_points(
     ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Names of the points that are missing of a reference, and of those that are extra to it.
+    """Names of the points that are missing of a reference, and of those that are extra to it. ``attacks``: the attacks
+    to go over; one that only one side has is named alone, without its strengths.
 
-    Args:
-        attacks: the attacks to go over; one that only one side has is named alone, without its strengths.
-
-    Example:
-        >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
-        (['p@2', 'r'], ['p@3', 'q'])
+    >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
+    (['p@2', 'r'], ['p@3', 'q'])
     """
     missing: list[str] = []
     extra: list[str] = []

@@ -83,24 +83,29 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``runs``: run, model, data, created, samples.
         ``attacks``: run, attack, unit, strengths, monotone, origins.
         ``samples``: run, index, label, clean_prediction, clean_margin.
-        ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size (up to which nothing can be
-        found, where that is certified), found_class, forward, backward, mistakes,
-        drawn (of a randomised model's draws of the smallest example), strengths, broken, margins, fooled, queries (of a
-        model that could only be asked, until the first example, and NULL of others), typical (share of the draws that
-        stay right, NULL where nothing was drawn); the last six are lists with one entry per strength.
-        ``accuracies``: run, attack, strength, typed (the strength as people type it: the quality of a JPEG, not how far
-        it is below 100), accuracy (robust, in percent), typical (mean over draws, in percent, NULL without draws).
-        ``certified``: run, attack, of (what is certified where that is not the model itself), unit, index,
-        certified_size, method (that certified most; empty where nothing is certain). Attacks that were certified and
-        not run stand here alone.
+        ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward,
+        backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical. The last six are lists with one
+        entry per strength.
+        ``accuracies``: run, attack, strength, typed, accuracy (robust, in percent), typical (in percent).
+        ``certified``: run, attack, of, unit, index, certified_size, method. Attacks that were certified and not run
+        stand here alone.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
-    ``run`` is the path as given. Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that
-    were run several times, the smallest example of each sample. Numbers that are not there (a margin that was not
-    searched) are NULL.
+    Columns:
+        ``run``: the path as given.
+        ``certified_size``: up to which nothing can be found.
+        ``drawn``, ``mistakes``: draws of the smallest example of a randomised model, and how many were misclassified.
+        ``queries``: of a model that could only be asked, until the first example.
+        ``typical``: the share of draws that stay right, or their mean accuracy.
+        ``typed``: the strength as people type it: the quality of a JPEG, not how far it is below 100.
+        ``of``: what is certified where that is not the model itself.
+        ``method``: that certified most; empty where nothing is certain.
+
+    Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that were run several times, the
+    smallest example of each sample. Numbers that are not there (a margin that was not searched) are NULL.
 
     Args:
-        sql: one SELECT over the views below.
+        sql: one SELECT over these views.
         runs: run directories, or one of them; files of :func:`robustatlas.outcomes.compact` stand for the runs they
             hold, without ``margins`` and ``fooled`` (NULL beside those of further runs).
         unrestricted: let the SQL read and write files (temporary ones too), and take what memory there is.

@@ -1,5 +1,4 @@
-"""What indicators read of a model at single samples (``diagnoses/HASH.json``), and that an evaluation stopped since
-enough was known (``stops/HASH.json``)."""
+"""What indicators read of a model (``diagnoses/HASH.json``), and that an evaluation stopped (``stops/HASH.json``)."""
 
 from __future__ import annotations
 
@@ -66,18 +65,10 @@ class Reading(Record):
 
 
 class DiagnosisRecord(Record):
-    """What all indicators read.
-
-    Attributes:
-        asked: names the model's attacks, the samples to choose from and the seed; the same for the same question.
-        told: whether anything can be told: attacks by gradients were asked for, or such with nothing to optimise.
-        index: [n] positions of the samples in the data set; all are classified correctly.
-        forward, backward: passes a sample.
-
-    Example:
-        >>> DiagnosisRecord(asked="0123456789ab", index=(3, 4)).told
-        True
-    """
+    """What all indicators read at the samples ``index`` [n], positions in the data set of correctly classified ones.
+    ``asked``: names the question, that is attacks, samples to choose from and seed. ``told``: whether anything can be
+    told: attacks by gradients were asked for, or such with nothing to optimise. ``forward``, ``backward``: passes a
+    sample."""
 
     asked: str
     created: str = ""
@@ -103,18 +94,13 @@ class DiagnosisRecord(Record):
 
 
 class StopRecord(Record):
-    """An evaluation that took samples in random order, and stopped.
+    """An evaluation that took samples in random order, and stopped. ``until``: percentage points to which every
+    accuracy of ``attacks`` was known either way, or ``"separated"`` from another run. ``order``: positions in the data
+    set of the samples that were searched, as they were drawn from the ``population``. ``created``: when it stopped, in
+    UTC.
 
-    Attributes:
-        attacks: whose accuracies were known well enough.
-        order: positions in the data set of the samples that were searched, as they were drawn.
-        population: number of samples that there were to draw from.
-        until: percentage points to which every accuracy was known either way, or ``"separated"`` from another run.
-        created: when it stopped, in UTC.
-
-    Example:
-        >>> StopRecord(attacks=("linf",), order=(4, 0, 2), population=9, until=2.0).index.tolist()
-        [4, 0, 2]
+    >>> StopRecord(attacks=("linf",), order=(4, 0, 2), population=9, until=2.0).index.tolist()
+    [4, 0, 2]
     """
 
     attacks: tuple[AttackName, ...] = Field(min_length=1)

@@ -44,9 +44,9 @@ class GradientRecord(BaseModel):
 
     Attributes:
         at: positions of these samples in the data set.
-        ways: way back through input transformations (``"own"``: as the model does by itself) -> of each sample its
-            gradient of the margin: the binary logarithm of its length, and random projections of its direction; empty
-            where it is zero. Without ways: the attack takes no gradient.
+        ways: way back through input transformations -> the gradient of the margin at each sample: the binary logarithm
+            of its length, and random projections of its direction; empty where it is zero. The way ``"own"`` is what
+            the model does by itself. Without ways, the attack takes no gradient.
         within: how far numbers of the same gradient may differ, from device to device.
         kinks: of each ReLU of the network, in the order of a pass, the standard deviation of its input at these
             samples, by which it was smoothed; empty where the attack does not smooth them.
@@ -294,9 +294,8 @@ class CardRecord(Record):
 def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Positions as runs of consecutive ones.
 
-    Example:
-        >>> spans_of(np.array([4, 0, 1, 2, 9]))
-        ((0, 3), (4, 5), (9, 10))
+    >>> spans_of(np.array([4, 0, 1, 2, 9]))
+    ((0, 3), (4, 5), (9, 10))
     """
     ordered = distinct(index)
     breaks = np.flatnonzero(np.diff(ordered) != 1) + 1
@@ -305,12 +304,10 @@ def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 
 def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions in increasing order, each once: ``np.unique``, which takes ten times as long over a million positions
-    because it hashes them.
+    """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
-    Example:
-        >>> distinct(np.array([4, 0, 4, 2]))
-        array([0, 2, 4])
+    >>> distinct(np.array([4, 0, 4, 2]))
+    array([0, 2, 4])
     """
     ordered = np.sort(index)
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]

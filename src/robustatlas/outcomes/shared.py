@@ -77,19 +77,13 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
 
 
 def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Positions in the data set, increasing, of the samples that all models were evaluated on.
+    """Positions in the data set, increasing, of the samples that all models were evaluated on. ``names``: of the
+    models, at least one. ``samples``: of each model the positions of its samples ``[N]``, in any order, and their
+    labels ``[N]``. Raises :class:`UserError`: where they share no samples, or a shared sample has different labels.
 
-    Args:
-        names: of the models, at least one.
-        samples: of each model the positions of its samples ``[N]``, in any order, and their labels ``[N]``.
-
-    Raises:
-        UserError: where they share no samples, or a shared sample has different labels.
-
-    Example:
-        >>> a, b = np.array([0, 1, 2]), np.array([2, 1])
-        >>> shared_index(["a", "b"], [(a, a), (b, b)]).tolist()
-        [1, 2]
+    >>> a, b = np.array([0, 1, 2]), np.array([2, 1])
+    >>> shared_index(["a", "b"], [(a, a), (b, b)]).tolist()
+    [1, 2]
     """
     common = np.sort(reduce(np.intersect1d, (index for index, _ in samples)))
     if common.size == 0:
@@ -107,9 +101,8 @@ def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integer
 def rows_of(index: Integers, wanted: Integers) -> Integers:
     """Where each of the ``wanted`` positions of a data set stands in ``index``, which has all of them.
 
-    Example:
-        >>> rows_of(np.array([7, 3, 5]), np.array([3, 7])).tolist()
-        [1, 0]
+    >>> rows_of(np.array([7, 3, 5]), np.array([3, 7])).tolist()
+    [1, 0]
     """
     order = np.argsort(index)
     return np.asarray(order[np.searchsorted(index, wanted, sorter=order)])

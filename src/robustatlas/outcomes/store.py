@@ -1,5 +1,5 @@
-"""Runs: where outcomes are kept, on disk or in memory. A run only grows, by whole files; what alone is ever taken out
-are certificates that were found wrong.
+"""Runs: where outcomes are kept, on disk or in memory. A run only grows, by whole files; the one exception are
+certificates that were found wrong, which are taken out.
 
 A run on disk is a directory::
 
@@ -17,9 +17,9 @@ A run on disk is a directory::
     certified/NAME-METHOD-FINGERPRINT/...         one part: see CERTIFIED_COLUMNS
     claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
 
-What is done are the samples found in valid parts; what is missing is what the plans name and no part holds. Every
-part has a name that no other writer shares and is written whole or not at all, so whoever dies loses one part, and
-merging runs is adding files.
+Samples are done when a valid part holds them, and missing when a plan names them and no part does. Every part has a
+name of its own and is written whole or not at all. A process that is killed loses one part at most, and runs are
+merged by adding files.
 """
 
 from __future__ import annotations
@@ -262,8 +262,7 @@ class Run:
             self._storage.flush()
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
-        """What one search found, as it was written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at the samples
-        ``index``."""
+        """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
         names = self._parts.names(record)
         return rows_at(self._parts.gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
@@ -275,8 +274,9 @@ class Run:
         *,
         searched: bool = False,
     ) -> OutcomeTable:
-        """The outcomes of the attacks of those names (default: all that have any) on the samples ``index`` (default:
-        all that every one of these attacks has finished, increasing), at ``strengths`` (default: all of the run).
+        """The outcomes of some attacks (default: all that have any) on the samples ``index``, at ``strengths``
+        (default: all of the run). The default of ``index`` are all samples that every one of these attacks has
+        finished, increasing.
 
         ``searched``: only what the run's own searches found, without the examples that were handed over.
 

@@ -31,9 +31,8 @@ def same_strength(a: float, b: float) -> bool:
 def positions_of(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
     """Positions [K] of strengths in an increasing grid; -1 where the grid does not have it.
 
-    Example:
-        >>> positions_of([0.2, 0.15], [0.1, 0.2]).tolist()
-        [1, -1]
+    >>> positions_of([0.2, 0.15], [0.1, 0.2]).tolist()
+    [1, -1]
     """
     wanted, known = np.asarray(strengths, np.float64), np.asarray(grid, np.float64)
     at = np.searchsorted(known * (1 + STRENGTH_TOLERANCE), wanted).clip(max=len(known) - 1)
@@ -50,9 +49,8 @@ def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
 
     From then on a sample is broken at a strength where its size is at most the strength, without any tolerance.
 
-    Example:
-        >>> snapped([0.1, 0.2 * (1 + 1e-7), 0.3, np.inf], [0.1, 0.2]).tolist()
-        [0.1, 0.2, 0.3, inf]
+    >>> snapped([0.1, 0.2 * (1 + 1e-7), 0.3, np.inf], [0.1, 0.2]).tolist()
+    [0.1, 0.2, 0.3, inf]
     """
     found, strengths = np.asarray(sizes, np.float64), np.asarray(grid, np.float64)
     above = np.searchsorted(strengths * (1 + STRENGTH_TOLERANCE), found)
@@ -86,12 +84,10 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
 
 
 def in_levels(strength: float, largest: float) -> str:
-    """What is meant by a strength that was given in levels of 255, where ``largest`` is that of strengths in [0, 1];
-    empty where it was not.
+    """What a strength in levels of 255 means, where ``largest`` is that of strengths in [0, 1]; empty for others.
 
-    Example:
-        >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
-        ('for 8 of 255 give 8/255', '', '')
+    >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
+    ('for 8 of 255 give 8/255', '', '')
     """
     return f"for {strength:g} of 255 give {strength:g}/255" if strength >= 1 > largest >= strength / 255 else ""
 
@@ -104,9 +100,8 @@ def listed_strengths(strengths: Iterable[float], of: str = "") -> str:
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
     """All strengths of several grids, increasing, each once.
 
-    Example:
-        >>> merged_strengths([np.array([0.1, 0.2]), np.array([0.15, 0.2])])
-        [0.1, 0.15, 0.2]
+    >>> merged_strengths([np.array([0.1, 0.2]), np.array([0.15, 0.2])])
+    [0.1, 0.15, 0.2]
     """
     merged: list[float] = []
     for strength in sorted(strength for grid in grids for strength in grid.tolist()):
@@ -131,14 +126,10 @@ MOST_STRENGTHS = 10_000
 
 def strengths_in(text: str, said: str = "", attack: str = "") -> tuple[float, ...]:
     """Strengths as people type them: ``"2/255,4/255"`` (a list) or ``"0.1:20"`` (equal steps of ``attack`` up to a last
-    one); ``said``: what a sentence about a mistake calls it.
+    one); ``said``: what a sentence about a mistake calls it. Raises :class:`UserError`: it is neither, or too many.
 
-    Raises:
-        UserError: it is neither, or too many.
-
-    Example:
-        >>> strengths_in("0.1:4"), strengths_in("1/2,1")
-        ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0))
+    >>> strengths_in("0.1:4"), strengths_in("1/2,1")
+    ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0))
     """
     said, found = said or repr(text), tuple(map(fraction, text.split(",")))
     last, colon, count = text.partition(":")

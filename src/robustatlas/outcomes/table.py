@@ -204,8 +204,7 @@ class OutcomeTable:
         return self.certified_sizes[attack].sizes
 
     def doubted(self) -> Self | None:
-        """The same samples with every error counted that may be one; None where there is no doubt (of models that are
-        not randomised)."""
+        """The same samples with every possible error counted; None where there is no doubt (no randomised model)."""
         known = [outcome for outcome in self.outcomes.values() if outcome.possible_size is not None]
         if not known:
             return None

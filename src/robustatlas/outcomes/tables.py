@@ -164,8 +164,7 @@ def read_columns(
 
     ``lists``: lengths of the two-dimensional columns; ``complete``: columns that each file must have.
 
-    Raises:
-        CorruptFileError: some file cannot be read or lacks a column; which one is not told.
+    Raises :class:`CorruptFileError`: some file cannot be read or lacks a column; which one is not told.
     """
     files = _listed(paths)
     lists = {name: length for name, length in lists.items() if name in wanted}

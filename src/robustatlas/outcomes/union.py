@@ -15,10 +15,8 @@ from robustatlas.outcomes.strengths import merged_strengths, positions_of
 
 def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
     """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
-
-    Args:
-        outcomes: of the same attack, threat model and samples; their strengths may differ.
-        covered: for each outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
+    ``outcomes``: of the same attack, threat model and samples; their strengths may differ. ``covered``: for each
+    outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
 
     Margins and judgements are those of the union of the strengths; passes and seconds add up.
     """

@@ -66,10 +66,9 @@ _SOFTWARE = (
 def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, str]]:
     """Name and paper of all that a search may run of an attack, in order.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> what_runs(attack_named("linf"), "bisection")
-        [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> what_runs(attack_named("linf"), "bisection")
+    [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
     kicked = any(stage.kick for stage in stages_run(attack, search))
     return _named([kind.__name__ for kind in kinds(attack, search)], kicked)
@@ -82,12 +81,8 @@ def _named(optimizers: Iterable[str], kicked: bool) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Citation:
-    """What to write of a run, and what to cite.
-
-    Attributes:
-        sentences: on methods, one thought each; papers stand in them as ``\\cite{key}``.
-        papers: all that the sentences cite, each once, in their order.
-    """
+    """What to write of a run, and what to cite. ``sentences``: on methods, one thought each; papers stand in them as
+    ``\\cite{key}``. ``papers``: all that the sentences cite, each once, in their order."""
 
     sentences: tuple[str, ...]
     papers: tuple[Paper, ...]
@@ -115,18 +110,8 @@ class _Papers:
 
 
 def cite(result: Result, reference: Reference | None = None) -> Citation:
-    """What to write of a run, and what to cite for it: what its records say that was run, nothing else.
-
-    Returns:
-        sentences on methods with ``\\cite`` commands, and the papers.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> result = ra.evaluate(model, data, "pgd-linf", samples=4, progress=False)
-        >>> [paper.key for paper in cite(result).papers][:2]
-        ['alpaydinkaynak1998', 'madry2018']
-    """
+    """What to write of a run, and what to cite for it: what its records say that was run, nothing else. Returns
+    sentences on methods with ``\\cite`` commands, and the papers."""
     papers = _Papers()
     sentences = [
         f"{in_latex(result.name)} was evaluated on {counted(result.samples, 'image')} of {in_latex(result.data)}"

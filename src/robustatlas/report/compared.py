@@ -17,13 +17,8 @@ from robustatlas.report.facts.pairs import Pair
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is written of a comparison.
-
-    Attributes:
-        grid: attack -> the shared strengths.
-        numbers: of each model, name of a number -> its value.
-        masked: of each model, the numbers that are upper bounds only.
-    """
+    """What is written of a comparison. ``grid``: attack -> the shared strengths. ``numbers``: of each model, name of a
+    number -> its value. ``masked``: of each model, the numbers that are upper bounds only."""
 
     data: str
     samples: int

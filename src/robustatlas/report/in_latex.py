@@ -24,13 +24,6 @@ def run_in_latex(facts: RunFacts) -> str:
 
     A row for each attack and strength (of a suite a column for each strength), the mean over the strengths, and the
     worst case over several.
-
-    Example:
-        >>> from robustatlas.report.facts import facts_of
-        >>> from robustatlas.results.result import Result
-        >>> run = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2]}, model="my_net")
-        >>> print(run_in_latex(facts_of(run)).splitlines()[8])
-        $L_\\infty$ & 0.2 & 50.0 [1.3, 98.7] \\\\
     """
     columns, body = _suite(facts) if len(facts.attacks) >= _SUITE else _long(facts)
     lines = [

@@ -22,14 +22,8 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Label:
-    """A name, in pixels from the upper left corner of the chart.
-
-    Attributes:
-        at: the point of the line that a marker shows.
-        x: of the left end of the name.
-        y: of its base.
-        width: of the name.
-    """
+    """A name, in pixels from the upper left corner of the chart. ``at``: the point of the line that a marker shows.
+    ``x``, ``y``: the left end of the name, and its base."""
 
     at: tuple[float, float]
     x: float
@@ -48,14 +42,7 @@ class Label:
 
 
 def placed(lines: Sequence[Curve], names: Sequence[str], width: float, height: float) -> list[Label]:
-    """A place for the name of each line.
-
-    Example:
-        >>> falling = np.array([0.0, 200.0])
-        >>> high, low = placed([(falling, np.array([10, 40])), (falling, np.array([60, 90]))], ["a", "b"], 200, 100)
-        >>> high.y < low.y
-        True
-    """
+    """A place for the name of each line."""
     found: list[Label] = []
     for line, name in zip(lines, names, strict=True):
         room = LETTER * len(name)
@@ -89,12 +76,7 @@ def _hidden(label: Label, taken: Sequence[Label], lines: Sequence[Curve]) -> int
 
 @dataclass(frozen=True)
 class Tick:
-    """A value on an axis.
-
-    Attributes:
-        place: share of the axis, in [0, 1].
-        line: whether a line marks it across the chart.
-    """
+    """A value on an axis. ``place``: share of the axis, in [0, 1]; ``line``: whether it crosses the chart."""
 
     place: float
     text: str
@@ -102,12 +84,8 @@ class Tick:
 
 
 def without_collisions(ticks: Sequence[Tick], width: float) -> list[Tick]:
-    """Those that have room beside the ones before them.
-
-    Args:
-        ticks: the more important ones first; each stands in the middle of its place, at the ends inside the axis.
-        width: of the axis in pixels.
-    """
+    """Those that have room beside the ones before them. ``ticks``: the more important ones first; each stands in the
+    middle of its place, at the ends inside the axis. ``width``: of the axis in pixels."""
     kept: list[tuple[float, float, Tick]] = []
     for tick in ticks:
         room = _TICK_LETTER * len(tick.text)

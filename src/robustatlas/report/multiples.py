@@ -61,13 +61,9 @@ class DrawnLine:
 
 @dataclass(frozen=True)
 class Panel:
-    """One attack.
-
-    Attributes:
-        said: the chart in words, with its values.
-        own_threat: whether some run searched another threat model than the reference's.
-        note: what is to be known of its lines: that one is masked, or that they are not of the same images.
-    """
+    """One attack. ``said``: the chart in words, with its values. ``own_threat``: whether some run searched another
+    threat model than the reference's. ``note``: what is to be known of its lines: that one is masked, or that they are
+    not of the same images."""
 
     attack: str
     label: str
@@ -80,13 +76,9 @@ class Panel:
 
 
 def panels(runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool = False) -> list[Panel]:
-    """A panel for each attack that is known at every strength of some run.
-
-    Args:
-        runs: each keeps its colour and dash in all panels.
-        distances: attack -> smallest distance between images of different classes, where it is known.
-        apart: whether these attacks are not what all runs of the page share, so that each line is of its own images.
-    """
+    """A panel for each attack that is known at every strength of some run. Each run keeps its colour and dash in all
+    panels. ``distances``: attack -> smallest distance between images of different classes, where it is known.
+    ``apart``: the attacks are not what all runs of the page share, so that each line is of its own images."""
     attacks = dict.fromkeys(a.attack for run in runs for a in run.attacks if a.accuracy)
     return [_panel(attack, runs, distances, apart) for attack in attacks]
 
@@ -94,9 +86,8 @@ def panels(runs: Sequence[RunFacts], distances: Mapping[str, float], apart: bool
 def columns(count: int, alone: bool) -> int:
     """Charts abreast on a wide screen, so that the last row is as full as can be.
 
-    Example:
-        >>> [columns(count, alone=False) for count in (1, 2, 5, 8, 9)]
-        [1, 2, 3, 4, 3]
+    >>> [columns(count, alone=False) for count in (1, 2, 5, 8, 9)]
+    [1, 2, 3, 4, 3]
     """
     most = _MOST_COLUMNS[alone]
     return count if count <= most[0] else min(most, key=lambda abreast: -count % abreast)
@@ -157,9 +148,8 @@ def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list
 def _names(models: Sequence[str]) -> list[str]:
     """Short names of models, without the source that all of them share.
 
-    Example:
-        >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
-        (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
+    >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
+    (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
     """
     sources = {model[: max(model.rfind(":"), model.rfind("/")) + 1] for model in models}
     start = len(sources.pop()) if len(sources) == 1 else 0

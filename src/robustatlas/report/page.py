@@ -159,12 +159,9 @@ def build_report(
 
 @dataclass(frozen=True)
 class _Sides:
-    """The runs of a page, and each beside the others.
-
-    Attributes:
-        shared: what all of them have; None of one run, and where that is nothing.
-        beside: what can be said of each on that: the same where it is everything, None where it is nothing.
-    """
+    """The runs of a page, and each beside the others. ``shared``: what all of them have; None of one run, and where
+    that is nothing. ``beside``: what can be said of each on that: the same where it is everything, None where it is
+    nothing."""
 
     facts: Sequence[RunFacts]
     shared: Shared | None

@@ -32,11 +32,8 @@ Found = Sequence[AttackFacts | None]
 
 def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
     """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
-
-    Args:
-        groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
-        charts: the small ones, in which the names of the lines have their places.
-    """
+    ``groups``: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
+    ``charts``: the small ones, in which the names of the lines have their places."""
     groups = [runs for runs in groups if runs]
     runs = groups[-1]
     found = [_of_group(group, charts) for group in groups]
@@ -124,8 +121,8 @@ def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
 
 
 def _curve(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> dict[str, Any]:
-    """The steps of a curve up to the end of the axis, all strengths among them, where the error is 100 minus the
-    accuracy of the table; its band holds each point by itself, as the intervals of the tables do."""
+    """The steps of a curve up to the end of the axis, all strengths among them. The error is 100 minus the accuracy of
+    the table. The band holds each point by itself, as the intervals of the tables do."""
     jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
     if len(jumps) > CURVE_POINTS:
         jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]

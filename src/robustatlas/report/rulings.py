@@ -18,8 +18,7 @@ _MOST_IMAGES = 4
 
 @dataclass(frozen=True)
 class RuledLine:
-    """A requirement on the page: its words, whether it is kept, the sentence beside it, and images that broke within
-    its strength, by attack."""
+    """A requirement on the page: whether it is kept, the sentence beside it, and images that broke, by attack."""
 
     text: str
     state: State
@@ -34,8 +33,7 @@ def ruled(
     requirements: Sequence[Requirement],
     verdicts: Sequence[str] = (),
 ) -> list[RuledLine]:
-    """What is to say of each requirement of a run, and of each verdict that its diagnosis is to have; ``gallery``: kept
-    examples, by attack."""
+    """What is to say of each requirement and required verdict of a run; ``gallery``: kept examples, by attack."""
     diagnosed = [check_verdict(text, result, requirements) for text in verdicts]
     return [
         *(_line(result, facts, gallery, requirement) for requirement in requirements),

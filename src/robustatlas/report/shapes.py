@@ -73,12 +73,7 @@ Shape = Box | Stroke | Diamond | Words
 
 @dataclass(frozen=True)
 class Picture:
-    """Shapes on white.
-
-    Attributes:
-        shapes: those behind come first.
-        said: the picture in words.
-    """
+    """Shapes on white. ``shapes``: those behind come first. ``said``: the picture in words."""
 
     width: float
     height: float

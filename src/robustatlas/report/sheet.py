@@ -58,8 +58,8 @@ def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
 
 
 def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample: int) -> list[Cell]:
-    """The strongest search at each chosen strength by itself, on one sample; where it fools nobody, the point of
-    highest cross-entropy that an ascent of the same set finds."""
+    """The strongest search at each chosen strength by itself, on one sample. Where it finds no example, the point of
+    highest cross-entropy that an ascent in the same set finds."""
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
@@ -108,8 +108,7 @@ def plot_gallery(
         columns: strengths per attack.
         amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
             the full range, so that the differences of a row can be compared.
-        strengths: attack -> those to draw, in place of some of its own; UAR's figure 5b has the smallest and the
-            largest calibrated ones.
+        strengths: attack -> those to draw, in place of some of its own, such as UAR's smallest and largest.
 
     Raises:
         UserError: strengths of an attack that is not drawn, no such sample, or no attack that fits the images.

@@ -22,15 +22,10 @@ _SHADES = 10
 
 
 def row_card(row: Row, reference: Reference, compared: bool = True) -> Markup:
-    """The card of a row as SVG, with words for those who do not see it.
-
-    Args:
-        reference: of the board; its ranked attacks have a strip each, at the same height in every row.
-        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
-
-    Returns:
-        a picture 96 pixels wide and 5 high for each attack, with its own white ground.
-    """
+    """The card of a row as SVG, with words for those who do not see it. ``reference``: of the board; its ranked attacks
+    have a strip each, at the same height in every row. ``compared``: whether it is one, or that of
+    `robustatlas.report.facts.rows.Ground`. Returns a picture 96 pixels wide and 5 high for each attack, with its own
+    white ground."""
     strips = row_strips(row, reference, compared)
     height = len(strips) * (_STRIP + _GAP) + _GAP
     said = "; ".join(strip.words for strip in strips if strip)

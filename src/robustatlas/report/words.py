@@ -107,10 +107,7 @@ def certified(facts: RunFacts) -> list[str]:
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
     """The three findings that matter: pairs of what they are about, the number, and the sentence around it.
-
-    Args:
-        distances: attack -> smallest distance between images of different classes, where it is known.
-    """
+    ``distances``: attack -> smallest distance between images of different classes, where it is known."""
     found = [_breaking_point(facts, distances or {})]
     if facts.reference:
         found.append(_place(facts.reference))

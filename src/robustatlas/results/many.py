@@ -12,20 +12,8 @@ from robustatlas.results.result import Result, load_result
 
 
 class Results(Sequence[Result]):
-    """The results of runs on disk, each of which is read when it is asked for.
-
-    Args:
-        paths: the run directories.
-        kept: so many of those that were asked for last stay in memory, and are not read again.
-
-    Example:
-        >>> import tempfile, torch, robustatlas as ra
-        >>> net, data = torch.nn.Linear(4, 2), (torch.rand(3, 4), torch.tensor([0, 1, 0]))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = ra.evaluate(net, data, "linf", run=f"{folder}/run", progress=False)
-        ...     [result.attacks for result in Results([f"{folder}/run"])]
-        [('linf',)]
-    """
+    """The results of runs on disk, each of which is read when it is asked for. ``paths``: the run directories.
+    ``kept``: so many of those that were asked for last stay in memory, and are not read again."""
 
     def __init__(self, paths: Sequence[str | Path], kept: int = 0) -> None:
         self.paths, self.kept = tuple(paths), kept

@@ -40,9 +40,9 @@ class Result(OutcomeTable, Tabular):
     Of a run that is not finished, a result holds the attacks that have begun and the samples that all of these have
     finished; ``missing`` says how many samples each attack of the run still lacks.
 
-    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample: index,
-    label, clean_prediction, attack, minimal_strength, minimal_size, found_class, forward, backward; of randomised
-    models mistakes and drawn (see :class:`Outcome`).
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample. Its columns
+    are index, label, clean_prediction, attack, minimal_strength, minimal_size, found_class, forward and backward.
+    Randomised models have mistakes and drawn as well (see :class:`Outcome`).
 
     Attributes:
         name: of the model.

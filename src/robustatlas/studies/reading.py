@@ -94,9 +94,9 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
 
 
 def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[str, Any]:
-    """What the file says at one of its sizes: an entry's key that a size gives counts in place of the file's, whole;
-    what it leaves ``without`` is not there, unless it gives it anew, nor named by others; and
-    ``training`` gives what models do not say themselves."""
+    """What the file says at one of its sizes. A key of an entry that a size gives counts in place of the file's, whole.
+    What a size leaves ``without`` is not there, nor named by others, unless the size gives it anew. ``training`` gives
+    what models do not say themselves."""
     given = {key: value for key, value in document.items() if key != "size"}
     sizes = document.get("size", {})
     _tables({**given, "size": sizes}, where)

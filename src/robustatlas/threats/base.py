@@ -53,11 +53,13 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
 class ThreatModel(ABC):
     """A family of sets around an input, in terms of a parameter theta.
 
-    Shapes: ``x`` is ``[B, ...]`` in [0, 1]; ``theta`` is a tensor ``[B, ...]`` like ``x`` in dtype and device, or a
-    tree of such tensors (see :mod:`robustatlas.common.bundle`), and holds all that belongs to a sample; what is drawn
-    once and never optimised is :class:`~robustatlas.common.bundle.Fixed` in it. ``epsilon`` is ``[B]``, one strength
-    per sample. Every method treats samples independently of the rest of the batch. Implementations are immutable
-    (frozen dataclasses), hold settings only, and none of these methods but :meth:`apply` needs a gradient.
+    Shapes: ``x`` is ``[B, ...]`` in [0, 1], ``epsilon`` is ``[B]``, one strength per sample. ``theta`` holds all that
+    belongs to a sample: a tensor ``[B, ...]`` like ``x`` in dtype and device, or a tree of such tensors (see
+    :mod:`robustatlas.common.bundle`). What is drawn once and never optimised is
+    :class:`~robustatlas.common.bundle.Fixed` in it.
+
+    Every method treats samples independently of the rest of the batch. Implementations are immutable (frozen
+    dataclasses) and hold settings only. None of these methods but :meth:`apply` needs a gradient.
 
     Example:
         >>> import torch
@@ -94,8 +96,7 @@ class ThreatModel(ABC):
         return self
 
     def for_data(self, first: Tensor) -> ThreatModel:
-        """The threat model for a data set that begins with ``first`` [M, ...]; another one only where the set depends
-        on the data."""
+        """The threat model for data that begin with ``first`` [M, ...]; another one where the set depends on them."""
         return self
 
     def most(self, x: Tensor) -> float:

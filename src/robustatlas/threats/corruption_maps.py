@@ -1,8 +1,6 @@
-"""The 19 common corruptions as functions of images, random numbers and parameters (Hendrycks and Dietterich 2019).
-
-Each takes images ``[B, C, H, W]`` in [0, 1], a noise stream per image and the parameters of one severity, and returns
-images whose values may leave [0, 1] a little.
-"""
+"""The 19 common corruptions as functions of images, random numbers and parameters (Hendrycks and Dietterich 2019). Each
+takes images ``[B, C, H, W]`` in [0, 1], a noise stream per image and the parameters of one severity, and returns images
+whose values may leave [0, 1] a little."""
 
 from __future__ import annotations
 
@@ -258,8 +256,7 @@ def fog(x: Tensor, noise: Noise, thickness: float, decay: float) -> Tensor:
 
 
 def frost(x: Tensor, noise: Noise, image: float, ice: float) -> Tensor:
-    """The image under bluish ridges of two plasmas, which stand in for the original's photographs of frosted
-    windows."""
+    """The image under bluish ridges of two plasmas, in place of the original's photographs of frosted windows."""
     ridges = [1 - (2 * _fractal(x, noise.child(number), 1.35) - 1).abs() for number in (0, 1)]
     crystals = ridges[0] * ridges[1]
     return image * x + ice * (0.2 + 0.8 * crystals) * _colour(_ICE, x)

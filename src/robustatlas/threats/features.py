@@ -114,8 +114,7 @@ class ActivationFeatures:
     """The activations of a network at some of its layers.
 
     Args:
-        model: the network; its normalisation is applied and its passes are counted. Any network can be wrapped in a
-            :class:`Classifier`.
+        model: the network, as a :class:`Classifier`: with its normalisation, and its passes counted.
         layers: names as in ``net.named_modules()``; by default those of :func:`find_layers`.
     """
 
@@ -143,10 +142,9 @@ class ActivationFeatures:
 
     @contextmanager
     def of_passes(self, model: Classifier) -> Iterator[Callable[[], Sequence[Tensor]] | None]:
-        """Yields what gives the activations of the last pass that ``model`` made inside; None where that pass does not
-        compute them as a pass of our own would: in another network, in reduced precision (TF32 is the default of
-        convolutions on accelerators), or as one of several draws.
-        """
+        """Yields what gives the activations of the last pass that ``model`` made inside. None where that pass differs
+        from one made here: another network, reduced precision (TF32 is the default of convolutions on accelerators), or
+        one of several draws."""
         same = model.net is self.model.net and model.prepare is self.model.prepare
         full = model.precision == "float32" and model.device.type == "cpu"
         plain = full and model.draws is None and chosen_here() is None

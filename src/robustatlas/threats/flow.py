@@ -33,9 +33,9 @@ def neighbour_variation(field: Tensor) -> Tensor:
 class StAdv(BoxThreat):
     """Every pixel q of the result is ``x`` read at q + theta_q, bilinear, nothing (black) outside of the image.
 
-    theta is ``[B, H, W, 2]``, (x, y) displacements in units of half the image side; every one is at most epsilon, and
-    no pixel is read from beyond the border. epsilon = .05 is .8 pixels at 32x32, as in Laidlaw et al. 2021 and
-    MultiRobustBench.
+    theta is ``[B, H, W, 2]``, (x, y) displacements in units of half the image side. Every one is at most epsilon, and
+    no pixel is read from beyond the border. epsilon = .05 is .8 pixels at 32x32 (Laidlaw et al. 2021,
+    MultiRobustBench).
 
     Example:
         >>> x = torch.rand(2, 3, 8, 8)

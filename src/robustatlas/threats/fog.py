@@ -38,8 +38,7 @@ def plasma(levels: Tensor, side: int, corner: Tensor | None = None, diamond_shif
             neighbours.
         side: a power of two.
         corner: ``[B]``, the value that everything starts from (0 where not given).
-        diamond_shift: how far the grid of centres is rolled to find a diamond's second centre: 1 is its neighbour;
-            the public code has 2.
+        diamond_shift: how far the grid of centres is rolled for a diamond's second centre: 1; the public code has 2.
     """
     batch = len(levels)
     grid = levels.new_zeros(batch, 1, 1) if corner is None else corner.view(batch, 1, 1)
@@ -81,7 +80,7 @@ class Fog(EachBounded):
     of the plasma and its levels are in [-epsilon, epsilon]. f is the plasma plus a, divided by 2 a and cut to [0, 1].
 
     The published attack (:class:`~robustatlas.threats.historical.fog.HistoricalFog`) is not nested and changes the
-    image at strength 0: its amplitude is fixed, f is stretched to [0, 1], x is rescaled by its maximum, and diamonds
+    image at strength 0. Its amplitude is fixed, f is stretched to [0, 1], x is rescaled by its maximum, and diamonds
     have another second centre.
 
     Example:

@@ -1,8 +1,6 @@
-"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1].
-
-Besides the methods of every threat model these offer what optimizers with more structure ask for: ``hyperplane``
-(FAB's projection on a linearised decision boundary inside the box) and, for l1, ``linear_oracle`` (Frank-Wolfe).
-"""
+"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1]. They also offer
+what optimizers with more structure ask for: ``hyperplane`` (FAB's projection on a linearised decision boundary inside
+the box) and, for l1, ``linear_oracle`` (Frank-Wolfe)."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _ROUNDINGS = 8
 
 
 class _Inside(torch.autograd.Function):
-    """x + theta clamped to [0, 1], with the gradient of the sum, so that rounding at the border does not hide a
-    coordinate."""
+    """x + theta clamped to [0, 1], with the gradient of the sum: rounding at the border hides no coordinate."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, theta: Tensor) -> Tensor:
@@ -143,8 +140,7 @@ def _by_sorting(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
-    """Coordinates moved by their ``room`` in ``order`` until sum(weight * move) reaches ``budget`` [B]; the last one
-    moves in part."""
+    """Coordinates moved by ``room`` in ``order``, the last one in part, until sum(weight * move) is ``budget`` [B]."""
     w, full = weight.gather(1, order), room.gather(1, order)
     gain = w * full
     left = (budget[:, None] - (gain.cumsum(1) - gain)).clamp_min(0)
@@ -303,8 +299,7 @@ class L1(Lp):
         return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The point of the set that maximises <gradient, point>: coordinates of largest gradient moved to the border
-        of the box."""
+        """The point of the set that maximises <gradient, point>: largest gradients moved to the border of the box."""
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
         order = descending(g.abs())

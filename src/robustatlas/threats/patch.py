@@ -17,8 +17,8 @@ from robustatlas.threats.lp import to_box
 
 @dataclass(frozen=True)
 class PatchTheta(Bundle):
-    """``change`` of each pixel [B, C, H, W]; ``place`` [B, 2] of the square: row and column, 0 at the top or left, 1 at
-    the bottom or right end; ``strength`` [B] it was last projected to, which sets the length of a step."""
+    """``change`` [B, C, H, W] of each pixel. ``place`` [B, 2] of the square, row and column: 0 is the top or left end,
+    1 the bottom or right end. ``strength`` [B] that it was last projected to, which sets the length of a step."""
 
     change: Tensor
     place: Fixed

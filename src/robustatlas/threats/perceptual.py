@@ -141,9 +141,9 @@ class Perceptual(ThreatModel):
     """All images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
 
     Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
-    :meth:`project` takes Newton steps towards the border and then, where that does not suffice, goes back on the line
-    to ``x``; its results are inside. After the usual rounds it looks whether all are, even on accelerators: further
-    passes take longer.
+    :meth:`project` takes Newton steps towards the border. Where these do not suffice it goes back on the line to ``x``,
+    so its results are inside. After the usual rounds it looks whether all are, even on accelerators, since further
+    passes take longer than that.
     """
 
     additive: ClassVar[bool] = True
@@ -151,8 +151,7 @@ class Perceptual(ThreatModel):
     distance: PerceptualDistance | None = None
 
     def bound_to(self, model: Classifier) -> Perceptual:
-        """The same threat model, its distance where ``model`` is; where it has none yet, with that of ``model``'s own
-        activations."""
+        """The same threat model with its distance where ``model`` is, or else with ``model``'s own activations."""
         if self.distance is not None:
             there = self.distance.on(model.device)
             return self if there is self.distance else replace(self, distance=there)

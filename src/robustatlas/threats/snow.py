@@ -75,8 +75,7 @@ def random_kernels(noise: Noise, dtype: torch.dtype) -> Tensor:
 
 
 def snow_layer(flakes: Tensor, kernels: Tensor, height: int, width: int) -> Tensor:
-    """``[B, 1, height, width]``: ``flakes`` [B, 7, h, w] put on their grids and smeared with their ``kernels`` [B, 7,
-    13, 13]."""
+    """``[B, 1, height, width]``: ``flakes`` [B, 7, h, w] on their grids, smeared with ``kernels`` [B, 7, 13, 13]."""
     batch, _, rows, columns = flakes.shape
     canvas = flakes.new_zeros(batch, GRIDS, rows * SPACING, columns * SPACING)
     for j in range(SPACING):
@@ -123,8 +122,8 @@ def flake_grids(x: Tensor) -> tuple[int, int, int]:
 
 
 def promise(x: Tensor, gradient: Tensor, kernels: Tensor) -> Tensor:
-    """``[B, 7]``: how fast a little snow, smeared with ``kernels`` [B, 7, 13, 13], can raise an objective with this
-    ``gradient`` of the image, grid by grid: what the steepest fifth of every block adds up to."""
+    """``[B, 7]``: how fast a little snow on each grid can raise an objective with this ``gradient`` of the image. The
+    snow is smeared with ``kernels`` [B, 7, 13, 13]; the steepest fifth of every block counts."""
     with torch.enable_grad():
         flakes = x.new_zeros(len(x), *flake_grids(x)).requires_grad_()
         rise = (snow_layer(flakes, kernels, *x.shape[2:]) * gradient).sum()
@@ -225,8 +224,8 @@ class Snow(ThreatModel):
         return SnowTheta(self._limit(theta.flakes, epsilon), theta.kernels, paleness)
 
     def steepest(self, x: Tensor, gradient: SnowTheta) -> SnowTheta:
-        """The sign of the gradient less a price: what the fifth with the largest gradients of a block has in common
-        (at least 0), which is what snow costs elsewhere in the block, since the mean is bounded."""
+        """The sign of the gradient less a price. The mean of a block is bounded, so snow in one place costs snow
+        elsewhere in the block: the price is what the fifth with the largest gradients has in common (at least 0)."""
         inside = to_blocks(torch.ones_like(gradient.flakes)) > 0
         blocks = to_blocks(gradient.flakes).masked_fill(~inside, -torch.inf)
         last = (DENSITY * inside.sum(dim=1)).ceil().long()

@@ -36,9 +36,8 @@ MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 def default_rate(steps: int) -> float:
     """Length of a step as a share of the strength: 2.5 radii in all, and 1.25 (Wong et al. 2020) at most in one.
 
-    Example:
-        >>> default_rate(10), default_rate(1)
-        (0.25, 1.25)
+    >>> default_rate(10), default_rate(1)
+    (0.25, 1.25)
     """
     return min(1.25, 2.5 / steps)
 
@@ -92,8 +91,7 @@ def opponents_of(
         an opponent for each attack, in the order given.
 
     Raises:
-        UserError: unknown attacks (the nearest name is suggested), strengths that are not positive numbers or in
-            another unit, no steps.
+        UserError: unknown attacks (the nearest name is suggested), no steps, strengths <= 0 or in another unit.
 
     Example:
         >>> [(o.name, o.epsilon, o.optimizer.steps) for o in opponents_of({"linf": 0.1, "l2": 1.5})]

@@ -36,8 +36,8 @@ def crop(x: Tensor, noise: Noise) -> Tensor:
 
 
 def resized_crop(x: Tensor, noise: Noise) -> Tensor:
-    """A random part of each image [C, H, W], brought to the size of the whole: 8 to 100 % of its area, sides in a ratio
-    of 3/4 to 4/3 (Szegedy et al. 2015, as ImageNet is trained on)."""
+    """A random part of each image [C, H, W], brought to the size of the whole. It has 8 to 100 % of the area and sides
+    in a ratio of 3/4 to 4/3 (Szegedy et al. 2015, as ImageNet is trained on)."""
     area = _SMALLEST + (1 - _SMALLEST) * noise.child(0).uniform(dtype=x.dtype)
     stretch = torch.exp(math.log(_STRETCH) * noise.child(1).symmetric(dtype=x.dtype))
     size = torch.stack([(area * stretch).sqrt(), (area / stretch).sqrt()], 1).clamp_max(1)
@@ -52,8 +52,7 @@ def cutmix(x: Tensor, noise: Noise, probability: float) -> tuple[Tensor, Tensor,
 
     The rectangle's share of the image is uniform, its centre too, and what leaves the image is cut off.
 
-    Returns:
-        the images, the positions [B] of the others, and the shares [B] of each image that are its own.
+    Returns the images, the positions [B] of the others, and the shares [B] of each image that are its own.
     """
     height, width = x.shape[-2:]
     partner = torch.arange(len(x), device=x.device).roll(1)

@@ -21,8 +21,8 @@ WITHIN = 3.0
 BELOW = 25.0
 """ATA in percent under which the largest strength pushes, as on ImageNet-100; on CIFAR-10 the paper takes 40."""
 FAR = 110.0
-"""Points of a cost beyond which six strengths are not as hard as those of the baseline: the largest in the authors'
-repository is 109.4 (jpeg-l2 on CIFAR-10, which the paper leaves out), and in the paper 86.7 (fog)."""
+"""Cost, in points, beyond which six strengths are not as hard as those of the baseline. The largest costs of the source
+are 109.4 in its code (jpeg-l2 on CIFAR-10) and 86.7 in the paper (fog)."""
 _LARGEST_GRID = 24
 _DECIMALS = 9
 """Of a cost in points: what differs less is equal."""
@@ -36,8 +36,7 @@ class Calibration:
         attack: its name.
         strengths: increasing.
         ata: adversarial training accuracies in percent at these, in the same order.
-        cost: how far they are from those of the baseline: sum of absolute differences of the sorted accuracies, in
-            points.
+        cost: sum of absolute differences of the sorted accuracies and those of the baseline, in points.
         smallest: eps_min, the largest strength whose ATA is within 3 points of the clean accuracy; None: none is, or
             the clean accuracy is not known.
         largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say

@@ -22,15 +22,8 @@ _PROGRESS = "progress"
 
 @dataclass
 class Position:
-    """Where a training stands.
-
-    Attributes:
-        step: updates' batches done, over all epochs.
-        history: a record per finished epoch.
-        warnings: said so far.
-        best: epoch (from 1) and held-out accuracy in percent of the best weights so far.
-        seconds: of work so far.
-    """
+    """Where a training stands. ``step``: batches done, over all epochs. ``history``: a record per finished epoch.
+    ``best``: epoch (from 1) and held-out accuracy in percent of the best weights so far."""
 
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)

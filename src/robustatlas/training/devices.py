@@ -1,8 +1,6 @@
 """One process or several: with ``accelerate`` installed and started by it, each process takes its share of a batch.
-
 Every process holds the whole network; gradients (and what a recipe remembers) are averaged after each update. So any
-recipe runs on several devices, however often it calls the network.
-"""
+recipe runs on several devices, however often it calls the network."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class Workers:
 
     @property
     def main(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this process writes and prints."""
         return self.rank == 0
 
     def share(self, chosen: Tensor) -> Tensor:

@@ -15,8 +15,7 @@ _REFRESH = 0.2
 
 
 class TrainingDisplay:
-    """Receives the course of a training; this base shows nothing. Give an object of your own to
-    ``train(progress=...)``.
+    """The course of a training; this base shows nothing. ``train(progress=...)`` takes an object of your own.
 
     Example:
         >>> class Quiet(TrainingDisplay):
@@ -41,12 +40,11 @@ class TrainingDisplay:
 def said(record: Mapping[str, Any]) -> str:
     """The figures of an epoch in a few words.
 
-    Example:
-        >>> said({"loss": 0.51, "training_accuracy": 80.2, "clean": 91.0, "robust": 71.25})
-        'loss 0.510, training 80.2 %, held out: clean 91.0 %, robust 71.2 %'
-        >>> each = {"robust/a": 70.0, "robust/b": 65.0}
-        >>> said({"loss": 0.5, "training_accuracy": 80.0, "clean": 91.0, "robust": 60.0} | each)
-        'loss 0.500, training 80.0 %, held out: clean 91.0 %, a 70.0 %, b 65.0 %, all 60.0 %'
+    >>> said({"loss": 0.51, "training_accuracy": 80.2, "clean": 91.0, "robust": 71.25})
+    'loss 0.510, training 80.2 %, held out: clean 91.0 %, robust 71.2 %'
+    >>> each = {"robust/a": 70.0, "robust/b": 65.0}
+    >>> said({"loss": 0.5, "training_accuracy": 80.0, "clean": 91.0, "robust": 60.0} | each)
+    'loss 0.500, training 80.0 %, held out: clean 91.0 %, a 70.0 %, b 65.0 %, all 60.0 %'
     """
     text = f"loss {record['loss']:.3f}, training {record['training_accuracy']:.1f} %"
     if record.get("clean") is not None:

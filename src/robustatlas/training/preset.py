@@ -14,8 +14,9 @@ from robustatlas.training.settings import Settings
 
 @dataclass(frozen=True)
 class Fight:
-    """One threat model of a preset: its strength, the steps of crafting, their length in the same unit, where they
-    begin, unless it is where the recipe has them begin, and what makes them, unless it is what the recipe does."""
+    """One threat model of a preset. ``steps``: of crafting; ``length``: of a step, in the unit of ``strength``.
+    ``start``:
+    where they begin, ``optimizer``: what makes them; None: what the recipe does."""
 
     strength: float
     steps: int

@@ -190,9 +190,8 @@ class ReferencePlan:
 def name_of(attack: str | None, strength: float, seed: int) -> str:
     """The folder of a training.
 
-    Example:
-        >>> name_of("linf", 0.05, 1), name_of(None, 0.0, 0)
-        ('linf-0.05-seed1', 'standard-seed0')
+    >>> name_of("linf", 0.05, 1), name_of(None, 0.0, 0)
+    ('linf-0.05-seed1', 'standard-seed0')
     """
     return f"{STANDARD}-seed{seed}" if attack is None else f"{attack}-{strength:g}-seed{seed}"
 
@@ -226,8 +225,7 @@ def make_reference(
         The reference, also written to ``reference.json``; None where other parts are missing.
 
     Raises:
-        UserError: images that are measured are trained on; the folder holds another plan; whatever training and
-            evaluation raise.
+        UserError: measured images are trained on, the folder holds another plan, or as of training and evaluation.
 
     Example:
         >>> import tempfile, robustatlas as ra

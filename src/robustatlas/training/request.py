@@ -22,23 +22,14 @@ from robustatlas.training.trainer import Trained, train
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """A training by names; None: as the preset has it, or by default.
+    """A training by names; None: as the preset has it, or by default. ``preset`` or ``recipe``: one of the two;
+    neither: the recipe standard. ``against``: attack -> strength. ``given``: settings of the trainer. ``weights``: to
+    begin with, a file or the folder of another training. ``keep``: weights are kept after every so many epochs. The
+    others are as of :func:`robustatlas.training.network_named` and :func:`robustatlas.training.recipe_named`.
 
-    Attributes:
-        architecture: see :func:`robustatlas.training.network_named`.
-        preset, recipe: one of the two; neither: the recipe standard.
-        against: attack -> strength.
-        steps, rate, features, options: as of :func:`robustatlas.training.recipe_named`.
-        given: settings of the trainer.
-        weights: to begin with: a file, or the folder of another training.
-        keep: weights are kept after every so many epochs.
-        device: where to train.
-        notes: what the card is to say besides.
-
-    Example:
-        >>> asked = TrainingRequest(architecture="digits-cnn", preset="trades", given={"epochs": 2})
-        >>> asked.plan(seed=1)[1].epochs
-        2
+    >>> asked = TrainingRequest(architecture="digits-cnn", preset="trades", given={"epochs": 2})
+    >>> asked.plan(seed=1)[1].epochs
+    2
     """
 
     architecture: str

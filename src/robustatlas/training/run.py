@@ -30,15 +30,9 @@ from robustatlas.training.settings import Settings
 
 @dataclass(frozen=True)
 class Chance:
-    """Drawn once for an epoch, and the same wherever a training goes on.
-
-    Attributes:
-        epoch: from 0.
-        order: ``[N]``, the training images in the order of this epoch.
-        augmentation: a stream per training image.
-        crafting: for each update of a batch, a stream per training image.
-        shared: for each update of a batch, a stream per batch of the epoch.
-    """
+    """Drawn once for an epoch (from 0), and the same wherever a training goes on. ``order`` [N]: the training images in
+    the order of this epoch. ``augmentation``: a stream per training image. For each update of a batch, ``crafting`` has
+    a stream per training image, ``shared`` one per batch of the epoch."""
 
     epoch: int
     order: Tensor

@@ -32,8 +32,7 @@ class Settings:
         learning_rate: the largest; see :mod:`robustatlas.training.schedules`.
         schedule: its name there.
         warmup_epochs: epochs over which the learning rate rises linearly from 0, before the schedule counts.
-        momentum: of sgd.
-        nesterov: of sgd.
+        momentum, nesterov: of sgd.
         weight_decay: l2 penalty (decoupled for adamw).
         decay_vectors: whether biases and normalisation are decayed too.
         clip_norm: largest norm of all gradients together; None: any.

@@ -25,17 +25,13 @@ def fill_folders(
     through: Callable[[Path], None] = lambda place: None,
     note: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Have each folder filled, in whatever order.
+    """Have each folder filled, in whatever order. ``folders``: folder -> what it is about. ``shared``: what all folders
+    need, such as data, sent to each worker. ``through`` is called with each folder that is filled, ``note`` with what
+    workers were lost.
 
-    Args:
-        fill: fills one. A function of an importable module, or of a file (its code goes along).
-        shared: what all folders need, such as data; sent to each worker.
-        folders: folder -> what it is about.
-        places: a device for each worker on this machine; by default this process does all. Or a cluster of Ray: no disk
-            needs to be shared, the folder goes there and comes back whole, so that a lost worker costs what it did
-            since.
-        through: called with each folder that is filled.
-        note: told what workers were lost.
+    ``fill`` fills one. It is a function of an importable module, or of a file (its code goes along). ``places``: a
+    device for each worker on this machine (none: this process does all), or a cluster of Ray. There no disk needs to be
+    shared: the folder goes there and comes back whole, so a lost worker costs what it did since.
     """
     if not folders:
         return

@@ -54,8 +54,7 @@ def write_network(
     accuracies: Mapping[str, float],
     card: Card | None = None,
 ) -> None:
-    """Write weights and card into ``folder``: those of ``card`` are the network's own, others the averaged ones where
-    any are kept."""
+    """Write weights and card into ``folder``: the network's own as ``card``, averaged ones where any are kept."""
     weights = run.net.state_dict() if card is not None else (run.ema or run.net.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder / WEIGHTS, weights, {"recipe": run.recipe.name})

@@ -108,8 +108,7 @@ def train(
         the network with its card and history.
 
     Raises:
-        UserError: what was given does not fit, the loss is not a number any more, or files cannot be written;
-            checkpoints stay.
+        UserError: what was given does not fit, the loss is no number, files cannot be written; checkpoints stay.
 
     Example:
         >>> import robustatlas as ra

@@ -29,14 +29,9 @@ _MIX = 2
 
 @dataclass(frozen=True)
 class Drawn:
-    """The images of one batch before any update of it.
-
-    Attributes:
-        x: ``[B, ...]``.
-        labels: ``[B]``; of an image with a patch of another one, that of the larger part.
-        targets: ``[B]`` as ``labels``, or ``[B, C]``, the shares of both classes.
-        crafting: for each update of the batch a stream per image.
-    """
+    """The images ``x`` [B, ...] of one batch before any update of it. ``labels`` [B]: of an image with a patch of
+    another one, that of the larger part. ``targets``: the labels, or [B, C], the shares of both classes. ``crafting``:
+    for each update of the batch a stream per image."""
 
     x: Tensor
     labels: Tensor
@@ -165,13 +160,12 @@ def logits_alone(net: nn.Module) -> Iterator[None]:
     """Inside, ``net`` returns its logits [B, C] and nothing else: neither auxiliary heads, which a warning names once,
     nor a batch of one image without its dimension.
 
-    Example:
-        >>> class Pair(nn.Module):
-        ...     def forward(self, x):
-        ...         return x, "more"
-        >>> with logits_alone(net := Pair()):
-        ...     net(torch.zeros(2, 3)).shape
-        torch.Size([2, 3])
+    >>> class Pair(nn.Module):
+    ...     def forward(self, x):
+    ...         return x, "more"
+    >>> with logits_alone(net := Pair()):
+    ...     net(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
     """
     told = False
 

@@ -83,16 +83,11 @@ def accuracies(
     index: Tensor,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Percent of images that stay correct: "clean", under each opponent, and "union" under all (with any).
+    """Percent of images ``x`` [N, ...] that stay correct: "clean", under each opponent, and "union" under all (with
+    any).
 
-    Args:
-        net: in any mode; measured in eval mode.
-        opponents: their threat models and strengths; 20 steps of projected gradient ascent (in l1 of Auto-PGD) on the
-            cross-entropy, of which no iterate may be misclassified.
-        x: ``[N, ...]`` in [0, 1].
-        labels: ``[N]``.
-        index: ``[N]``, that random starts belong to.
-        seed: of these.
+    ``net`` is measured in eval mode. An opponent takes 20 steps of projected gradient ascent (in l1 of Auto-PGD) on the
+    cross-entropy, of which no iterate may be misclassified. Random starts belong to ``index`` [N] and ``seed``.
     """
     columns: dict[str, list[Tensor]] = {name: [] for name in ("clean", *(o.name for o in opponents))}
     with in_mode(net, "eval"):

@@ -27,17 +27,15 @@ FAMILIES = ("multirobustbench", "uar", "uar-imagenet100")
 """Beginnings of the names of presets that are of one attack each."""
 
 PerAttack = Mapping[str, Mapping[str, Any]]
-"""Attack (or :data:`ALL`, :data:`STANDARD`) -> settings: `recipe`, `steps`, `rate`, those of the trainer and the
-recipe."""
+"""Attack (or :data:`ALL`, :data:`STANDARD`) -> `recipe`, `steps`, `rate`, settings of the trainer and the recipe."""
 
 
 def own_recipe(attack: str, rule: Rule = "acc") -> str:
     """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
     2021), projected ascent on its threat model, or for ATA UAR's targeted one, against all others.
 
-    Example:
-        >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
-        ('pat', 'pgd', 'uniform')
+    >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
+    ('pat', 'pgd', 'uniform')
     """
     return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _OTHERS[rule]
 
@@ -45,24 +43,16 @@ def own_recipe(attack: str, rule: Rule = "acc") -> str:
 def own_steps(attack: str, rule: Rule = "acc") -> int:
     """The steps of crafting that the rule's paper takes against an attack.
 
-    Example:
-        >>> own_steps("elastic", "ata"), own_steps("linf", "ata"), own_steps("elastic")
-        (30, 10, 10)
+    >>> own_steps("elastic", "ata"), own_steps("linf", "ata"), own_steps("elastic")
+    (30, 10, 10)
     """
     return _ELASTIC if (attack, rule) == ("elastic", "ata") else STEPS
 
 
 @dataclass(frozen=True)
 class Course:
-    """How networks are trained against one attack.
-
-    Attributes:
-        recipe: its name.
-        steps: of crafting.
-        rate: length of a step as a share of the strength; None: the recipe's.
-        options: of the recipe.
-        settings: of the trainer.
-        preset: whose recipe it is; None for none.
+    """How networks are trained against one attack. ``rate``: length of a step as a share of the strength; None: the
+    recipe's. ``options``: of the recipe. ``settings``: of the trainer. ``preset``: whose recipe it is; None for none.
     """
 
     recipe: str
@@ -98,19 +88,15 @@ def way_of(
     per_attack: PerAttack | None = None,
     usual: Course | None = None,
 ) -> Course:
-    """How a network of a reference is trained.
+    """How a network of a reference is trained against ``attack`` (None: standard training).
 
-    Args:
-        attack: that it is trained against; None for standard training.
-        rule: of the reference.
-        family: presets of a paper, one for each attack, such as "multirobustbench"; empty for none.
-        per_attack: what is asked for of some attacks or of all.
-        usual: without presets; an empty recipe, or no steps, are those of the attack's own field. None: all defaults.
+    ``family``: presets of a paper, one for each attack, such as "multirobustbench"; empty for none. ``per_attack``:
+    what is asked for of some attacks or of all. ``usual``: without presets; an empty recipe, or no steps, are those of
+    the attack's own field. None: all defaults.
 
-    Example:
-        >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
-        >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
-        ('pgd', 20, 3, 256)
+    >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
+    >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
+    ('pgd', 20, 3, 256)
     """
     if family and family not in FAMILIES:
         raise UserError(f"There are no presets {family}-ATTACK; expected {', '.join(FAMILIES)}.")

@@ -62,8 +62,7 @@ def diagnose(
         samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from.
         seed: of the choice, and of the random directions.
         model: of a result, where it cannot be loaded from its source.
-        everything: read the indicators that decide nothing as well: those that raise false alarms as published, and
-            those that cost much.
+        everything: also read the indicators that decide nothing: those that raise false alarms, and costly ones.
         full: run attacks of several kinds on the samples besides (50 by default), and read the indicators that look at
             them: the binarisation test with its control, those of Pintor et al., AutoAttack and Carlini et al., and
             ours.

@@ -185,14 +185,8 @@ PLANTED = 24
 
 
 def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence[Attack], seed: int) -> DiagnosisRecord:
-    """The record with what the indicators of a full diagnosis read of the same samples.
-
-    Args:
-        known: the model and its data.
-        record: of the indicators that are always read.
-        attacks: whose numbers are to be judged; the first that goes by gradients is looked at.
-        seed: of the searches.
-    """
+    """The record with what the indicators of a full diagnosis read of the same samples. ``attacks``: whose numbers are
+    to be judged; the first that goes by gradients is looked at."""
     chosen = [attack for attack in attacks if ways_back(attack.plans[attack.searches[0]])]
     if not chosen or not record.index or known.model.knowledge != "gradients":
         return record
@@ -267,8 +261,7 @@ def _found(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: i
 def _transferred(
     known: KnownSubject, model: Classifier, x: Tensor, labels: Tensor, noise: Noise, epsilon: float
 ) -> Tensor:
-    """[B] 1 where an example against a distilled network leaves the model as it is, 0 where it does not, -1: no
-    example."""
+    """[B]: 0 where an example against a distilled network fools the model, 1 where it does not, -1: no example."""
     student = Classifier(distilled(model, known.work.rows[: len(known.work.labels)]))
     on_student = path(LookedAt(student, x.float(), labels, noise), epsilon)
     with torch.no_grad():

@@ -148,9 +148,14 @@ REMEDIES: Mapping[str, frozenset[str]] = {
         {"zero-gradient", "gradient", "end-gradient", "border-gradient", "probabilities", "unconstrained"}
     ),
 }
-"""Remedy -> the flags that it is tried for, in the order in which they are tried: gradients just inside [0, 1], of the
-last linear layer, of rescaled outputs, around guilty modules, in float64; random starts; gradients averaged over draws,
-estimated, of a distilled network; and attacks without gradients."""
+"""Remedy -> the flags that it is tried for, in the order in which they are tried.
+
+- Gradients of something else: just ``inside`` [0, 1], of the last linear layer (``logits``), of ``rescaled`` outputs,
+  ``around`` modules that mislead, in ``float64``.
+- ``starts``: random ones.
+- Gradients found otherwise: averaged over draws (``eot``), ``estimated``, of a ``distilled`` network.
+- ``black-box``: attacks without gradients.
+"""
 
 
 def repair(
@@ -305,8 +310,8 @@ _SINGLE, _ITERATED = 2 / 3, 1 / 2
 
 
 def failed_gate(known: KnownSubject, result: Result, diagnosis: Diagnosis) -> str:
-    """The first gate that is shut: ``"forward"`` (labels are not reproduced), ``"gradient"`` (it is zero at more than
-    half of the samples), ``"single step"``, ``"iterate"``, or ``""``."""
+    """The first gate that fails: ``"forward"`` (labels are not reproduced), ``"gradient"`` (it is zero at more than
+    half of the samples), ``"single step"``, ``"iterate"``. ``""``: none."""
     index = np.array(diagnosis.record.index, np.int64)
     if not len(index):
         return "forward"

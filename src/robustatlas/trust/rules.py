@@ -76,8 +76,7 @@ def evaluate_by_rules(
 
     Args:
         model: as of :func:`robustatlas.evaluate`; it draws random numbers with torch.
-        data: as there.
-        attacks: as there.
+        data, attacks: as there.
         any_of: draws of the second rule.
         draws: over how many draws gradients are averaged.
         options: others of :func:`robustatlas.evaluate`; ``run`` is a folder, in which each rule has one of its own.

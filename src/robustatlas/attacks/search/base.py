@@ -1,8 +1,5 @@
-"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan.
-
-A schedule holds, per sample, the index of the strength (``level``) and of the run (``attempt``) that come next. The
-engine reports how each run ended.
-"""
+"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan. The engine
+reports how each run ended."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ class SharedExamples:
         put(self.theta, place, select(lower, theta, take(self.theta, place)))
 
     def lowest(self, margins: Tensor, rows: Tensor, source: Tensor) -> Tree:
-        """The parameters of the lowest of ``margins`` [B, S + 1] of the samples ``rows`` [B] within the strengths of
-        index ``source`` [B]."""
+        """The parameters of the lowest of ``margins`` [B, S + 1] of ``rows`` [B] within strength ``source`` [B]."""
         beyond = torch.arange(margins.shape[1], device=rows.device) > source[:, None]
         column = margins.masked_fill(beyond, torch.inf).argmin(1)
         return take(self.theta, rows * margins.shape[1] + column)
@@ -60,14 +56,16 @@ class Attempt:
 class Schedule(ABC):
     """Which strength and which run comes next for each of N samples.
 
-    ``level`` int64 [N]: index of the strength, of ``levels``; ``attempt`` int64 [N]: index into ``attempts``; ``done``
-    bool [N]; ``warm`` bool [N]: the last run found something, from which the next may start.
-    Of each attempt, as tensors [A]: ``stage_of`` (index into ``stages``), ``leg_of`` (into the plan's legs; -1: it only
-    goes on from what another found), ``number_of`` and ``bounds`` (it looks for the smallest size). ``stops``: the
-    rules that end runs early, ``slow``: the one that says after how many steps their margin is noted; ``most`` and
-    ``budget``: those that say how often a sample may be asked about, and how many passes it may take; ``shared``: what
-    a search remembers of its runs besides the smallest example; ``chooses``: the set does, so that a run that begins
-    anew makes one evaluation more.
+    Of each sample, [N]: ``level`` (int64), index of the strength, of ``levels``; ``attempt`` (int64), index into
+    ``attempts``; ``done``; and ``warm``: the last run found something, from which the next may start.
+
+    Of each attempt, [A]: ``stage_of``, index into ``stages``; ``leg_of``, index into the plan's legs, or -1 where it
+    only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
+
+    Of the whole: ``stops`` are the rules that end runs early. ``slow`` is the rule that says after how many steps their
+    margin is noted. ``most`` and ``budget`` limit queries and passes of a sample. ``shared`` is what a search remembers
+    of its runs besides the smallest example. ``chooses``: the threat model chooses among its draws, so that a run that
+    begins anew makes one evaluation more.
 
     Args:
         plan: what it carries out; see :meth:`check`.

@@ -16,15 +16,17 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
 class Downward(Schedule):
-    """Base of both: bounds, restarts from the smallest example until some in a row have found nothing, then ascents
-    until each kind has failed. Where the bounds found no example, restarts wait until an ascent has.
+    """Base of both searches from above. Bounds come first, then restarts from the smallest example until some in a row
+    have found nothing, then ascents until each kind has failed. Where the bounds found no example, restarts wait until
+    an ascent has.
 
-    Indices of ``attempts``: the first restart (``again``), the first ascent (``first``), the first of those that only
-    samples without an example take (``unbroken``) and the first that refines (``last``). Of each sample: ``smallest``
-    [N], its smallest size when its last run ended, ``in_vain`` [N], how many runs after the bounds have found nothing
-    smaller in a row, ``stubborn`` [N]: one of them did, and ``spent`` [N]: passes.
-    Of each attempt: ``each`` [A], the passes of one evaluation, and ``dear`` [A], those of a whole run and of all that
-    refine.
+    Indices of ``attempts``: ``again``, the first restart; ``first``, the first ascent; ``unbroken``, the first that
+    only samples without an example take; ``last``, the first that refines.
+
+    Of each sample, [N]: ``smallest``, its smallest size when its last run ended; ``in_vain``, how many runs in a row
+    after the bounds found nothing smaller; ``stubborn``: one of them did; ``spent``, passes.
+
+    Of each attempt, [A]: ``each``, the passes of one evaluation; ``dear``, those of a whole run and of all that refine.
     """
 
     version = 5
@@ -97,8 +99,8 @@ class Downward(Schedule):
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)
 
     def _too_dear(self, rows: Tensor, attempt: Tensor) -> Tensor:
-        """``[B]``: the ``attempt`` [B] that comes next, with what refines at the end, could take more passes than there
-        may be."""
+        """``[B]``: the ``attempt`` [B] that comes next could, with what refines at the end, take more passes than
+        allowed."""
         if self.budget is None:
             return torch.zeros_like(attempt, dtype=torch.bool)
         coming = attempt.clamp_max(len(self.attempts) - 1)

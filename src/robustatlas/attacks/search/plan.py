@@ -13,9 +13,14 @@ from robustatlas.models.objectives import MARGINS, Objective, check_objective, o
 from robustatlas.optimizers.base import Optimizer
 
 Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
-"""``"descent"``: whole curves for about the price of one point; ``"bisection"``: MultiRobustBench's protocol;
-``"every"``: each strength by itself; ``"frontier"``: the lowest margin at every strength; ``"minimum"``: the smallest
-size, without a grid of strengths."""
+"""What a search finds:
+
+- ``"descent"``: whole curves for about the price of one point.
+- ``"bisection"``: smallest strengths, by MultiRobustBench's protocol.
+- ``"every"``: examples at each strength by itself.
+- ``"frontier"``: the lowest margin at every strength.
+- ``"minimum"``: the smallest size, without a grid of strengths.
+"""
 
 Targets = Literal["logits", "distance", "random"]
 Start = Literal["random", "neutral", "best"]

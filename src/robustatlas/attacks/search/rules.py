@@ -1,8 +1,6 @@
-"""The rules of a plan: which runs end early, which are left out, and where it goes on. One class each.
-
-A rule goes by the sample alone, by its own run and by what was known when that began, so the result of a sample does
-not depend on the others of its batch. How each was chosen stands in docs/research/choices.md.
-"""
+"""The rules of a plan: which runs end early, which are left out, and where it goes on. A rule goes by the sample alone,
+by its own run and by what was known when that began, so results do not depend on the rest of the batch. How each was
+chosen stands in docs/research/choices.md."""
 
 from __future__ import annotations
 
@@ -21,10 +19,15 @@ from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
 Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
-"""``"bound"``: for the smallest size, from the clean point; ``"restart"``: the same from the smallest example, moved at
-random (basin hopping, Wales and Doye 1997); ``"ascend"``: at a strength; ``"unbroken"``: the same, of samples that no
-run before found an example of, at the largest strength; ``"refine"``: for the smallest size, from the smallest
-example, at the end; ``"sweep"``: at each strength in turn, from what was found at the one beside it."""
+"""What a leg looks for, and where it begins:
+
+- ``"bound"``: the smallest size, from the clean point.
+- ``"restart"``: the same, from the smallest example, moved at random (basin hopping, Wales and Doye 1997).
+- ``"ascend"``: an example at a strength.
+- ``"unbroken"``: one at the largest strength, for samples of which no run before found any.
+- ``"refine"``: the smallest size at the end, from the smallest example.
+- ``"sweep"``: an example at each strength in turn, from what was found at the strength beside it.
+"""
 
 Effort = Literal["low", "default", "high"]
 """Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
@@ -32,12 +35,9 @@ Effort = Literal["low", "default", "high"]
 
 @dataclass(frozen=True)
 class Trace(Bundle):
-    """What a run has come to.
-
-    ``smallest`` [B]: the smallest size that was misclassified (inf: none); ``lowest`` [B]: the lowest margin of the
-    logits; ``earlier`` [B]: that at the end of the last part of the run, ``fall`` [B] what it fell within that part;
-    ``evaluations`` int64 [B]: how many it took.
-    """
+    """What a run has come to, each [B]. ``smallest``: the smallest size that was misclassified (inf: none). ``lowest``:
+    the lowest margin of the logits. ``earlier``: that margin at the end of the run's last part, and ``fall`` how far it
+    fell within that part. ``evaluations`` (int64): how many it took."""
 
     smallest: Tensor
     lowest: Tensor

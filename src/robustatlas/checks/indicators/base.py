@@ -22,8 +22,8 @@ from robustatlas.models.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
 Part = Literal["always", "full", "published"]
-"""``"always"``: in every evaluation; ``"full"``: in a full diagnosis, where attacks are run for it; ``"published"``: in
-that as well, as published, and of no weight."""
+"""When an indicator is read. ``"always"``: in every evaluation. ``"full"``: in a full diagnosis, where attacks are run
+for it. ``"published"``: there too, as published, but it decides nothing."""
 DIRECTIONS = 8
 FARTHEST = 0.03
 """Of each value, in [0, 1]. Where the gradient tells the truth, attacks need not go further than it claims; where it

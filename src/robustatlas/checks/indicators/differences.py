@@ -15,12 +15,8 @@ _LEAST = torch.finfo(torch.float64).tiny
 
 @dataclass(frozen=True)
 class Differences:
-    """K pairs of points around each of B samples.
-
-    Attributes:
-        changes: [K, B] by how much the margin differs between the two.
-        claims: [W, K, B] what the gradient says of that, by each of W ways back.
-    """
+    """K pairs of points around each of B samples. ``changes``: [K, B] by how much the margin differs between the two.
+    ``claims``: [W, K, B] what the gradient says of that, by each of W ways back."""
 
     changes: Tensor
     claims: Tensor
@@ -57,9 +53,8 @@ class Differences:
 def cosine_of(changes: Tensor, claims: Tensor) -> Tensor:
     """[B]: the cosine of two lists of numbers [K, B], about zero, not about their means; 0 where either is nothing.
 
-    Example:
-        >>> cosine_of(torch.tensor([[1.0], [2.0]]), torch.tensor([[2.0], [4.0]]))
-        tensor([1.], dtype=torch.float64)
+    >>> cosine_of(torch.tensor([[1.0], [2.0]]), torch.tensor([[2.0], [4.0]]))
+    tensor([1.], dtype=torch.float64)
     """
     one, other = (values.double() for values in (changes, claims))
     one, other = (values / values.abs().amax(0).clamp_min(_LEAST) for values in (one, other))

@@ -18,8 +18,7 @@ AGREES = 0.5
 
 
 class DirectionalDerivative(Indicator):
-    """Cosine of the changes of the margin that are measured at 8 random steps there and back, and those that its
-    gradient claims."""
+    """Cosine of the measured changes of the margin at 8 random steps there and back, and those the gradient claims."""
 
     name = "gradient"
     severity = "masked"
@@ -110,16 +109,19 @@ class UnavailableGradients(Indicator):
 
 _DIRECTIONS = 4
 _SEEN = _MATTERS = 0.1
-"""Part of the mean square of the changes, of steps by which every value moves by the same (at the border half of them
-move, elsewhere all, there and back): where values at the border make less of it, an attack that cannot move them finds
-sizes by about a tenth too large at most."""
+"""`_SEEN`: share of the measured changes that the gradient claims at least where it sees them. `_MATTERS`: share of the
+mean square of the changes under steps by which every value moves alike. Where the values at the border make less of it,
+an attack that cannot move them finds sizes that are about a tenth too large at most."""
 
 
 class BorderGradient(Indicator):
-    """What the gradient claims of random steps of the values that are 0, and of those that are 1, towards the inside of
-    [0, 1], relative to the changes of the margin that are measured there; the lower of both, at most 1, and 1 where
-    these values hardly matter. A ReLU as the first layer has no gradient at 0, and one at each value inside. Whether
-    claims point the right way is what the indicator ``gradient`` looks at."""
+    """Compares what the gradient claims of random steps from the border into [0, 1] with the changes of the margin that
+    are measured there. Steps of the values that are 0 and of those that are 1 are looked at in turn, and the lower
+    ratio counts, at most 1. It is 1 where these values hardly matter.
+
+    A ReLU as the first layer has no gradient at 0, and one at each value inside. Whether claims point the right way is
+    for the indicator ``gradient``.
+    """
 
     name = "border-gradient"
     severity = "masked"

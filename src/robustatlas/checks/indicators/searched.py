@@ -14,14 +14,12 @@ OWN, SEED = "default", "another seed"
 
 @dataclass(frozen=True)
 class PlantedTest:
-    """The binarisation test of B samples under one attack.
+    """The binarisation test of B samples under one attack. [B] each: ``found``, whether the attack found the planted
+    example; ``by_chance``, whether random points of the set did; ``set_up``, whether it could be told from the points
+    inside.
 
-    Attributes:
-        found: [B] whether the attack found the planted example.
-        by_chance: [B] whether random points of the set did.
-        set_up: [B] whether the planted example could be told from the points inside.
-        convex: whether the set is an lp ball. In others, such as warps, the search for a planted example ends in
-            valleys of the set itself, of sound networks too.
+    ``convex``: the set is an lp ball. In others, such as warps, the search for a planted example ends in valleys of the
+    set itself, of sound networks too.
     """
 
     found: Tensor

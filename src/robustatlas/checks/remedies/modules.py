@@ -41,9 +41,9 @@ class Swap:
 def around(model: Classifier, look: LookedAt) -> list[Way]:
     """The best ways around modules of the network: what their gradient claims is compared with what steps measure.
 
-    Rules: ``identity`` (BPDA: Athalye et al. 2018), ``secant`` (the mean slope over a neighbourhood, unit by unit),
-    ``input`` (what comes before the module is skipped backwards), and ``dropped`` (forwards as well, for gradients
-    alone: Yao et al. 2021).
+    Rules: ``identity`` (BPDA: Athalye et al. 2018); ``secant``, the mean slope over a neighbourhood, unit by unit;
+    ``input``, which skips what comes before the module on the way back; ``dropped``, which skips the module forwards as
+    well, for gradients alone (Yao et al. 2021).
     """
     steps, changes = _measured(look)
     found: list[tuple[float, Tensor, Way]] = []

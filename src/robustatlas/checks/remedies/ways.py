@@ -32,13 +32,8 @@ _WIDTH, _BATCH = 128, 64
 
 @dataclass(frozen=True)
 class Way:
-    """The model, seen through other gradients.
-
-    Attributes:
-        name: of the remedy, for people and records.
-        model: with the same outputs and the other gradients.
-        dear: whether one gradient costs many passes.
-    """
+    """The model, seen through other gradients. ``name``: of the remedy, for people and records. ``model``: with the
+    same outputs and the other gradients. ``dear``: whether one gradient costs many passes."""
 
     name: str
     model: Classifier
@@ -127,8 +122,8 @@ class _Raised(torch.autograd.Function):
 
 
 def inside(model: Classifier) -> Way:
-    """The gradient at a point where no value is exactly 0 or 1, but a quarter of a grey level inside: what a network
-    does at the border of [0, 1] is seen from the side to which values can go."""
+    """The gradient a quarter of a grey level inside of [0, 1], where no value is exactly 0 or 1. What a network does at
+    the border is seen from the side to which values can go."""
 
     def approximation(x: Tensor) -> Tensor:
         return model.logits(x + (x.clamp(_INSIDE, 1 - _INSIDE) - x).detach(), verifying=True)
@@ -183,11 +178,10 @@ RUNS = 4
 def from_random_starts(attack: Attack) -> Attack:
     """The attack with all runs that begin at the clean sample begun at random points of the set, and more ascents.
 
-    Example:
-        >>> from robustatlas.attacks.catalogue import attack_named
-        >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
-        >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
-        {'random'}
+    >>> from robustatlas.attacks.catalogue import attack_named
+    >>> plan = from_random_starts(attack_named("linf")).plans["descent"]
+    >>> {leg.stage.start for leg in plan.legs if leg.role == "bound"}
+    {'random'}
     """
     plans = {}
     for search, plan in attack.plans.items():
@@ -206,9 +200,8 @@ _SCALE = 10.0
 
 def at_logits(model: Classifier, x: Tensor) -> list[Way]:
     """Gradients of what the last linear layer says, before softmax, tanh or whatever ends the network (Carlini and
-    Wagner 2016); where several say one number a class, as of networks that vote, also of the logarithm of their mean
-    probability (Tramèr et al. 2020 on EMPIR); none where no linear layer does.
-    """
+    Wagner 2016). Networks that vote have several layers with a number for each class: a second way takes the logarithm
+    of their mean probability (Tramèr et al. 2020 on EMPIR). Empty where no linear layer has a number for each class."""
     if not isinstance(model.net, nn.Module):
         return []
     classes = _classes(model, x)

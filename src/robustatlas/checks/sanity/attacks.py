@@ -32,8 +32,7 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         a warning where only attacks without a gradient can be run.
 
     Raises:
-        UserError: attacks that need a gradient of a model that has none, or scores of one that gives labels alone;
-            names those that would do.
+        UserError: attacks ask for gradients or scores that the model does not give; names those that would do.
 
     Example:
         >>> import torch

@@ -29,9 +29,8 @@ AT_ONCE = 8
 def flat_operations(output: Tensor) -> list[str]:
     """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
 
-    Example:
-        >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
-        ['round']
+    >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
+    ['round']
     """
     names = (type(node).__name__ for node in _nodes(output))
     found = {name for name in names if name.startswith(_FLAT)}
@@ -84,8 +83,7 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
 def watched_margin(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """``images`` [B, ...] as inputs of the model, of which gradients can be taken, and the margin [B] of its logits
-    there, in full precision."""
+    """``images`` [B, ...] as inputs that gradients can be taken of, and the margin [B] there, in full precision."""
     x = images.to(model.device, model.dtype).clone().requires_grad_()
     truth = labels.to(model.device)
     with seeded(0, model.device), going_back(back), torch.enable_grad():
@@ -95,8 +93,7 @@ def watched_margin(
 def margin_gradients(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The margins [B] of the logits at ``images`` [B, ...] and their gradients [B, ...] there: zeros where the logits
-    are connected to no input."""
+    """The margins [B] at ``images`` [B, ...] and their gradients [B, ...]: zeros where logits depend on no input."""
     margins, slopes = [], []
     for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
         x, margin = watched_margin(model, some, truth, back)
@@ -107,8 +104,8 @@ def margin_gradients(
 
 
 def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
-    """The share of ``images`` [B, ...] that are classified correctly at which the margin has no gradient to follow, by
-    none of the ``ways`` back: it is zero or no number. 0 where none is classified correctly: nothing is attacked."""
+    """The share of the correctly classified ``images`` [B, ...] at which no way of ``ways`` gives a gradient to follow:
+    that of the margin is zero or no number. 0 where none is classified correctly, since nothing is attacked."""
     lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
     for way in ways:
         margin, slopes = margin_gradients(model, images, labels, way)

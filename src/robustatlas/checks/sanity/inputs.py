@@ -89,8 +89,7 @@ NOT_KNOWN = ClassesHeld()
 
 
 def check_classes(labels: Tensor, held: ClassesHeld, model: Classifier, *, drawn: bool = True) -> list[str]:
-    """Warnings where samples lack classes of their data, or the data classes of the model, or both number them
-    differently.
+    """Warnings where classes of samples, data and model differ: some are lacking, or numbered differently.
 
     Args:
         labels: [N] of the samples.

@@ -44,13 +44,11 @@ _WARNED = {
 
 
 def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> list[str]:
-    """Probe the model with a few samples of ``images`` [N, ...]; return warnings, raise :class:`UserError` where no
-    honest number can come out.
+    """Probe the model with a few samples. An error means that no honest number can come out.
 
-    Errors: no samples, output not [B, C >= 2], not finite, labels beyond the classes. Warnings: no gradient, or one
-    that ends on the way; the first of several outputs taken; outputs that look like probabilities; rounding; a network
-    that writes into its input; a random forward pass; outputs that depend on the rest of the batch; an accuracy of
-    chance.
+    Warnings are about the gradient (missing, or ending on the way, as after rounding); the outputs (several, of which
+    the first is taken, or such as look like probabilities); the forward pass (random, writing into its input, or
+    dependent on the rest of the batch); and an accuracy of chance.
 
     Args:
         model: to probe.

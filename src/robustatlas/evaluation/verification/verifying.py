@@ -44,8 +44,8 @@ def verify(
 
     An example counts where its label is that of the data, the clean image is classified correctly, its pixels are
     finite and in [0, 1], and a forward pass of our own misclassifies it. Its size is measured here, in every lp norm
-    that the run has; under other threat models where ``theta`` and ``attack`` are given (the image is then made from
-    theta, and must be one that the attack may make). The table holds the smallest example of each sample, and by whom.
+    that the run has. Other threat models need ``theta`` and ``attack``: the image is then made from theta, and must be
+    one that the attack may make. The table holds the smallest example of each sample, and by whom.
 
     Args:
         run: its folder, or a result; only what the run knows already gets smaller by it, nothing is searched.

@@ -25,8 +25,9 @@ def serve(descriptor: int) -> None:
     """Do what comes through a socket until it ends.
 
     Hears where and how to compute (see :class:`~robustatlas.evaluation.workers.process.Process`), a :data:`Make`,
-    packed, and then jobs. What it says are tuples that begin with a word: "hello"; to what it is sent "ready"; to a job
-    "through" and how much of it is, where it reports, and "found" and what came of it; or "failed" and an error.
+    packed, and then jobs. It answers in tuples that begin with a word: "hello" at first, "ready" to what it is sent. To
+    a job it answers "through" and how much of it is (where it reports), and "found" and what came of it. "failed" comes
+    with an error.
     """
     hand_back_at_once()
     connection = Connection(descriptor)

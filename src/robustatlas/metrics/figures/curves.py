@@ -74,10 +74,8 @@ def plot_curves(
         curves: one curve, several, or name -> curve. Without names, the attacks name them.
         ax: where to draw; a new figure, 3.3 inches wide, when None.
         error: draw the robust error, which rises, as the papers on robustness curves do.
-        confidence: of the exact intervals (Clopper-Pearson) around each point, which are those of tables and pages;
-            None draws none.
-        up_to: right end of the axis, the same for several panels of one attack; just beyond the largest finite size of
-            the curves when None.
+        confidence: of the exact intervals (Clopper-Pearson) around each point, as in tables and pages; None draws none.
+        up_to: right end of the axis; just beyond the largest finite size of the curves when None.
         crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
 
     Returns:

@@ -78,8 +78,7 @@ def plot_scores(
     """Draw a heat map of models (rows) under attacks (columns), with the numbers written into it.
 
     Args:
-        scores: model -> attack -> number, such as the UAR, or the competitiveness ratio, under that attack alone; a
-            model may lack attacks.
+        scores: model -> attack -> number under that attack, such as the UAR; a model may lack attacks.
         ax: where to draw; a new figure when None.
         label: what the numbers are.
         largest: number of the darkest colour.

@@ -58,11 +58,8 @@ STYLE: dict[Any, Any] = {
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure, whole or not at all, with TrueType fonts in PDF.
-
-    Raises:
-        UserError: a name that does not end in .png, .pdf or .svg, or a file that cannot be written.
-    """
+    """Write a figure, whole or not at all, with TrueType fonts in PDF. Raises :class:`UserError`: a name that does not
+    end in .png, .pdf or .svg, or a file that cannot be written."""
     with mpl.rc_context(_FONTS):
         write_atomically(path, partial(figure.savefig, format=picture_kind(path), dpi=_DPI))
 
@@ -83,8 +80,8 @@ def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
 
 
 def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
-    """A line at the strength that papers give, with its name, where it is on an axis that ends at ``end``; the name
-    stands in the corner that curves leave free: at the bottom, over those that rise at the top."""
+    """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
+    stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
     at, written = STANDARD.get(attack, (math.inf, ""))
     if at > end:
         return
@@ -106,8 +103,7 @@ def percent_axis(axes: Axes, label: str) -> None:
 
 
 def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
-    """The legend, off the data, in as many columns as are not wider than the axes; handles are long enough to show dash
-    and marker."""
+    """The legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
     for columns in range(min(entries, 3), 0, -1):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,

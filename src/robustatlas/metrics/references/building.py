@@ -22,22 +22,17 @@ _GUESSING = 1.5
 def learned_nothing(accuracy: float, classes: int) -> bool:
     """Whether an accuracy in percent is one of guessing among so many classes.
 
-    Example:
-        >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
-        (True, False)
+    >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
+    (True, False)
     """
     return accuracy <= _GUESSING * 100 / classes
 
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A model trained for a reference, and its accuracies.
-
-    Attributes:
-        attack: it was trained against; None for standard training.
-        strength: of that training; 0 for standard training.
-        accuracies: in percent on test images, under its own attack.
-    """
+    """A model trained for a reference, and its accuracies. ``attack``: it was trained against; None for standard
+    training. ``strength``: of that training; 0 for standard training. ``accuracies``: in percent on test images, under
+    its own attack."""
 
     attack: str | None
     strength: float
@@ -61,9 +56,9 @@ def reference_of(
     Args:
         models: trained against each attack, and without any for the clean accuracy.
         strengths: attack -> the strengths of the reference.
-        rule: "acc": at each strength the mean over the runs trained at that very strength (acc* of MultiRobustBench,
-            Dai et al. 2023); "ata": at each strength the best of all models trained against the attack, at whatever
-            strength (adversarial training accuracy, Kang et al. 2019).
+        rule: "acc" or "ata". "acc" is acc* of MultiRobustBench (Dai et al. 2023): at each strength the mean over the
+            runs trained at that very strength. "ata" is adversarial training accuracy (Kang et al. 2019): at each
+            strength the best of all models trained against the attack, at whatever strength.
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
     """

@@ -24,9 +24,7 @@ class FieldEntry:
         name: as the benchmark has it.
         accuracy: best known robust accuracy in percent; of corruptions the mean accuracy.
         clean: clean accuracy in percent.
-        title: of the paper.
-        venue: where it appeared.
-        url: of the paper.
+        title, venue, url: of the paper.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own images.
         autoattack: accuracy under AutoAttack in percent; None of corruptions.
@@ -123,8 +121,7 @@ class Field:
         return checked(TypeAdapter(cls), data, what)
 
     def as_reference(self) -> Reference:
-        """The field as a reference of one point, where its best model gives the reference accuracy; its entries are the
-        published defenses."""
+        """The field as a reference of one point: its best model is the reference, its entries are the defenses."""
         best = max(entry.accuracy for entry in self.entries)
         clean = max(entry.clean for entry in self.entries)
         return Reference(

@@ -21,14 +21,8 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 @dataclass(frozen=True)
 class MatchedEntries:
-    """The evaluated points P of a table beside the same points of its reference.
-
-    Attributes:
-        attacks: [K] attack of each point; `CLEAN` for the unperturbed input.
-        strengths: [K] strength of each point; 0 for the unperturbed input.
-        accuracy: [K] acc(P) in percent.
-        reference: [K] acc*(P) in percent.
-    """
+    """The evaluated points P of a table beside the same points of its reference, [K] each. ``attacks``: `CLEAN` for the
+    unperturbed input, whose strength is 0. ``accuracy``: acc(P), ``reference``: acc*(P), in percent."""
 
     attacks: tuple[str, ...]
     strengths: NDArray[np.float64]
@@ -49,12 +43,9 @@ class MatchedEntries:
 def chosen_attacks(
     accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """The attacks a metric goes over: those asked for, or all that the reference ranks.
-
-    Raises:
-        UserError: where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks
-            that the reference does not know.
-    """
+    """The attacks a metric goes over: those asked for, or all that the reference ranks. Raises :class:`UserError`:
+    where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks that the
+    reference does not know."""
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
         unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
@@ -83,15 +74,9 @@ def match_entries(
     *,
     clean: bool = True,
 ) -> MatchedEntries:
-    """Pair every point of the table with the same point of the reference.
-
-    Args:
-        attacks: the attacks to go over; when None those that the reference ranks.
-        clean: whether the unperturbed input is a point.
-
-    Raises:
-        UserError: names every point that only one of the two has.
-    """
+    """Pair every point of the table with the same point of the reference. ``attacks``: the attacks to go over; when
+    None those that the reference ranks. ``clean``: whether the unperturbed input is a point. Raises :class:`UserError`:
+    names every point that only one of the two has."""
     for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
         if not isinstance(each, kinds):
             raise UserError(
@@ -128,9 +113,8 @@ def match_entries(
 def compared(trained_on: Mapping[str, float], among: Collection[str]) -> dict[str, float]:
     """What of a training counts where only some attacks are compared: their strengths.
 
-    Example:
-        >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
-        {'linf': 0.03}
+    >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
+    {'linf': 0.03}
     """
     return {attack: strength for attack, strength in trained_on.items() if attack in among}
 
@@ -139,10 +123,7 @@ def seen_mask(
     entries: MatchedEntries, trained_on: Mapping[str, float], reference: Reference | AccuracyTable
 ) -> NDArray[np.bool_]:
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
-
-    Args:
-        trained_on: attack -> largest strength of the training; attacks that the reference has, ranked or not.
-    """
+    ``trained_on``: attack -> largest strength of the training; attacks that the reference has, ranked or not."""
     known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(

@@ -23,19 +23,12 @@ Points = Mapping[str, float | Mapping[float, float]]
 
 
 def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
-    """Numbers of points, checked.
+    """Numbers of points, checked. ``given``: attack -> number, or strength -> number; or a JSON file of that. ``what``:
+    what they are called in messages, such as "weights". ``known``: whose points they may be of. Raises
+    :class:`UserError`: a point that is not known, or a number that is negative or not finite.
 
-    Args:
-        given: attack -> number, or strength -> number; or a JSON file of that.
-        what: what they are called in messages, such as "weights".
-        known: whose points they may be of.
-
-    Raises:
-        UserError: a point that is not known, or a number that is negative or not finite.
-
-    Example:
-        >>> points_of({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))
-        {'clean': 1.0, 'p': {2.0: 3.0}}
+    >>> points_of({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))
+    {'clean': 1.0, 'p': {2.0: 3.0}}
     """
     read: Any = read_json(given) if isinstance(given, str | Path) else given
     if not isinstance(read, Mapping) or not read:
@@ -71,9 +64,8 @@ def _number(given: Any, what: str) -> float:
 def value_at(points: Points, attack: str, strength: float) -> float:
     """The number of one point; NaN where there is none.
 
-    Example:
-        >>> value_at({"p": 2, "q": {0.5: 3}}, "q", 0.5), value_at({"p": 2}, "p", 0.1)
-        (3, 2)
+    >>> value_at({"p": 2, "q": {0.5: 3}}, "q", 0.5), value_at({"p": 2}, "p", 0.1)
+    (3, 2)
     """
     row = points.get(attack, math.nan)
     if not isinstance(row, Mapping):
@@ -92,9 +84,8 @@ def attacks_that_count(weights: Points, known: AccuracyTable) -> tuple[str, ...]
 def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
     """Those of ``points`` that ``known`` has, and the clean one.
 
-    Example:
-        >>> shared_by({"clean": 1, "p": {1: 2, 2: 3}, "q": 4}, AccuracyTable(90, {"p": {1: 80}}))
-        {'clean': 1, 'p': {1: 2}}
+    >>> shared_by({"clean": 1, "p": {1: 2, 2: 3}, "q": 4}, AccuracyTable(90, {"p": {1: 80}}))
+    {'clean': 1, 'p': {1: 2}}
     """
     kept: dict[str, float | dict[float, float]] = {}
     for attack, row in points.items():

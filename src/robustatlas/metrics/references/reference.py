@@ -47,8 +47,7 @@ class Defense:
     Attributes:
         name: short name in the source.
         accuracies: measured accuracies in percent; may lack attacks that the source did not evaluate.
-        title: title of the paper.
-        paper_url: where the paper is.
+        title, paper_url: of the paper.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own training images.
         trained_on: attack -> largest strength it was trained against; empty for none.
@@ -97,8 +96,7 @@ class Reference:
         marks: what makes some of the numbers worth little, one sentence each; said wherever a run is compared.
         data: the images that the accuracies were measured on; None where the file does not say.
         warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.
-        models: names of the models whose best accuracies these are; empty of models that were trained against the very
-            attack.
+        models: names of those whose best accuracies these are; empty where they were trained against the very attack.
         weights: how often an attacker chooses each point, see :meth:`weighted`; None: all that are ranked alike.
 
     Example:

@@ -102,9 +102,8 @@ def _data() -> Path:
 def is_about(reference: str, data: str) -> bool:
     """Whether a shipped reference is about a data set, by their names.
 
-    Example:
-        >>> is_about("uar-cifar10", "CIFAR-10 test"), is_about("robustbench-cifar10-linf", "cifar100")
-        (True, False)
+    >>> is_about("uar-cifar10", "CIFAR-10 test"), is_about("robustbench-cifar10-linf", "cifar100")
+    (True, False)
     """
     plain = re.sub("[^a-z0-9]", "", data.lower())
     return re.search(rf"{reference.split('-')[1]}(?!\d)", plain) is not None

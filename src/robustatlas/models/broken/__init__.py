@@ -1,8 +1,6 @@
-"""A shelf of broken defenses on the shipped digits, and of sound networks beside them.
-
-Each broken one only looks robust: its entry says why, who broke it, and how. What judges robustness numbers can be
-tried on them: ``broken:NAME`` and ``sound:NAME`` are models like others.
-"""
+"""Broken defenses on the shipped digits, and sound networks beside them. Each broken one only looks robust: its entry
+says why, who broke it, and how. What judges robustness numbers can be tried on them: ``broken:NAME`` and ``sound:NAME``
+are models like others."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ def _cosines() -> Tensor:
 
 
 class Compressed(nn.Module):
-    """Rounds the cosine coefficients of the image to multiples of a step; the mean is left as it is, so that a gradient
-    leaks through it (``"mean"``) or, of all coefficients, through a hundredth of them (``"faint"``)."""
+    """Rounds the cosine coefficients of the image to multiples of a step. A gradient leaks through the mean, which is
+    not rounded (``"mean"``), or faintly through a hundredth of all coefficients (``"faint"``)."""
 
     transform: Tensor
 

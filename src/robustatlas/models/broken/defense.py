@@ -21,7 +21,7 @@ Net = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class BrokenDefense:
-    """One network of the shelf.
+    """A network that only looks robust.
 
     Attributes:
         name: behind ``broken:``.

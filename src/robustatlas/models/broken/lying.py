@@ -27,8 +27,8 @@ class _Falsified(torch.autograd.Function):
 
 
 def _falsified(x: Tensor, kind: str) -> Tensor:
-    """The pixels, with a false backward: ``"zero"``, ``"random"`` (signs that depend on the pixels), ``"bright"``
-    (turned round for the half of the samples that are brighter) or ``"half"`` (for the left half of each image)."""
+    """The pixels, with a false backward. ``"zero"``; ``"random"``: signs that depend on the pixels; ``"bright"``:
+    turned round for the brighter samples; ``"half"``: turned round in the left half of each image."""
     pixels = x.detach()
     if kind == "zero":
         factor = torch.zeros_like(pixels)

@@ -1,8 +1,5 @@
-"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass.
-
-The values that the model computes are always its own; only the way back through input transformations, or through the
-ReLUs of the network, differs.
-"""
+"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass. Values are always the
+model's own; only the way back through input transformations, or through the ReLUs of the network, differs."""
 
 from __future__ import annotations
 
@@ -14,10 +11,15 @@ from typing import Literal, get_args
 from robustatlas.common.errors import UserError
 
 Backward = Literal["true", "identity", "surrogate", "bare", "smoothed"]
-"""``"true"``: what autograd makes of the transformation (rounding: zero); ``"identity"``: as if it did nothing (BPDA:
-Athalye et al. 2018); ``"surrogate"``: that of its smooth stand-in; ``"bare"``: that of the network without it, taken at
-the input itself, so that examples are transferred from there. ``"smoothed"``: transformations as each says itself, and
-the ReLUs of the network smoothed (:mod:`robustatlas.models.classifier.smoothing`)."""
+"""How gradients go back through input transformations:
+
+- ``"true"``: what autograd makes of the transformation (rounding: zero).
+- ``"identity"``: as if it did nothing (BPDA: Athalye et al. 2018).
+- ``"surrogate"``: through its smooth stand-in.
+- ``"bare"``: that of the network without it, at the input itself. Examples are transferred from there.
+- ``"smoothed"``: as each transformation says itself. The ReLUs of the network are smoothed
+  (:mod:`robustatlas.models.classifier.smoothing`).
+"""
 
 BACKWARD: tuple[Backward, ...] = get_args(Backward)
 

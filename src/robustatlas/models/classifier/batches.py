@@ -26,13 +26,12 @@ def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
 def in_batches(run: Callable[[Tensor], Tensor], x: Tensor, sizes: Sequence[int]) -> Tensor:
     """``run`` of ``x`` [B, ...], in batches of these sizes only: the last one is filled up with its first sample.
 
-    Example:
-        >>> seen = []
-        >>> def doubled(x):
-        ...     seen.append(len(x))
-        ...     return 2 * x
-        >>> in_batches(doubled, torch.arange(7.0), (2, 4)), seen
-        (tensor([ 0.,  2.,  4.,  6.,  8., 10., 12.]), [4, 4])
+    >>> seen = []
+    >>> def doubled(x):
+    ...     seen.append(len(x))
+    ...     return 2 * x
+    >>> in_batches(doubled, torch.arange(7.0), (2, 4)), seen
+    (tensor([ 0.,  2.,  4.,  6.,  8., 10., 12.]), [4, 4])
     """
     if not sizes:
         return run(x)

@@ -11,12 +11,10 @@ _IMAGES = 4
 
 
 def channels_taken(net: Any) -> int | None:
-    """Channels of the images that a network takes, by its first convolution, or by the ``shape`` [B, C, H, W] that it
-    states; None where neither tells.
+    """Channels of images that a network takes, by its first convolution or its ``shape`` [B, C, H, W]; None: unknown.
 
-    Example:
-        >>> channels_taken(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())), channels_taken(nn.Linear(4, 2)) is None
-        (3, True)
+    >>> channels_taken(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())), channels_taken(nn.Linear(4, 2)) is None
+    (3, True)
     """
     modules = net.modules() if isinstance(net, nn.Module) else ()
     for module in modules:

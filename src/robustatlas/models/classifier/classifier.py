@@ -42,17 +42,15 @@ class Classifier:
         prepare: what is done to the inputs before all else, ``[B, ...]`` to ``[B, ...]``, such as resizing. It is part
             of the model: attacks change the inputs that it gets. Where it has no gradient, see
             :func:`straight_through`.
-        mean, std: normalisation applied before ``net``, a number or one per channel (``None``: the network takes
-            [0, 1]).
-        device: where to run; by default where the parameters of ``net`` are. Another device gets a copy; ``net``
-            itself stays.
+        mean, std: normalisation before ``net``, a number or one per channel (``None``: it takes [0, 1]).
+        device: where to run (default: where ``net`` is). Another device gets a copy; ``net`` itself stays.
         precision: ``"float32"`` (default); ``"tf32"`` rounds the factors of matrix products and convolutions in the
             search, on an NVIDIA GPU (Ampere or newer); ``"bfloat16"`` runs the search under autocast and on images
             channels-last. What counts is always verified in float32 or the network's own float64. A network whose
             parameters are float16 or bfloat16 computes in that and gets its inputs in it, in search and verification
             alike.
-        compiled: search through ``torch.compile`` (default False): worth its minute on long runs. What counts is
-            verified by the network itself. Where compiling fails the search goes on without, and says so.
+        compiled: search through ``torch.compile`` (default False), which is slow to begin and then faster. What counts
+            is verified by the network itself. Where compiling fails the search goes on without, and says so.
         outputs: what ``net`` returns: ``"logits"`` (default; log-probabilities are such), ``"probabilities"``, or,
             where it has one number a sample, the ``"logit"`` or ``"probability"`` of class 1 of two.
         batch_size: the only size of batch that ``net`` takes, or several: batches are cut into such, and the last one
@@ -61,8 +59,8 @@ class Classifier:
         knowledge: what an attacker can learn: ``"gradients"`` (default), ``"scores"``, or ``"labels"`` alone.
         queries: of a model that has no gradient: at most so many questions (forward passes) about one sample by each
             attack, those about the clean sample and the one that verifies an example among them.
-        rejection: of a model that may refuse to answer: ``"class"`` (the last of its logits says so) or ``"score"``
-            (``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold).
+        rejection: of a model that may refuse to answer. ``"class"``: the last of its logits says so. ``"score"``:
+            ``net`` returns (logits [B, C], score [B], threshold) and rejects where the score is above the threshold.
             Logits then are [B, C + 1], the last for rejection; an error is what is accepted and wrong.
         draws: of a ``net`` that draws random numbers with torch: over how many draws its logits, and so its gradients,
             are averaged. Each draw belongs to the sample and the step, so results repeat; a success is judged by fresh
@@ -83,8 +81,7 @@ class Classifier:
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
         errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
-        kinks: by which its ReLUs go back smoothed where an attack asks for that, see :meth:`smoothed_by`; empty: as
-            they are.
+        kinks: by which its ReLUs go back smoothed where asked for, see :meth:`smoothed_by`; empty: as they are.
         remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
 
     Raises:
@@ -245,8 +242,8 @@ class Classifier:
 
     def going_through(self, way: Net, remedy: str) -> Classifier:
         """This model with the gradients of ``way``, a function of inputs [B, ...] in [0, 1] to the logits [B, C] that
-        this model gives: searches go through it, and what counts is verified by the network itself. ``remedy`` names it
-        in records. Passes are counted together."""
+        this model gives. Searches go through it; what counts is verified by the network itself. ``remedy`` names it in
+        records. Passes are counted together."""
         return self._view(_way=way, remedy=remedy)
 
     def smoothed_by(self, kinks: Kinks) -> Classifier:
@@ -284,8 +281,8 @@ class Classifier:
         return torch.stack(self._several(x, labels, noise, self.draws, verifying)).mean(0)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
-        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B] (None: no more
-        than that): twice the standard error of its mean over the draws."""
+        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B]: twice the
+        standard error of its mean over the draws. None: any margin below zero is believed."""
         if self.draws is None or not len(x):
             return self._one(x, labels, False, self._searching), None
         drawn = self._several(x, labels, noise, self.draws, False)

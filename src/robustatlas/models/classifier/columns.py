@@ -17,9 +17,8 @@ Classes = int | Sequence[str] | None
 def class_count(classes: Classes) -> int | None:
     """How many classes are told; None where nothing is.
 
-    Example:
-        >>> class_count(10), class_count(["cat", "dog"])
-        (10, 2)
+    >>> class_count(10), class_count(["cat", "dog"])
+    (10, 2)
     """
     if classes is None:
         return None
@@ -42,9 +41,8 @@ def class_count(classes: Classes) -> int | None:
 def class_names(classes: Classes) -> tuple[str, ...]:
     """The names that are told; none where they are the numbers from 0 alone.
 
-    Example:
-        >>> class_names(["cat", "dog"]), class_names(["0", "1"]), class_names(10)
-        (('cat', 'dog'), (), ())
+    >>> class_names(["cat", "dog"]), class_names(["0", "1"]), class_names(10)
+    (('cat', 'dog'), (), ())
     """
     names = tuple(classes) if isinstance(classes, Sequence) else ()
     return () if names == tuple(map(str, range(len(names)))) else names

@@ -72,10 +72,9 @@ class ChannelsLast:
 
     A network that takes them apart by ``view`` cannot do that; it gets its images as they are from then on.
 
-    Example:
-        >>> net = ChannelsLast(lambda x: x.view(len(x), -1))
-        >>> net(torch.rand(2, 3, 4, 4)).shape, net.fits
-        (torch.Size([2, 48]), False)
+    >>> net = ChannelsLast(lambda x: x.view(len(x), -1))
+    >>> net(torch.rand(2, 3, 4, 4)).shape, net.fits
+    (torch.Size([2, 48]), False)
     """
 
     def __init__(self, net: Callable[[Tensor], Any]) -> None:

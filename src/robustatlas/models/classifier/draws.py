@@ -1,8 +1,6 @@
-"""Randomised networks: whose each draw belongs to a sample, and when a sample counts as misclassified.
-
-What a network draws with torch is drawn from the streams of its samples instead: the rows of a random tensor [B, ...]
-come each from its sample's own. So results repeat, whatever the batch, its order or the device.
-"""
+"""Randomised networks: which sample each draw belongs to, and when a sample counts as misclassified. What a network
+draws with torch is drawn from the streams of its samples: each row of a random tensor [B, ...] from its sample's own.
+So results repeat, whatever the batch, its order or the device."""
 
 from __future__ import annotations
 
@@ -55,9 +53,8 @@ class Verdict:
 def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Tensor]:
     """``[B]`` each: certainly more, and certainly less often wrong than ``threshold``, by the exact binomial test.
 
-    Example:
-        >>> decided(torch.tensor([50, 25, 10]), 50, 0.5)
-        (tensor([ True, False, False]), tensor([False, False,  True]))
+    >>> decided(torch.tensor([50, 25, 10]), 50, 0.5)
+    (tensor([ True, False, False]), tensor([False, False,  True]))
     """
     counts, level = mistakes.cpu().numpy(), _ERROR / len(LOOKS)
     above = torch.from_numpy(scipy.special.bdtrc(counts - 1, drawn, threshold) <= level)

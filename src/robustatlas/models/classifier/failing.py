@@ -20,10 +20,9 @@ class BackwardError(Exception):
 def slope_of(values: Tensor, x: Tensor) -> Tensor | None:
     """The gradient of the sum of ``values`` at ``x``, whose graph is kept; None where none arrives.
 
-    Example:
-        >>> x = torch.ones(2, requires_grad=True)
-        >>> slope_of(3 * x, x), slope_of(torch.ones(2), x)
-        (tensor([3., 3.]), None)
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> slope_of(3 * x, x), slope_of(torch.ones(2), x)
+    (tensor([3., 3.]), None)
     """
     if not values.requires_grad:
         return None

@@ -20,13 +20,9 @@ _OFF = 0.01 + _ROUNDED
 
 
 class Raw(NamedTuple):
-    """What a network returned, before it is taken for logits.
-
-    Attributes:
-        values: ``[B, ...]``, what is taken.
-        rejecting: whether all looks like (logits, rejection score, threshold).
-        shapes: of all its tensors, where ``values`` are the first of several.
-    """
+    """What a network returned, before it is taken for logits. ``values``: ``[B, ...]``, what is taken. ``rejecting``:
+    whether all looks like (logits, rejection score, threshold). ``shapes``: of all its tensors, where ``values`` are
+    the first of several."""
 
     values: Tensor
     rejecting: bool
@@ -69,10 +65,9 @@ _AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
 def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
     """``values`` as logits [B, C], differentiable.
 
-    Example:
-        >>> as_logits(torch.tensor([[0.25], [0.5]]), "probability").softmax(1)
-        tensor([[0.7500, 0.2500],
-                [0.5000, 0.5000]])
+    >>> as_logits(torch.tensor([[0.25], [0.5]]), "probability").softmax(1)
+    tensor([[0.7500, 0.2500],
+            [0.5000, 0.5000]])
     """
     return _AS_LOGITS[outputs](values)
 
@@ -80,9 +75,8 @@ def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
 def believed(values: Tensor, outputs: Outputs) -> Tensor:
     """``values`` [B, C], [B, 1] or [B], as they are, once it was looked whether those said to be probabilities are.
 
-    Example:
-        >>> believed(torch.tensor([[0.25, 0.75]]), "probabilities")
-        tensor([[0.2500, 0.7500]])
+    >>> believed(torch.tensor([[0.25, 0.75]]), "probabilities")
+    tensor([[0.2500, 0.7500]])
     """
     found = values.detach()
     if outputs == "probability":
@@ -127,9 +121,8 @@ def logits_in(output: Any, count: int | None = None) -> Tensor:
     """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
     element. Of ``count`` samples: with the dimension of the batch where a network squeezed that of a single one away.
 
-    Example:
-        >>> logits_in((torch.zeros(3), "more"), 1).shape
-        torch.Size([1, 3])
+    >>> logits_in((torch.zeros(3), "more"), 1).shape
+    torch.Size([1, 3])
     """
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
@@ -153,9 +146,8 @@ def logits_in(output: Any, count: int | None = None) -> Tensor:
 def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
     """The shapes of all tensors that a network returned, where its first was taken for the logits and there are others.
 
-    Example:
-        >>> passed_over((torch.zeros(2, 64), torch.zeros(2, 10))), passed_over((torch.zeros(2, 10), "more"))
-        (((2, 64), (2, 10)), ())
+    >>> passed_over((torch.zeros(2, 64), torch.zeros(2, 10))), passed_over((torch.zeros(2, 10), "more"))
+    (((2, 64), (2, 10)), ())
     """
     if not isinstance(output, (tuple, list)) or hasattr(output, "logits"):
         return ()
@@ -164,14 +156,14 @@ def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def looks_like(values: Tensor) -> str | None:
-    """What else than logits the outputs [B, ...] of a network look like.
+    """What else than logits the outputs of a network look like.
 
     Args:
         values: [B, ...] floats.
 
     Returns:
-        ``"probabilities"`` (rows in [0, 1] that sum to 1), ``"sigmoids"`` (several inside (0, 1) that do not),
-        ``"probability"`` (one in [0, 1] a sample), ``"logit"`` (one of any size), or None.
+        ``"probabilities"``: rows in [0, 1] that sum to 1; ``"sigmoids"``: several inside (0, 1) that do not;
+        ``"probability"``: one in [0, 1] a sample; ``"logit"``: one of any size; or None.
 
     Example:
         >>> looks_like(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))

@@ -20,8 +20,7 @@ class Passes:
     """How many samples went forward and backward through a model.
 
     Attributes:
-        forward: samples that went forward.
-        backward: samples that went backward.
+        forward, backward: numbers of samples.
 
     Example:
         >>> Passes(forward=3, backward=2)

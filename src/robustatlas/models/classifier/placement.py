@@ -57,11 +57,7 @@ def first_float(net: object) -> Tensor | None:
 
 
 def check_numbers(net: object) -> None:
-    """Look whether the tensors of a network hold numbers.
-
-    Example:
-        >>> check_numbers(nn.Linear(2, 2))
-    """
+    """Look whether the tensors of a network hold numbers."""
     if not isinstance(net, nn.Module):
         return
     named = chain(net.named_parameters(), net.named_buffers())

@@ -1,8 +1,6 @@
-"""Models that may refuse to answer: their scores as logits with one more class, and what then counts as an error.
-
-The last class is that of rejection. Folding it away for known labels leaves ordinary logits, whose largest entry is
-another than the label exactly where an error counts. So attacks work against classes and detector at once.
-"""
+"""Models that may refuse to answer: the last of their classes is that of rejection. Folding it away for known labels
+leaves ordinary logits, whose largest entry is another than the label exactly where an error counts. So attacks work
+against classes and detector at once."""
 
 from __future__ import annotations
 
@@ -16,12 +14,17 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 
 Rejection = Literal["class", "score"]
-"""``"class"``: the last of the logits is that of rejection; ``"score"``: the network returns (logits [B, C], score [B],
+"""``"class"``: the last of the logits is that of rejection. ``"score"``: the network returns (logits [B, C], score [B],
 threshold), and rejects where the score is above the threshold."""
 
 Errors = Literal["accepted", "wrong", "refused", "improbable"]
-"""What counts as an error: ``"accepted"`` and wrong (default); of models that reject ``"wrong"``, rejected or not, or
-``"refused"`` or wrong; of any model ``"improbable"``: the true class has no more than the probability of a guess."""
+"""What counts as an error:
+
+- ``"accepted"``: an answer that is accepted and wrong (default).
+- ``"wrong"``: a wrong answer, rejected or not.
+- ``"refused"``: a wrong answer, or a rejection.
+- ``"improbable"``: the true class has no more than the probability of a guess.
+"""
 
 _PARTS = 3
 
@@ -29,10 +32,9 @@ _PARTS = 3
 def with_score(output: Any) -> Tensor:
     """(logits [B, C], score [B], threshold) as logits [B, C + 1]: the last is above all others by score - threshold.
 
-    Example:
-        >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
-        tensor([[2.0000, 1.0000, 1.7500],
-                [2.0000, 1.0000, 2.2500]])
+    >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
+    tensor([[2.0000, 1.0000, 1.7500],
+            [2.0000, 1.0000, 2.2500]])
     """
     if not isinstance(output, Sequence) or len(output) != _PARTS or not all(isinstance(v, Tensor) for v in output[:2]):
         raise UserError(
@@ -52,9 +54,8 @@ def with_score(output: Any) -> Tensor:
 def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) -> Tensor:
     """Logits of a model as those of which the label's [B] is not the largest exactly where an error counts.
 
-    Example:
-        >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
-        tensor([[1., 2.]])
+    >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
+    tensor([[1., 2.]])
     """
     if rejects:
         return folded(logits, labels, errors)
@@ -64,10 +65,9 @@ def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) ->
 def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
     """Logits [B, C + 1] as ordinary ones, of which the label's [B] is not the largest where an error counts.
 
-    Example:
-        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
-        >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
-        [0, 1, 2]
+    >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
+    >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
+    [0, 1, 2]
     """
     if errors == "refused":
         return logits
@@ -86,9 +86,8 @@ _LEAST = 1e-12
 
 
 def confident(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1:
-    the true class against the likeliest other one, at log((1 + c) / (1 - c)) apart.
-    """
+    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1.
+    The true class and the likeliest other one are log((1 + c) / (1 - c)) apart."""
     place, own = labels[:, None], logits.log_softmax(1)
     lost = -own.gather(1, place) / math.log(logits.shape[1])
     apart = (2 - lost).clamp_min(_LEAST).log() - lost.clamp_min(_LEAST).log()

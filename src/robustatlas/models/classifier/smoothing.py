@@ -1,8 +1,6 @@
-"""ReLUs that go back smoothed: their values are their own, their derivative is a sigmoid in place of a step.
-
-A network trained by bounds has large flat pieces, so that its gradient says little of what lies a step further. The
-derivative of softplus looks across the kink.
-"""
+"""ReLUs that go back smoothed: their values are their own, their derivative is a sigmoid in place of a step. A network
+trained by bounds has large flat pieces, so its gradient says little of what lies a step further. The derivative of
+softplus looks across the kink."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier.classifier import Classifier
 
 Kinks = tuple[float, ...]
-"""Of each ReLU of a network, in the order in which a pass calls them, the standard deviation of its input on a few
-samples of the data."""
+"""The standard deviation of the input of each ReLU of a network on a few samples, in the order of a pass."""
 
 STEEPNESS = 10.0
 """c of the derivative sigmoid(c x / s) at an input x, where s is the standard deviation of such inputs."""
@@ -49,9 +46,8 @@ def smoothing(net: Net, kinks: Kinks) -> Net:
 
 
 def kinks_at(model: Classifier, x: Tensor) -> Kinks:
-    """Of each ReLU of a network the standard deviation of its input at ``x`` [B, ...] in [0, 1], in the order of a
-    pass; none where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted.
-    """
+    """The standard deviation of the input of each ReLU of a network at ``x`` [B, ...] in [0, 1], in the order of a
+    pass. Empty where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted."""
     moments: list[list[Tensor]] = []
     net = noting(model.net, moments)
     with torch.no_grad():

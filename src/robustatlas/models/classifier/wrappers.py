@@ -51,11 +51,7 @@ def guarded(net: Net, part: str = "") -> Net:
 
 
 def check_inputs_of(net: Callable[..., Any]) -> None:
-    """Look whether a network can be called with one input.
-
-    Example:
-        >>> check_inputs_of(lambda x, scale=1: x)
-    """
+    """Look whether a network can be called with one input."""
     try:
         parameters = inspect.signature(net.forward if isinstance(net, nn.Module) else net).parameters.values()
     except (TypeError, ValueError):  # of what is not written in Python

@@ -44,7 +44,7 @@ class JPEGCompression(Transformation):
 
     Args:
         quality: 1..100.
-        subsample: Average the chrominance of RGB images over 2 by 2 pixels, as most encoders do (4:2:0).
+        subsample: average the chrominance of RGB images over 2 by 2 pixels, as most encoders do (4:2:0).
         backward: see :class:`Transformation`.
     """
 

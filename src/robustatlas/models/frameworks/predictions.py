@@ -26,8 +26,7 @@ Answers = Literal["probabilities", "logits", "labels"]
 
 
 class Sender(ABC):
-    """A function that may send the same samples more than once until it has its answer; ``sent``: before its first
-    call."""
+    """A function that may send samples again until it has its answer; ``sent``: called before it does."""
 
     sent: int = 0
 
@@ -142,8 +141,7 @@ class Oracle:
         return values.to(x.dtype)
 
     def keep_answers(self, folder: Path) -> None:
-        """Answer from what was kept in a folder where it can, and keep there what is asked from now on, and count there
-        also what was asked before."""
+        """Answer from ``folder`` what was kept there, keep there what is asked from now on, and count both."""
         if self.keeps and (self._kept is None or self._kept.folder != folder):
             self._kept, self._tally = KeptAnswers(folder), Tally(folder / "asked")
             if self._sent:

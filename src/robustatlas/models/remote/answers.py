@@ -135,12 +135,8 @@ def _record(width: int) -> np.dtype[Any]:
 
 
 class Tally:
-    """A count in a file that one process at a time changes: workers share a budget and a rate.
-
-    Args:
-        path: of the file; None for one of this process and those it sends the tally to, on this machine, which goes
-            with this object.
-    """
+    """A count in a file that one process at a time changes: workers share a budget and a rate. ``path``: of the file;
+    None for one of this process and those it sends the tally to, on this machine, which goes with this object."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -151,11 +147,8 @@ class Tally:
         self.path = path
 
     def charge(self, count: int, most: int | None = None, per_second: float | None = None) -> tuple[int, float]:
-        """Note that ``count`` more inputs are about to be asked about, unless all would be more than ``most``.
-
-        Returns:
-            how many were asked about before, and the seconds to wait so that no more than ``per_second`` are.
-        """
+        """Note that ``count`` more inputs are about to be asked about, unless all would be more than ``most``. Returns
+        how many were asked about before, and the seconds to wait so that no more than ``per_second`` are."""
         with one_sentence(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+", encoding="ascii") as file:

@@ -24,11 +24,9 @@ _WHOLE = ("INT", "UINT", "BOOL")
 
 @dataclass(frozen=True)
 class Description:
-    """What a server says of its model; None and empty: nothing.
-
-    ``answers``: probabilities, logits or labels; ``classes``: their names or numbers; ``shape``: of an image, as it
-    takes it; ``pixels``: ``"uint8"`` where it takes whole numbers from 0 to 255; ``names``: of its input and output.
-    """
+    """What a server says of its model; None and empty: nothing. ``answers``: probabilities, logits or labels.
+    ``classes``: their names or numbers. ``shape``: of an image, as it takes it. ``pixels``: ``"uint8"`` where it takes
+    whole numbers from 0 to 255. ``names``: of its input and output."""
 
     answers: str | None = None
     classes: tuple[str, ...] = ()
@@ -198,9 +196,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in 
 def spoken_at(url: str) -> type[Protocol]:
     """The protocol that an address looks like.
 
-    Example:
-        >>> spoken_at("http://127.0.0.1:8000/v2/models/net/infer").name, spoken_at("http://127.0.0.1:8000/ask").name
-        ('oip', 'json')
+    >>> spoken_at("http://127.0.0.1:8000/v2/models/net/infer").name, spoken_at("http://127.0.0.1:8000/ask").name
+    ('oip', 'json')
     """
     return OpenInference if "/v2/models/" in url else Json
 

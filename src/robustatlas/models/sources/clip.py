@@ -117,12 +117,8 @@ def _encoded(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
 def open_clip_model(
     name: str, *, classes: str | Path | Sequence[str] | None = None, prompt: str | Sequence[str] = PROMPT
 ) -> Classifier:
-    """A zero-shot classifier by a model of open_clip.
-
-    Args:
-        name: ``ARCH/WEIGHTS`` of ``open_clip.list_pretrained()``, or ``ARCH`` alone with random weights.
-        classes, prompt: as of ``hf-clip:``.
-    """
+    """A zero-shot classifier by a model of open_clip. ``name``: ``ARCH/WEIGHTS`` of ``open_clip.list_pretrained()``, or
+    ``ARCH`` alone with random weights. ``classes``, ``prompt``: as of ``hf-clip:``."""
     source = f"open_clip:{name}"
     names = class_names(classes, source)
     prompts = prompts_of(prompt)
@@ -168,9 +164,8 @@ class _Tower(nn.Module):
 def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[str]:
     """Names of classes, from a list or a file with one a line.
 
-    Example:
-        >>> class_names(["cat", "dog"], "hf-clip:net")
-        ['cat', 'dog']
+    >>> class_names(["cat", "dog"], "hf-clip:net")
+    ['cat', 'dog']
     """
     if given is None:
         raise UserError(

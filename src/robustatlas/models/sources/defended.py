@@ -18,16 +18,13 @@ _KINDS: dict[str, Callable[[int], Transformation]] = {
 
 
 def defended_model(inside: str) -> nn.Module:
-    """The model behind the comma, as it comes from its own source, behind what stands before it.
+    """The model behind the comma, as it comes from its own source, behind what stands before it. ``inside``:
+    ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in which they
+    are applied; a comma; and the source of a model.
 
-    Args:
-        inside: ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in
-            which they are applied; a comma; and the source of a model.
-
-    Example:
-        >>> net = defended_model("bits=5+median=2,builtin:digits-linf")
-        >>> [type(each).__name__ for each in net.transformations]
-        ['BitDepthReduction', 'MedianSmoothing']
+    >>> net = defended_model("bits=5+median=2,builtin:digits-linf")
+    >>> [type(each).__name__ for each in net.transformations]
+    ['BitDepthReduction', 'MedianSmoothing']
     """
     from robustatlas.models.loading import load_model
 
@@ -53,9 +50,8 @@ def defended_model(inside: str) -> nn.Module:
 def transformations(said: str) -> list[Transformation]:
     """What ``jpeg=75``, or several with ``+`` between them, stand for, in their order.
 
-    Example:
-        >>> [each.extra_repr() for each in transformations("bits=5")]
-        ['5 bits']
+    >>> [each.extra_repr() for each in transformations("bits=5")]
+    ['5 bits']
     """
     return [_transformation(part) for part in said.split("+")]
 

@@ -23,16 +23,14 @@ _BRIDGES = {
 
 
 def meant_by(name: str, schemes: Iterable[str]) -> str:
-    """A sentence about a name that no source takes; empty where nothing is known of it but that it is one of
-    ``package.module:function``.
+    """A sentence about a name that no source takes; empty for what looks like ``package.module:function``.
 
-    Example:
-        >>> meant_by("net.onnx", ["onnx"])
-        "A network in a file of ONNX is 'onnx:net.onnx'."
-        >>> meant_by("digits-linf", ["builtin"])
-        "There is no model 'digits-linf'; did you mean 'builtin:digits-linf'?"
-        >>> meant_by("package.module:function", ["builtin"])
-        ''
+    >>> meant_by("net.onnx", ["onnx"])
+    "A network in a file of ONNX is 'onnx:net.onnx'."
+    >>> meant_by("digits-linf", ["builtin"])
+    "There is no model 'digits-linf'; did you mean 'builtin:digits-linf'?"
+    >>> meant_by("package.module:function", ["builtin"])
+    ''
     """
     place, _, function = name.rpartition(":")
     suffix = PurePath(name).suffix.lower()

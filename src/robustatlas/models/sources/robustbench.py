@@ -23,8 +23,7 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
 
     Args:
         name: ``ID`` (CIFAR-10, Linf) or ``DATASET/THREAT/ID``, such as ``cifar100/L2/...``.
-        pretrained: with the published weights, which RobustBench keeps as ``FOLDER/DATASET/THREAT/ID.pt``; otherwise
-            random ones.
+        pretrained: with the published weights, kept as ``FOLDER/DATASET/THREAT/ID.pt``; otherwise random ones.
         folder: where RobustBench keeps its weights.
     """
     source = f"robustbench:{name}"

@@ -45,8 +45,7 @@ class Storage(Protocol):
         """What messages call a table."""
 
     def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
-        """What was said of each of some tables of one folder when it was written; CorruptFileError where one is
-        damaged."""
+        """What was said of each of some tables of one folder when written; CorruptFileError for a damaged one."""
 
     def flush(self) -> None:
         """Wait until all that was written is where it belongs."""

@@ -1,8 +1,6 @@
-"""A run in a store of objects, by way of a copy of it on this machine.
-
-Files of a run are whole, never change and have names that no other writer shares. So a copy is never stale, only
-behind: what is in the store and not here is got, what was written here is sent.
-"""
+"""A run in a store of objects, by way of a copy of it on this machine. Files of a run are whole, never change and have
+names that no other writer shares. So a copy is never stale, only behind: what is in the store and not here is got, what
+was written here is sent."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ class Bucket(Directory):
 
     @contextlib.contextmanager
     def _to_be_sent(self, path: Path) -> Iterator[None]:
-        """What is written inside is marked before: who dies in between has written nothing, or leaves it to be sent."""
+        """What is written inside is marked before, so that it is sent even where this process ends in between."""
         name = path.relative_to(self._root).as_posix()
         self._sending.mark(name)
         yield

@@ -70,15 +70,9 @@ class Objects:
         return found
 
     def put(self, name: str, content: bytes, patient: bool = True) -> None:
-        """Keep an object, in one request.
-
-        Args:
-            patient: try again where the store fails, for half a minute.
-
-        Raises:
-            NoAccessError: there is no such store, or this user may not write there.
-            UserError: the store fails.
-        """
+        """Keep an object, in one request. ``patient``: try again where the store fails, for half a minute. Raises
+        ``NoAccessError`` where there is no such store or this user may not write there, and :class:`UserError` where it
+        fails."""
         self._tried("put", lambda: self._system.pipe_file(self._path(name), content, **self._whole), patient)
 
     def remove(self, name: str) -> None:
@@ -86,8 +80,7 @@ class Objects:
         self._tried("remove", lambda: self._system.rm_file(self._path(name)), absent=None)
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Keep an object unless there is one of that name, by a condition where the store knows them; what is there
-        afterwards, read back."""
+        """Keep an object unless there is one of that name; what is there afterwards, read back."""
         if (there := self.read(name)) is not None:
             return there
         try:

@@ -34,11 +34,8 @@ class RunPlace(Protocol):
         """The text of its ``run.json``; None: no run is there."""
 
     def begin(self, about: str) -> str:
-        """Keep this text unless there is one; which one there is.
-
-        Raises:
-            UserError: what is there is no run, or nothing can be written.
-        """
+        """Keep this text unless there is one; which one there is. Raises :class:`UserError`: what is there is no run,
+        or nothing can be written."""
 
     def storage(self, about: str) -> Storage:
         """Of the run that is there."""
@@ -92,9 +89,8 @@ class ObjectStore:
 def place_of(path: object) -> tuple[Path, RunPlace]:
     """Where a run is, as a path and with what can be done there.
 
-    Example:
-        >>> place_of("runs/a")[0].name, place_of("memory://runs/a")[1].about()
-        ('a', None)
+    >>> place_of("runs/a")[0].name, place_of("memory://runs/a")[1].about()
+    ('a', None)
     """
     root = named(path, "the folder of a run")
     return root, (ObjectStore(root) if isinstance(root, Address) else Folder(root))

@@ -37,10 +37,7 @@ _ORDER = ("samples", "adversarial")
 
 class Sending:
     """Sends the files below ``root`` that are marked as waiting, also those that an earlier process left behind.
-
-    Args:
-        look: is called now and then, to see what others have written.
-    """
+    ``look``: is called now and then, to see what others have written."""
 
     def __init__(self, objects: Objects, root: Path, look: Callable[[], None]) -> None:
         self._objects, self._root, self._look = objects, root, look
@@ -93,11 +90,7 @@ class Sending:
         return True
 
     def flush(self) -> None:
-        """Wait until nothing waits.
-
-        Raises:
-            UserError: the store fails for longer than :data:`PATIENCE`; how much waits, and where.
-        """
+        """Wait until nothing waits; :class:`UserError` where the store fails for longer than :data:`PATIENCE`."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()

@@ -13,12 +13,8 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class Exporter:
-    """A form.
-
-    Attributes:
-        suffix: of the file, where no other name is given; empty for a service that needs no file.
-        write: writes a result to a path (or None), and says where it is.
-    """
+    """A form. ``suffix``: of the file, where no other name is given; empty for a service that needs no file. ``write``:
+    writes a result to a path (or None), and says where it is."""
 
     name: str
     about: str

@@ -62,11 +62,7 @@ def _audit(attack: str, audit: Audited) -> dict[str, Any]:
 
 
 def evidence_of(result: Result) -> dict[str, Any]:
-    """All evidence of a run as plain data, in the form of :data:`SCHEMA`.
-
-    Raises:
-        UserError: numbers that are of no run.
-    """
+    """All evidence of a run as plain data, by :data:`SCHEMA`; :class:`UserError` for numbers that are of no run."""
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     found = [dict(zip(columns, row, strict=True)) for row in rows]

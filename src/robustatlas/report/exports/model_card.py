@@ -15,11 +15,8 @@ from robustatlas.results.result import Result
 
 def write(result: Result, path: Path) -> str:
     """Write a card whose metadata hold the ``model-index``: clean accuracy, and robust accuracy at each strength, with
-    intervals and settings; and a table of them for people.
-
-    Args:
-        path: the file, a ``README.md``; one that is there keeps its text and its other metadata.
-    """
+    intervals and settings; and a table of them for people. ``path``: the file, a ``README.md``; one that is there keeps
+    its text and its other metadata."""
     hub = framework("huggingface_hub", "--to huggingface-card")
     facts, settings = facts_of(result), settings_of(result)
     found = []

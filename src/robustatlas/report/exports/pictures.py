@@ -13,11 +13,8 @@ from robustatlas.results.result import Result
 
 
 def write_pictures(result: Result, path: Path) -> str:
-    """Write the smallest example of each sample as ``path/ATTACK/POSITION.png``; what was written, in words.
-
-    Raises:
-        UserError: the run kept no examples, or its inputs are not pictures.
-    """
+    """Write the smallest example of each sample as ``path/ATTACK/POSITION.png``; what was written, in words. Raises
+    :class:`UserError`: the run kept no examples, or its inputs are not pictures."""
     written = 0
     for attack in result.attacks:
         index, images = result.adversarial(attack)

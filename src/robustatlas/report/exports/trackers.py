@@ -20,8 +20,7 @@ def write_mlflow(result: Result, path: Path | None) -> str:
     Metrics are the strengths and the accuracies with their intervals (``_low``, ``_high``). Settings are parameters,
     the figure and the evidence artifacts.
 
-    Args:
-        path: a folder that is the tracking store; None: where MLFLOW_TRACKING_URI says.
+    ``path``: a folder that is the tracking store; None: where MLFLOW_TRACKING_URI says.
     """
     mlflow = framework("mlflow", "--to mlflow")
     with taken_by("MLflow", "give -o FOLDER for a store in files, or the address of a server as MLFLOW_TRACKING_URI"):
@@ -52,8 +51,7 @@ def write_wandb(result: Result, path: Path | None) -> str:
     Its summary has clean, average and union accuracy, its configuration the settings. The figure and the evidence are
     an artifact.
 
-    Args:
-        path: a folder for the files of an offline run (``wandb sync`` uploads it later); None: as WANDB_MODE says.
+    ``path``: a folder for the files of an offline run (``wandb sync`` uploads it later); None: as WANDB_MODE says.
     """
     wandb = framework("wandb", "--to wandb")
     facts = facts_of(result)
@@ -83,16 +81,13 @@ def write_wandb(result: Result, path: Path | None) -> str:
 
 @contextmanager
 def taken_by(tracker: str, otherwise: str) -> Iterator[None]:
-    """What is done within is done by a tracker; ``otherwise``: what to do where it does not take a run.
+    """What is done within is done by a tracker; ``otherwise``: what to do where it does not take a run. Raises
+    :class:`UserError`: it does not, for a reason of its own: no account, no connection, a package that it lacks.
 
-    Raises:
-        UserError: it does not, for a reason of its own: no account, no connection, a package that it lacks.
-
-    Example:
-        >>> with taken_by("MLflow", "give -o FOLDER"):
-        ...     raise OSError("no route")
-        Traceback (most recent call last):
-        robustatlas.common.errors.UserError: MLflow does not take the run (OSError: no route); give -o FOLDER.
+    >>> with taken_by("MLflow", "give -o FOLDER"):
+    ...     raise OSError("no route")
+    Traceback (most recent call last):
+    robustatlas.common.errors.UserError: MLflow does not take the run (OSError: no route); give -o FOLDER.
     """
     try:
         yield

@@ -26,12 +26,11 @@ class Held:
 
     Attributes:
         shared: attack, ranked or not -> the strengths that both have and at which the reference accuracy is not 0.
-        missing: names of the ranked points that the run lacks.
-        extra: names of the points that the reference lacks.
+        missing, extra: names of the ranked points that the run lacks, and of the points that the reference lacks.
         zero: names of the points left out because the reference accuracy is 0 there.
         unlike: attack -> why the run's threat model is not the reference's, so that it is left out.
-        own_threat: attacks that are compared although the run's threat model is our default one, and not that as
-            published, or measured by the model's own features: what is said of them beside the reference holds about.
+        own_threat: attacks that are compared although their threat model is our default one, not that as published, or
+            is measured by the model's own features. What is said of them beside the reference is rough.
         other_data: a sentence where the reference is of other images than the run; else empty.
     """
 
@@ -47,8 +46,7 @@ class Held:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the reference worth little for this run, one sentence each: said before any number that it
-        gives."""
+        """What makes the reference worth little for this run, one sentence each: said before any of its numbers."""
         return (*filter(None, [self.other_data]), *self.reference.marks)
 
     @property
@@ -136,13 +134,12 @@ class Held:
 def against_what(reference: Reference, names: Iterable[str]) -> str:
     """What models a reference is of, in words; ``names``: of those that are held against it.
 
-    Example:
-        >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
-        >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
-        >>> against_what(best, ["a", "b", "c"]), against_what(best, ["a"])
-        ('the best of these models', 'the best of 2 models, a among them')
-        >>> against_what(Reference("mine", "", accuracies, ("linf",)), ["a"])
-        'models trained against each attack'
+    >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
+    >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
+    >>> against_what(best, ["a", "b", "c"]), against_what(best, ["a"])
+    ('the best of these models', 'the best of 2 models, a among them')
+    >>> against_what(Reference("mine", "", accuracies, ("linf",)), ["a"])
+    'models trained against each attack'
     """
     if not reference.models:
         return "models trained against each attack"
@@ -160,14 +157,8 @@ def hold_against(
     records: Iterable[AttackRecord] = (),
     identity: Identity | None = None,
 ) -> Held:
-    """Pair outcomes with a reference.
-
-    Args:
-        table: of the run; only attacks that are known at every strength take part.
-        reference: acc*, or ATA.
-        records: the attacks as they were run, which say whether their threat models are those as published.
-        identity: of the run, which says on what images it was measured.
-    """
+    """Pair outcomes with a reference. Only attacks of ``table`` that are known at every strength take part. ``records``
+    say whether threat models are those as published, ``identity`` on what images the run was measured."""
     known = reference.accuracies
     ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
     both = shared_points(ours, known.entries, ours)
@@ -226,11 +217,8 @@ def chosen_reference(
     given: str | None, tables: Sequence[OutcomeTable], weights: Points | str | Path | None = None
 ) -> Reference | None:
     """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``; by the
-    ``weights`` of its points, where they are given.
-
-    Raises:
-        UserError: weights without a reference, or as of :meth:`Reference.weighted`.
-    """
+    ``weights`` of its points, where they are given. Raises :class:`UserError`: weights without a reference, or as of
+    :meth:`Reference.weighted`."""
     found = fitting_reference(tables) if given is None else None if given == "none" else load_reference(given)
     if weights is None:
         return found

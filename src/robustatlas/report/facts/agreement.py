@@ -20,14 +20,9 @@ FEWEST = 3
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Scores of models under attacks, and how the attacks agree on them.
-
-    Attributes:
-        scores: [M, A] in percent: UAR where there is a reference, else average accuracies.
-        uar: whether they are UAR.
-        correlation: [A, A] over the models that count; None of fewer than three models or two attacks.
-        over: sentence that says which models count.
-    """
+    """Scores of models under attacks, [M, A] in percent: UAR where there is a reference (``uar``), else average
+    accuracies. ``correlation`` [A, A]: over the models that count, which ``over`` names; None of fewer than three
+    models or two attacks."""
 
     attacks: tuple[str, ...]
     scores: NDArray[np.float64]
@@ -44,16 +39,14 @@ def agreement_of(
     With a reference as figure 6b of Kang et al. 2019 has it: the correlation of UAR over adversarially trained models,
     of each pair of attacks over those trained against neither. Without one, of average accuracies over all models.
 
-    Args:
-        models: accuracies of each, in percent, at the same points.
-        trained_on: of each, attack -> strength of its training; None where nothing is known of that.
+    ``models``: accuracies of each, in percent, at the same points. ``trained_on``: of each, attack -> strength of its
+    training; None where nothing is known of that.
 
-    Example:
-        >>> sizes = [(80, 70), (60, 55), (40, 20)]
-        >>> models = [AccuracyTable(90, {"p": {1: p}, "q": {1: q}}) for p, q in sizes]
-        >>> agreement_of(models, [None] * 3).correlation.round(2)
-        array([[1.  , 0.97],
-               [0.97, 1.  ]])
+    >>> sizes = [(80, 70), (60, 55), (40, 20)]
+    >>> models = [AccuracyTable(90, {"p": {1: p}, "q": {1: q}}) for p, q in sizes]
+    >>> agreement_of(models, [None] * 3).correlation.round(2)
+    array([[1.  , 0.97],
+           [0.97, 1.  ]])
     """
     if held is None or not held.ranked:
         attacks = models[0].attacks

@@ -31,8 +31,7 @@ class Contest:
         attack: its name; empty for the clean images, for all attacks together and for the headline.
         strengths: number of strengths that the mean goes over; 0 for the clean images and the headline.
         values: accuracy of each run in percent.
-        leaders: positions of the runs that no other run is significantly ahead of, among those that compete; none where
-            fewer than two do.
+        leaders: positions of the competing runs that none is significantly ahead of; none where fewer than two compete.
         masked: positions of the runs that do not compete, as their accuracies are upper bounds only.
         best: positions of the two runs with the highest accuracies among those that compete; fewer where fewer do.
         difference: of these two in points, paired by image; None of more runs than `MOST_COMPARED`.
@@ -85,8 +84,7 @@ def standings_of(shared: Shared, headline: Mapping[str, float] | None = None) ->
     A run is ahead of another where the interval of their difference excludes 0. The intervals hold for all pairs at
     once (Bonferroni), for each line of the comparison by itself. Accuracies that are masked are held against none.
 
-    Args:
-        headline: see :func:`robustatlas.report.facts.headline.headline_of`.
+    ``headline``: see :func:`robustatlas.report.facts.headline.headline_of`.
     """
     names, tables = shared.names, [shared.table(run) for run in range(len(shared.names))]
     heads = shared_headlines(tables, headline)
@@ -174,8 +172,7 @@ def best_first(results: Sequence[Result], headline: Mapping[str, float] | None =
 
 
 def order_of(shared: Shared, headline: Mapping[str, float] | None = None) -> list[int]:
-    """Positions of the runs by their headline, if they have one at the same point, then by their mean accuracy; those
-    where it is masked last."""
+    """Positions of the runs by their headline at one point, if any, then by mean accuracy; masked ones last."""
     tables = [shared.table(run) for run in range(len(shared.names))]
     means = [numbers.overall(table)["average accuracy"].value for table in tables]
     heads = shared_headlines(tables, headline)

@@ -41,8 +41,7 @@ class AttackFacts:
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
         halved: the size from which on no more than half of the clean accuracy is left; inf where never.
-        forward: mean forward passes for one sample.
-        backward: mean backward passes for one sample.
+        forward, backward: mean passes for one sample.
         seconds: time of the attack on all samples.
         frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
         equal_steps: whether the strengths are equal steps from 0.
@@ -50,10 +49,8 @@ class AttackFacts:
         shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
-        found_last: what each kind of run found: its words -> share of the smallest examples, in percent; empty where
-            that is not known.
-        own_threat: whether the run searched another threat model than the reference's, so that what is said beside it
-            holds about.
+        found_last: kind of run, in words -> share of the smallest examples, in percent; empty where not known.
+        own_threat: whether another threat model was searched than the reference's, so that comparisons are rough.
         advice: better strengths, where these tell little; None where they do.
         queries: success over the number of queries, of a model that could only be asked; empty of others.
     """
@@ -178,14 +175,9 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
 
 @dataclass(frozen=True)
 class Frontier:
-    """The margin that is left as the strength grows.
-
-    Attributes:
-        sizes: [L] strengths, and 0 before them where the clean margins are known.
-        mean: [L] mean over the samples of the margin left, in [0, 1].
-        volume: adversarial hypervolume, its mean over the samples.
-        searched: whether the lowest margins were searched for; otherwise the hypervolume is an upper bound.
-    """
+    """The margin that is left as the strength grows. ``sizes`` [L]: strengths, after 0 where clean margins are known.
+    ``mean`` [L]: margin left, over the samples, in [0, 1]. ``volume``: mean hypervolume, an upper bound unless the
+    lowest margins were ``searched`` for."""
 
     sizes: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -205,15 +197,10 @@ LIMITS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 
 @dataclass(frozen=True)
 class QuerySuccess:
-    """One attack at one strength.
+    """One attack at one strength. ``limits`` [Q]: numbers of queries; ``success`` [Q]: percent of samples broken.
 
-    Attributes:
-        limits: [Q] numbers of queries, up to what was asked.
-        success: [Q] percent of all samples broken within them.
-
-    Example:
-        >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
-        30.0
+    >>> QuerySuccess("square-linf", 0.1, (10,), (proportion_interval(3, 10),)).success[0].value
+    30.0
     """
 
     attack: str
@@ -223,18 +210,14 @@ class QuerySuccess:
 
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
-    """What one attack found at its middle and its largest strength.
+    """What one attack found at its middle and its largest strength; none with gradients, or without queries counted.
 
-    Returns:
-        none where gradients were used, or queries were not counted.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
-        >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
-        >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
-        >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
-        [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
+    >>> import robustatlas as ra
+    >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
+    >>> data = (np.full((2, 1, 2, 2), 0.6, np.float32), np.array([1, 1]))
+    >>> result = ra.evaluate(ask, data, strengths={"hop-skip-jump-l2": [0.5, 1.0]})
+    >>> [(found.strength, found.limits) for found in query_successes(result.outcome("hop-skip-jump-l2"))]
+    [(0.5, (10, 30, 60)), (1.0, (10, 30, 60))]
     """
     if outcome.queries is None:
         return ()
@@ -252,14 +235,9 @@ def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]
 
 @dataclass(frozen=True)
 class BestKnown:
-    """What examples of others change under one attack.
-
-    Attributes:
-        by: finder -> number of samples whose smallest example is theirs.
-        searched: [S] robust accuracy in percent that the run's own searches found; None where not every strength was
-            searched.
-        known: [S] robust accuracy with the examples of others, the best known; None likewise.
-    """
+    """What examples of others change under one attack. ``by``: finder -> number of samples whose smallest example is
+    theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
+    None where some strength was not searched."""
 
     by: Mapping[str, int]
     searched: NDArray[np.float64] | None

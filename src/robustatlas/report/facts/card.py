@@ -31,14 +31,9 @@ _TITLE = 36
 
 @dataclass(frozen=True)
 class ResultCard:
-    """What a card says.
-
-    Attributes:
-        place: rank range among the published defenses, or that the score is masked; empty where there is neither.
-        score: the number at the right: the headline.
-        score_over: what it is over, where that is several attacks.
-        others: number of attacks that the card has no room or no scale for.
-    """
+    """What a card says. ``place``: rank range among the published defenses, or that the score is masked; empty for
+    neither. ``score``: the headline, at the right; ``score_over``: the attacks, where several. ``others``: number of
+    attacks that it has no room or no scale for."""
 
     title: str
     scope: str
@@ -71,17 +66,9 @@ def card_of(
     distances: Mapping[str, float] | None = None,
     most: int = MOST_STRIPS,
 ) -> ResultCard:
-    """The card of a run.
-
-    Args:
-        facts: of the run, held against the reference.
-        reference: whose half-wrong sizes scale the strengths; None for the distances between classes.
-        distances: attack -> smallest distance between images of different classes: the scale where there is no
-            reference.
-
-    Where there is neither, each strip ends at the largest strength of its attack. Attacks that were certified and not
-    run have strips too.
-    """
+    """The card of a run. The half-wrong sizes of the ``reference`` scale its strengths, or else ``distances`` (attack
+    -> smallest distance between images of different classes). Where there is neither, each strip ends at the largest
+    strength of its attack. Attacks that were certified and not run have strips too."""
     measured = _measured(facts)
     scale = scale_of({one.attack: one.last for one in measured}, reference, distances)
     strips = [strip_of(one, scale) for one in measured if one.attack in scale.units][:most]
@@ -110,8 +97,7 @@ def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[S
 
     Between the strengths accuracies lie on straight lines, as only they are published.
 
-    Args:
-        compared: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
+    ``compared``: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
     """
     attacks = reference.ranked[:MOST_STRIPS]
     known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}

@@ -19,15 +19,12 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class CertifiedFacts:
-    """The lower side of one attack, and both where it was run too.
+    """The lower side of one attack, and both where it was run too. ``row``: what tables call it. ``strengths``: of the
+    attack as it was run, or of the certificate. ``accuracy``: certified, at each of them, in percent.
 
-    Attributes:
-        row: what tables call it: the attack, and of another model than the run's own which.
-        strengths: those of the attack as it was run, or of the certificate.
-        accuracy: certified accuracy at each strength, in percent: what robust accuracy is at least.
-        both: both sides; None where the attack was not run, or another model is certified.
-        saved: passes a sample at most that the attack was spared by certificates; None: nothing was certified before.
-        half: the size up to which half of the clean accuracy is proved; 0 where that is not so at any.
+    ``both``: None where the attack was not run, or another model is certified. ``saved``: at most how many passes a
+    sample certificates saved; None: nothing was certified before. ``half``: the size up to which half of the clean
+    accuracy is proved; 0 where that is not so at any.
     """
 
     row: str
@@ -73,13 +70,12 @@ class CertifiedFacts:
 def certified_of(result: Result) -> Iterator[CertifiedFacts]:
     """The certified side of each attack that has one.
 
-    Example:
-        >>> import numpy as np
-        >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
-        >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
-        >>> vars(found)["certified_sizes"] = {"linf": sizes}
-        >>> [facts.sentence for facts in certified_of(found)]
-        ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
+    >>> import numpy as np
+    >>> found = Result.from_arrays([0, 1], [0, 1], {"linf": [0.15, np.inf]}, {"linf": [0.1, 0.2]})
+    >>> sizes = CertifiedSizes("linf", np.array([0.14, 0.05]), ("crown",), strengths=(0.1, 0.2))
+    >>> vars(found)["certified_sizes"] = {"linf": sizes}
+    >>> [facts.sentence for facts in certified_of(found)]
+    ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
     """
     for row, held in result.certified_sizes.items():
         run = row in result.attacks and not held.of and result.outcome(row).judged

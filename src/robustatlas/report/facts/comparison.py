@@ -45,13 +45,9 @@ def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One of several runs, on what all of them share.
-
-    Attributes:
-        table: the result on the shared samples, under the shared attacks and strengths.
-        volumes: attack -> its hypervolume over the shared strengths, where it has one.
-        first: the number that comes first, by what it is called and where it is; empty: none does.
-    """
+    """One of several runs, on what all of them share. ``table``: its result there. ``volumes``: attack -> hypervolume
+    over the shared strengths, where it has one. ``first``: the number that comes first, by its name and place; empty:
+    none."""
 
     table: Result
     volumes: Mapping[str, AdversarialHypervolume]
@@ -64,11 +60,7 @@ class Compared:
     def statistics(
         self, held: Held | None = None, union: Mapping[str, float] | None = None
     ) -> dict[str, SampleStatistic]:
-        """Every number in which runs are compared.
-
-        Args:
-            union: see `robustatlas.report.facts.numbers.union_strengths`; None for no union.
-        """
+        """Every number in which runs are compared. ``union``: as of `union_strengths`; None for no union."""
         found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
         return found | (numbers.against(self.table, held) if held else {})
 
@@ -107,15 +99,9 @@ def volume_name(attack: str) -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """What runs share.
-
-    Attributes:
-        results: the runs; :class:`robustatlas.results.many.Results` are read whenever one is looked at, so that not all
-            are in memory at once.
-        index: positions of the shared samples in the data set, increasing.
-        grid: attack -> the shared strengths.
-        left_out: names of attacks and points that not all of them have.
-    """
+    """What runs share. ``results``: :class:`robustatlas.results.many.Results` are read one by one. ``index``: positions
+    of the shared samples in the data set, increasing. ``grid``: attack -> the shared strengths. ``left_out``: names of
+    attacks and points that not all of them have."""
 
     names: tuple[str, ...]
     results: Sequence[Result]
@@ -185,11 +171,8 @@ class _Brief:
 
 
 def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
-    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct.
-
-    Raises:
-        UserError: where they are about different images, or share no samples or no attack at the same strength.
-    """
+    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct. Raises
+    :class:`UserError`: where they are about different images, or share no samples or no attack at the same strength."""
     briefs = [_Brief.of(result) for result in results]
     names = _told_apart([brief.model for brief in briefs]) if names is None else names
     _check_same_data(briefs, names)

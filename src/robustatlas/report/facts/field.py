@@ -39,8 +39,7 @@ _IMAGES = 10_000
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The run's own robust accuracy where no entry has one: under an attack, at a strength, in percent, and whether it
-    is masked."""
+    """The run's own robust accuracy where no entry has one: attack, strength, percent, and whether it is masked."""
 
     attack: str
     strength: float

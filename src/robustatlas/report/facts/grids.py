@@ -24,8 +24,7 @@ EARLY = 0.1
 """Half of the images wrong below this share of the first strength: everything happens before the grid begins."""
 
 FARTHER = 4
-"""So many times the largest strength is proposed where the model holds beyond what was searched, and where half of it
-falls is not known either."""
+"""So many times the largest strength is proposed where half of the accuracy falls beyond it, at an unknown size."""
 
 _PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
 """Strengths of this unit reach all images there."""
@@ -54,17 +53,14 @@ class GridAdvice:
 def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
     """What to say of the strengths of an attack; None where they tell something, or were not all searched.
 
-    Nothing is said where each strength is judged by itself, as then none tells of another, nor of everyday changes,
-    whose sizes people chose.
+    Nothing is said of attacks that judge each strength by itself, nor of everyday changes, whose sizes people chose.
 
-    Args:
-        clean: accuracy without an attack, in percent.
+    ``clean``: accuracy without an attack, in percent.
 
-    Example:
-        >>> from robustatlas.outcomes import OutcomeTable
-        >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
-        >>> grid_advice(table.outcome("linf"), 100.0).option
-        '--strengths linf=0.0036:10'
+    >>> from robustatlas.outcomes import OutcomeTable
+    >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
+    >>> grid_advice(table.outcome("linf"), 100.0).option
+    '--strengths linf=0.0036:10'
     """
     if not outcome.monotone or outcome.typical is not None or clean == 0:
         return None
@@ -92,14 +88,13 @@ def extended(command: str, advice: Sequence[GridAdvice]) -> str:
     """The command that extends a run to better strengths: the ``command`` that made it, with these; the options alone
     where that was no command of the shell, or one of several parts.
 
-    Example:
-        >>> farther = GridAdvice("linf", "", 0.6, 20)
-        >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
-        'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
-        >>> extended("python -m robustatlas evaluate a.py:b --run runs/a", [farther])
-        'python -m robustatlas evaluate a.py:b --run runs/a --strengths linf=0.6:20'
-        >>> extended("python mine.py", [farther])
-        '--strengths linf=0.6:20'
+    >>> farther = GridAdvice("linf", "", 0.6, 20)
+    >>> extended("robustatlas evaluate a.py:b --data mnist --strengths linf=0.1:20 --run runs/a", [farther])
+    'robustatlas evaluate a.py:b --data mnist --run runs/a --strengths linf=0.6:20'
+    >>> extended("python -m robustatlas evaluate a.py:b --run runs/a", [farther])
+    'python -m robustatlas evaluate a.py:b --run runs/a --strengths linf=0.6:20'
+    >>> extended("python mine.py", [farther])
+    '--strengths linf=0.6:20'
     """
     options, begun = " ".join(one.option for one in advice), "--strengths"
     words = iter(shlex.split(command.replace(f"{begun}=", f"{begun} ")))

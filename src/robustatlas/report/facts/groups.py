@@ -22,13 +22,9 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class Groups:
-    """Several groups of runs, on the images, attacks and strengths that all runs have.
-
-    Attributes:
-        numbers: group -> number -> of its trainings; only numbers that every run has.
-        masked: group -> numbers that may not compete, as they are upper bounds of some training.
-        union: attack -> strength up to which it counts for the union accuracy.
-    """
+    """Groups of runs, on the images, attacks and strengths that all runs have. ``numbers``: group -> number -> of its
+    trainings, where every run has it. ``masked``: group -> numbers that may not compete, as they are upper bounds of
+    some training. ``union``: attack -> strength up to which it counts for the union accuracy."""
 
     shared: Shared
     numbers: Mapping[str, Mapping[str, OverTrainings]]
@@ -61,14 +57,8 @@ def groups_of(
     reference: Reference | None = None,
     union: Mapping[str, float] | None = None,
 ) -> Groups:
-    """Compare groups of runs.
-
-    Args:
-        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
-
-    Raises:
-        UserError: no group, an empty one, or as of `what_is_shared`.
-    """
+    """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
+    middle one of each. Raises :class:`UserError`: no group, an empty one, or as of `what_is_shared`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
     results = in_a_row(groups)

@@ -27,11 +27,7 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
 
 @dataclass(frozen=True)
 class Headline:
-    """Robust accuracy at one point, or under several attacks at once.
-
-    Attributes:
-        why: why this point, in words that follow it.
-    """
+    """Robust accuracy at one point, or under several attacks at once; ``why`` at that one, in words that follow it."""
 
     at: Mapping[str, float]
     accuracy: Interval
@@ -52,15 +48,11 @@ class Headline:
 
 
 def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) -> Headline | None:
-    """The headline of a run; None where no attack is known at every strength.
+    """The headline of a run; None where no attack is known at every strength. ``judged``: its attacks that are known at
+    every strength. ``asked``: attack -> strength; None: the usual strength for the data under the first attack that has
+    one, else the worst case over all attacks at their usual strengths.
 
-    Args:
-        judged: its attacks that are known at every strength.
-        asked: attack -> strength; None: the usual strength for the data under the first attack that has one, else the
-            worst case over all attacks at their usual strengths.
-
-    Raises:
-        UserError: an attack that is not there, or a strength beyond those that were looked at.
+    Raises :class:`UserError`: an attack that is not there, or a strength beyond those that were looked at.
     """
     if not judged.attacks:
         return None
@@ -122,13 +114,8 @@ def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
 
 
 def check_points(asked: Mapping[str, float], grids: Mapping[str, Sequence[float]], nested: Collection[str]) -> None:
-    """Raise :class:`UserError` where a headline asks for what a run has not.
-
-    Args:
-        asked: attack -> strength.
-        grids: attack -> its strengths, increasing.
-        nested: the attacks whose accuracy is known between their strengths too.
-    """
+    """Raise :class:`UserError` where a headline asks for what a run has not. ``asked``: attack -> strength. ``grids``:
+    attack -> its strengths, increasing. ``nested``: the attacks whose accuracy is known between their strengths too."""
     for attack, most in asked.items():
         if attack not in grids:
             there = instead(attack, grids, f"give one of {some(grids)}")

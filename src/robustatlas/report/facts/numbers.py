@@ -47,12 +47,9 @@ def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, 
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
-    """Clean, average and union accuracy of a model, and what :func:`own` finds.
-
-    Args:
-        table: with only attacks that are known at every strength.
-        union: see `union_strengths`; None for no union. One attack alone, if the model has no other, makes none.
-    """
+    """Clean, average and union accuracy of a model, and what :func:`own` finds. ``table``: with only attacks that are
+    known at every strength. ``union``: see `union_strengths`; None for no union. One attack alone, if the model has no
+    other, makes none."""
     accuracies = AccuracyStatistics(table)
     found = {"clean accuracy": accuracies.accuracy(CLEAN, 0)}
     if table.attacks:
@@ -128,11 +125,7 @@ def hypervolume_of(
     table: OutcomeTable, attack: str, strengths: Sequence[float] | None = None
 ) -> AdversarialHypervolume | None:
     """The hypervolume under an attack, where its margins are known at equal steps of the strength; None elsewhere, and
-    where a margin at one strength says nothing of larger ones.
-
-    Args:
-        strengths: take only these of its strengths.
-    """
+    where a margin at one strength says nothing of larger ones. ``strengths``: take only these of its strengths."""
     if attack not in table.attacks or not table.outcome(attack).monotone:
         return None
     outcome = table.outcome(attack)

@@ -18,13 +18,9 @@ MOST_COMPARED = 10
 
 @dataclass(frozen=True)
 class Pair:
-    """One model against another one.
-
-    Attributes:
-        differences: name of a number -> first less second; intervals hold for all pairs at once (Bonferroni), for each
-            number by itself.
-        p_values: name of a number -> of no difference, corrected for all pairs (Holm), for each number by itself.
-    """
+    """One model against another one. ``differences``: name of a number -> first less second; intervals hold for all
+    pairs at once (Bonferroni), for each number by itself. ``p_values``: name of a number -> of no difference, corrected
+    for all pairs (Holm), for each number by itself."""
 
     first: int
     second: int
@@ -41,11 +37,8 @@ def pairs_of(
     statistics: Sequence[Mapping[str, SampleStatistic]], barred: Sequence[Collection[str]]
 ) -> tuple[Pair, ...]:
     """Every pair of models, or the first with each of the others where there are more than :data:`MOST_COMPARED`.
-
-    Args:
-        statistics: of each model, the same numbers on the same samples.
-        barred: of each model, the numbers that may not compete.
-    """
+    ``statistics``: of each model, the same numbers on the same samples. ``barred``: of each model, the numbers that may
+    not compete."""
     models = range(len(statistics))
     chosen = list(combinations(models, 2)) if len(models) <= MOST_COMPARED else [(0, other) for other in models[1:]]
     differences, chances = [], []

@@ -25,10 +25,6 @@ def ranks(ratios: Sequence[float | None], constants: Sequence[float | None]) -> 
 
     By the ratio rounded to two decimals, ties by the lower stability constant; a constant that is not known comes after
     all that are, and what has no ratio has no place.
-
-    Example:
-        >>> ranks([50.001, 50.004, 60.0, None], [7.0, 3.0, 9.0, None])
-        [3, 2, 1, None]
     """
     keys = [
         None if ratio is None else (-round(ratio, 2), math.inf if constant is None else constant)
@@ -65,9 +61,8 @@ class Place:
     def words(self, about: bool = False) -> str:
         """The places that the intervals leave open, and "about" where threat models are not all the reference's.
 
-        Example:
-            >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
-            ('2nd to 5th of 21', 'about 1st of 21')
+        >>> Place(3, 2, 5, 21).words(), Place(1, 1, 1, 21).words(about=True)
+        ('2nd to 5th of 21', 'about 1st of 21')
         """
         span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
         return f"{'about ' if about else ''}{span} of {self.of}"

@@ -66,9 +66,8 @@ _CARD = TypeAdapter(About)
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
     """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
 
-    Example:
-        >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
-        {'linf': 0.03}
+    >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
+    {'linf': 0.03}
     """
     if isinstance(about, str | Path):
         return checked(_ABOUT, read_json(about), str(about))
@@ -76,11 +75,8 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
-    """What a JSON file says of one model, as `Result.describe` takes it; checked.
-
-    Raises:
-        UserError: it cannot be read, or says something that a card does not hold.
-    """
+    """What a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it cannot
+    be read, or says something that a card does not hold."""
     return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
@@ -103,15 +99,13 @@ class Row:
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
             empty where an entry is missing, and for rows of which only the accuracies are known.
-        halves: attack -> the size from which on half of the images are wrong, inf where they never are; empty for rows
-            of which only the accuracies are known.
+        halves: attack -> the size from which on half of the images are wrong, inf: never; empty with accuracies alone.
         halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
-        union: accuracy in percent under all ranked attacks at once, each at the middle one of its strengths that
-            count; None for a single attack, where an entry is missing, and for rows of which only the accuracies are
-            known.
+        union: accuracy in percent under all ranked attacks at once, each at its middle strength. None for a single
+            attack, where an entry is missing, and with accuracies alone.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
@@ -184,11 +178,8 @@ def published_rows(reference: Reference) -> list[Row]:
 
 
 def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
-    """The row of a run, at the points that it shares with a reference.
-
-    Args:
-        result: the run; an attack that judges each strength on its own is missing unless every strength was searched.
-    """
+    """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
+    strength on its own is missing unless every strength was searched."""
     given = about or About()
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
@@ -233,24 +224,16 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
 @dataclass(frozen=True)
 class Ground:
-    """What runs share that are ranked without a reference.
-
-    Attributes:
-        reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
-            those that only some of them have.
-        index: positions of the images that all runs have; None where there are none, or several data sets.
-    """
+    """What runs share that are ranked without a reference. ``reference``: always right, so that ratios to it are the
+    accuracies: it ranks the points of all runs, and lists those that only some of them have. ``index``: positions of
+    the images that all runs have; None where there are none, or several data sets."""
 
     reference: Reference
     index: Integers | None
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Ground:
-        """What some runs share; they are looked at one by one.
-
-        Raises:
-            UserError: no run, or they share no (attack, strength).
-        """
+        """What some runs share, looked at one by one; :class:`UserError` where there is nothing."""
         grids: list[dict[str, list[float]]] = []
         data: set[tuple[str, str | None]] = set()
         index = np.zeros(0, np.int64)

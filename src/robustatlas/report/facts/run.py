@@ -36,8 +36,7 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training of the model: share of the points seen, CR in and out, and the stability constants
-    by floor."""
+    """What depends on the training: share of the points seen, CR in and out, and the stability constants by floor."""
 
     seen: float
     ratios: InOut
@@ -47,15 +46,10 @@ class TrainingFacts:
 
 @dataclass(frozen=True)
 class ReferenceFacts:
-    """A run held against a reference, on the ranked entries that both have.
-
-    Attributes:
-        numbers: name of a metric of the registry -> its value.
-        training: None where the training of the model is not stated, or the reference has no clean accuracy.
-        place: among the published defenses of the reference; None without any, and for a run that lacks ranked entries
-            or is masked under some.
-        masked: why these numbers may not compete, as :func:`robustatlas.outcomes.masked.masked` says it.
-    """
+    """A run held against a reference, on the ranked entries that both have. ``training``: None where it is not stated,
+    or the reference has no clean accuracy. ``place``: among the published defenses; None without any, and where ranked
+    entries are missing or masked. ``masked``: why these numbers may not compete, as of
+    :func:`robustatlas.outcomes.masked.masked`."""
 
     held: Held
     numbers: Mapping[str, Interval]
@@ -160,15 +154,11 @@ def facts_of(
     steadiness: Steadiness | None = None,
     headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
-    """The facts of a run.
+    """The facts of a run, called ``name``, or like its model where that is empty. ``reference``: acc* to compare with.
 
-    Args:
-        name: what to call it; its model's name when empty.
-        reference: acc* to compare with; None for no comparison.
-        trained_on: attack -> largest strength of the model's training; None for what the run keeps.
-        union: attack -> strength up to which it counts for the union accuracy; None for the middle one of each.
-        headline: attack -> strength of the number that comes first; None: see :func:`headline_of`.
-        steadiness: which stability constants; None for those of the paper.
+    ``trained_on``, ``union`` and ``headline`` are attack -> strength, of the model's training, of the union accuracy
+    and of the number that comes first. None: what the run keeps, the middle strength of each attack, and as of
+    :func:`headline_of`. ``steadiness``: which stability constants; None: those of the paper.
     """
     if trained_on is None and (kept := about_of(result, {})).tells_training:
         trained_on = kept.trained_on

@@ -27,15 +27,12 @@ published, the last by pairs of points that no few images decide."""
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Which stability constants are given.
+    """Which stability constants are given. ``difficulty``: of a point, see
+    :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those of the one attack of the
+    training.
 
-    Attributes:
-        difficulty: of a point, see :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those
-            of the one attack of the training.
-
-    Example:
-        >>> Steadiness(alpha=0.01, difficulty="epsilon").floors
-        (0.0,)
+    >>> Steadiness(alpha=0.01, difficulty="epsilon").floors
+    (0.0,)
     """
 
     alpha: float = ALPHA

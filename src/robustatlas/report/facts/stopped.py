@@ -17,16 +17,9 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class Stopped:
-    """A run whose samples were drawn at random until enough was known.
-
-    Attributes:
-        samples: number of those that were searched by then.
-        population: number of those to draw from.
-        why: when it stopped.
-        clean: clean accuracy of the whole population, in percent, with its interval.
-        accuracies: attack -> robust accuracy of the whole population at each strength, likewise; all these intervals
-            hold together, whenever one stops.
-    """
+    """A run whose samples were drawn at random until enough was known: ``samples`` of ``population``. ``clean`` and
+    ``accuracies`` (attack -> robust accuracy at each strength) are of the whole population, in percent; all their
+    intervals hold together, whenever one stops."""
 
     samples: int
     population: int

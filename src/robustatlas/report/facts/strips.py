@@ -24,17 +24,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StripSource:
-    """What is known of an attack.
-
-    Attributes:
-        accuracy: sizes -> robust accuracy in percent; None where nothing was searched.
-        halved: the size from which on no more than half of the clean accuracy is left, in the attack's own unit; inf
-            where more is left at every size.
-        ends: of the interval of that size.
-        proved: size up to which half of the clean accuracy is proved; 0 where that is not so at any.
-        own_threat: whether another threat model was searched than the reference's.
-        masked: whether the numbers are upper bounds only.
-    """
+    """What is known of an attack. ``accuracy``: sizes -> robust accuracy in percent; None where nothing was searched.
+    ``ends``: of the interval of ``halved``. The others are as of :class:`Strip`."""
 
     attack: str
     last: float
@@ -110,13 +101,9 @@ class Strip:
 
 @dataclass(frozen=True)
 class Scale:
-    """The axis that the strips of a card share.
-
-    Attributes:
-        kind: "reference", "distance" or "strength".
-        units: attack -> the size that is its unit.
-        beyond: attacks under which the reference keeps more than half of its clean accuracy at all its strengths.
-    """
+    """The axis that the strips of a card share. ``kind``: "reference", "distance" or "strength". ``units``: attack ->
+    the size that is its unit. ``beyond``: attacks under which the reference keeps more than half of its clean accuracy
+    at all its strengths."""
 
     kind: str
     units: Mapping[str, float]
@@ -127,8 +114,9 @@ class Scale:
 def scale_of(
     known: Mapping[str, float], reference: Reference | None, distances: Mapping[str, float] | None = None
 ) -> Scale:
-    """The axis for some attacks (name -> largest strength): where half of the reference's clean accuracy is left, where
-    it has some of them; else the distances between classes, where all have one; else the largest strengths."""
+    """The axis for some attacks (name -> largest strength). It is made from the first of three that is known: where
+    half of the reference's clean accuracy is left (it has some of the attacks), the distances between classes (all
+    attacks have one), the largest strengths."""
     told = {} if reference is None else reference.accuracies.entries
     entries = {attack: told.get(attack, {}) for attack in known}
     if reference is not None and any(entries.values()):
@@ -173,9 +161,8 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
 def wrong_at_half(clean: float) -> float:
     """The share of all images that are wrong where half of the clean accuracy, in percent, is left.
 
-    Example:
-        >>> wrong_at_half(80.0)
-        0.6
+    >>> wrong_at_half(80.0)
+    0.6
     """
     return 1 - clean / 200
 

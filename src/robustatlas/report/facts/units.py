@@ -1,5 +1,4 @@
-"""What the strengths of an attack measure, as its run recorded it or as the catalogue has it, whose they are, and which
-is the usual one."""
+"""What the strengths of an attack measure (as its run or the catalogue has it), and which one is the usual one."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ def unit_of(attack: str, recorded: str = "") -> str:
 def calibrations_of(records: Iterable[AttackRecord]) -> tuple[str, ...]:
     """A sentence on the attacks whose strengths are not those of a source.
 
-    Example:
-        >>> calibrations_of([AttackRecord(name="fog", strengths=(1.0,), calibrated="calibrated here")])
-        ('Strengths of fog: calibrated here.',)
+    >>> calibrations_of([AttackRecord(name="fog", strengths=(1.0,), calibrated="calibrated here")])
+    ('Strengths of fog: calibrated here.',)
     """
     attacks: dict[str, dict[str, None]] = {}
     for record in records:
@@ -41,11 +39,10 @@ def usual_strength(outcome: Outcome) -> float | None:
     """The strength at which an attack is usually measured: the one that papers give, else the middle one of the
     catalogue, on large images or on small ones; None where the outcome says nothing of it.
 
-    Example:
-        >>> from robustatlas.results.result import Result
-        >>> run = Result.from_arrays([0], [0], {"l2": [1.0], "mine": [0.2]}, {"l2": [0.1, 1.0], "mine": [0.3]})
-        >>> usual_strength(run.outcome("l2")), usual_strength(run.outcome("mine"))
-        (0.5, None)
+    >>> from robustatlas.results.result import Result
+    >>> run = Result.from_arrays([0], [0], {"l2": [1.0], "mine": [0.2]}, {"l2": [0.1, 1.0], "mine": [0.3]})
+    >>> usual_strength(run.outcome("l2")), usual_strength(run.outcome("mine"))
+    (0.5, None)
     """
     if outcome.attack in STANDARD:
         known = [STANDARD[outcome.attack][0]]

@@ -15,9 +15,8 @@ from robustatlas.report.gate.verdict import Check
 def as_junit(checks: Sequence[Check], run: str) -> str:
     """A suite of one test a check, as Jenkins, GitLab and GitHub's reporters read them.
 
-    Example:
-        >>> "failures=\\"1\\"" in as_junit([Check("clean>=90", False, "clean is 80.")], "runs/a")
-        True
+    >>> "failures=\\"1\\"" in as_junit([Check("clean>=90", False, "clean is 80.")], "runs/a")
+    True
     """
     failed = [check for check in checks if not check.passed]
     suite = ElementTree.Element(
@@ -34,9 +33,8 @@ def as_junit(checks: Sequence[Check], run: str) -> str:
 def as_sarif(checks: Sequence[Check], run: str) -> str:
     """SARIF 2.1.0: one result a failed check, as code scanning reads them.
 
-    Example:
-        >>> json.loads(as_sarif([Check("clean>=90", False, "clean is 80.")], "runs/a"))["version"]
-        '2.1.0'
+    >>> json.loads(as_sarif([Check("clean>=90", False, "clean is 80.")], "runs/a"))["version"]
+    '2.1.0'
     """
     results = [
         {
@@ -61,9 +59,8 @@ def as_sarif(checks: Sequence[Check], run: str) -> str:
 def as_markdown(checks: Sequence[Check], run: str) -> str:
     """A heading with the verdict, and a table of the checks, as a pull request shows them.
 
-    Example:
-        >>> print(as_markdown([Check("clean>=90", True, "clean is 95.")], "runs/a").splitlines()[0])
-        ## robustatlas check runs/a: passed
+    >>> print(as_markdown([Check("clean>=90", True, "clean is 95.")], "runs/a").splitlines()[0])
+    ## robustatlas check runs/a: passed
     """
     failed = sum(not check.passed for check in checks)
     verdict = f"{counted(failed, 'check')} failed" if failed else "passed"

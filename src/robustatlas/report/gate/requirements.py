@@ -35,13 +35,9 @@ _TYPICAL = "typical-"
 
 @dataclass(frozen=True)
 class Requirement:
-    """One bound on one number.
-
-    Attributes:
-        what: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``, ``ATTACK@STRENGTH``, ...
-        sign: whether the bound is a lower or an upper one.
-        bound: accuracies and ratios in percent.
-    """
+    """One bound on one number. ``what``: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``,
+    ``ATTACK@STRENGTH``, ... ``sign``: whether the bound is a lower or an upper one. ``bound``: accuracies and ratios in
+    percent."""
 
     text: str
     what: str
@@ -124,9 +120,8 @@ def _percentages(result: Result) -> set[str]:
 def written(name: str) -> str:
     """How a number of the registry is asked for.
 
-    Example:
-        >>> written("UA2 medium")
-        'ua2-medium'
+    >>> written("UA2 medium")
+    'ua2-medium'
     """
     return name.lower().replace(" ", "-")
 

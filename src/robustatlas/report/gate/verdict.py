@@ -38,11 +38,7 @@ class Check:
 def check_requirements(
     requirements: Sequence[Requirement], result: Result, facts: RunFacts, judged: Judged = "interval"
 ) -> list[Check]:
-    """Each requirement against the number that it is about.
-
-    Args:
-        judged: whether the whole 95 % interval has to keep a bound, or the value alone.
-    """
+    """Each requirement against its number; ``judged``: whether the whole 95 % interval has to keep a bound."""
     found = []
     for requirement in requirements:
         number = number_of(requirement, result, facts)
@@ -73,12 +69,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     are judged. An attack that is masked on either model, as after rounding, is not tested: that proves nothing, and the
     check fails.
 
-    Args:
-        max_drop: in percentage points.
-        judged: whether a drop has to be significant, or its value alone decides.
-
-    Raises:
-        UserError: the runs share no images, or no attack at the same strength.
+    ``max_drop``: in percentage points. ``judged``: whether a drop has to be significant, or its value alone decides.
+    Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
     shared = what_is_shared([new, old])
     whole = shared.table(0), shared.table(1)
@@ -126,21 +118,16 @@ _FORM = re.compile(r"\s*diagnosis\s*=\s*([^=]*?)\s*")
 def asks_for_verdict(text: str) -> bool:
     """Whether a requirement is about the diagnosis.
 
-    Example:
-        >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
-        (True, False)
+    >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
+    (True, False)
     """
     return _FORM.fullmatch(text) is not None
 
 
 def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ()) -> Check:
     """Whether the diagnosis of a run is the required one; a run without a diagnosis fails, and a sound one where a
-    required strength was not looked at.
-
-    Args:
-        text: ``diagnosis=sound``, or another verdict.
-        bounds: what else is required; the strengths that these name have to be looked at, or all where they name none.
-    """
+    required strength was not looked at. ``text``: ``diagnosis=sound``, or another verdict. ``bounds``: what else is
+    required; the strengths that these name have to be looked at, or all where they name none."""
     found = _FORM.fullmatch(text)
     wanted, known = found[1] if found else text, get_args(Verdict)
     if wanted not in known:
@@ -215,8 +202,7 @@ def _deciding(requirement: Requirement, number: Interval, samples: int) -> int |
 
 
 def _decided(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
-    """Whether ``count`` samples would do: a share of samples has its exact interval, of others it shrinks with the root
-    of their number."""
+    """Whether ``count`` samples would do: exactly for a share, else as intervals shrink with the root of the count."""
     if requirement.counts_samples:
         low, high = proportion_bounds(number.value / 100 * count, count, CONFIDENCE)
     else:

@@ -29,9 +29,9 @@ _NUMBERS = ("clean", "CR ind-avg", "CR ind-worst", "SC")
 
 
 class Defenses(Output):
-    """The published defenses of a reference that have all ranked accuracies: their numbers, beside those ``printed``
+    """The published defenses of a reference that have all ranked accuracies: their numbers beside those ``printed``
     (defense -> number -> value), clean accuracy over CR by what they were trained against, and the mean CR under each
-    attack; ``without``: names left out, also with ``*``."""
+    attack. ``without``: names left out, also with ``*``."""
 
     reference: str
     without: list[str] = Field(default_factory=list)

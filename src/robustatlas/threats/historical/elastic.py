@@ -32,8 +32,8 @@ class HistoricalElastic(Elastic):
 
 @dataclass(frozen=True)
 class HistoricalElasticOnPixels(Elastic):
-    """Samples as the first release did under PyTorch 1.0, with which UAR was calibrated (``align_corners=True``): no
-    displacement is not a change, and a displacement is (side - 1) / side of what it is called."""
+    """Samples as the first release did under PyTorch 1.0, with which UAR was calibrated (``align_corners=True``). A
+    displacement is (side - 1) / side of what it is called; no displacement changes nothing."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         height, width = x.shape[-2:]

@@ -12,9 +12,9 @@ from robustatlas.threats.recolor import Recolor, interpolate, lattice_identity, 
 
 @dataclass(frozen=True)
 class HistoricalRecolor(Recolor):
-    """theta is first moved to colours that sRGB can show (which moves most of the lattice even at theta = 0), and
-    strongly saturated colours are clipped to the lattice, so that the clean image is not reachable; the start is the
-    identity."""
+    """The published attack. theta is first moved to colours that sRGB can show, which moves most of the lattice even at
+    theta = 0. Strongly saturated colours are clipped to the lattice, so the clean image is not reachable. The start is
+    the identity."""
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
         return self.neutral(x)

@@ -7,13 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 SMALL = 9
-"""Kernels below this side are applied directly; larger ones in the frequency domain, which takes a third of the time at
-224 pixels and 15 by 15 weights."""
+"""Side below which kernels are applied directly; larger ones are faster in the frequency domain."""
 
 
 def correlated(fields: Tensor, kernels: Tensor) -> Tensor:
-    """``[B, C, H, W]``: ``fields`` [B, C, H, W] correlated with ``kernels`` [B, C, k, k], or [B, 1, k, k] for all
-    channels; zeros outside."""
+    """``[B, C, H, W]``: ``fields`` [B, C, H, W] correlated with ``kernels`` [B, C or 1, k, k]; zeros outside."""
     kernels = kernels.expand(-1, fields.shape[1], -1, -1)
     if kernels.shape[-1] < SMALL:
         stacked = F.conv2d(

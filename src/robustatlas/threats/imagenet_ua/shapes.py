@@ -1,8 +1,6 @@
-"""Circles, triangles and squares as the kaleidoscope's public code draws them, in tensor code.
-
-Every shape is kept as spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice,
-as a square is drawn as two triangles.
-"""
+"""Circles, triangles and squares as the kaleidoscope's public code draws them, in tensor code. Every shape is kept as
+spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice, as a square is drawn as
+two triangles."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def _triangle(corners: list[Tensor], height: int, width: int) -> Tensor:
 def _flat(base: Tensor, tip: Tensor, other: Tensor, height: int, width: int) -> Tensor:
     """``[B, K, 2, width]``: a triangle whose side from ``base`` to ``other`` lies in one column.
 
-    From that column towards the tip's, which is left out, both ends move by equal steps; as in the public code they do
+    From that column towards the tip's, which is left out, both ends move by equal steps. As in the public code they do
     not move in columns outside of the image, and the first column of the image counts as outside.
     """
     near, far = torch.minimum(base[..., 0], other[..., 0]), torch.maximum(base[..., 0], other[..., 0])

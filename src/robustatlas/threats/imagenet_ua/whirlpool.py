@@ -28,8 +28,9 @@ def places(height: int, width: int) -> Tensor:
 
 
 def swirled(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
-    """``[B, 2, H, W]``: how far, along columns and rows, whirlpools with ``turns`` [B, 8] (radians) around ``centres``
-    [B, 8, 2] move what is seen at every pixel: each axis by the one that moves it most, with its sign."""
+    """``[B, 2, H, W]``: how far whirlpools move what is seen at every pixel, along columns and rows. ``turns`` [B, 8]
+    are their angles in radians, ``centres`` [B, 8, 2] their places. Of the eight moves along an axis the largest
+    counts."""
     offset = cached(places, *x.shape[2:], like=x) - centres[..., None, None]
     across, down = offset.unbind(2)
     angle = turns[..., None, None] * torch.exp(-offset.square().sum(2).sqrt() / REACH)

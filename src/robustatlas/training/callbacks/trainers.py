@@ -14,8 +14,7 @@ def Lightning(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: A
     """A callback of Lightning: robust accuracy every few epochs, through the loggers of the trainer.
 
     Args:
-        data: as of :class:`Watch`.
-        attacks: as of :class:`Watch`.
+        data, attacks: as of :class:`Watch`.
         settings: the other arguments of :class:`Watch`.
 
     Returns:
@@ -39,8 +38,7 @@ def Transformers(trainer: Any, data: str | Data, attacks: Attacks = ("linf", "l2
 
     Args:
         trainer: whose training it is; numbers go through its ``log``.
-        data: as of :class:`Watch`.
-        attacks: as of :class:`Watch`.
+        data, attacks: as of :class:`Watch`.
         settings: the other arguments of :class:`Watch`.
 
     Returns:

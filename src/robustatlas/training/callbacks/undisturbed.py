@@ -19,8 +19,8 @@ from robustatlas.common.errors import UserError
 
 @contextmanager
 def unnoticed(net: nn.Module) -> Iterator[None]:
-    """Whatever is done inside, the training around goes on as it would have: the random states of Python, NumPy and
-    torch are afterwards what they were before, and what ``net`` holds as well, see :func:`put_back`."""
+    """The training around goes on as if nothing were done inside: the random states of Python, NumPy and torch are put
+    back, and what ``net`` holds as well (see :func:`put_back`)."""
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that a training draws from
     try:
         with torch.random.fork_rng(_devices(net)), _full_precision(net), put_back(net):
@@ -43,11 +43,10 @@ def put_back(net: nn.Module) -> Iterator[None]:
 def copied(net: nn.Module) -> nn.Module | None:
     """A network of its own that holds all that ``net`` does; None where it cannot be copied.
 
-    Example:
-        >>> net = nn.Linear(2, 2)
-        >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
-        >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
-        (False, True)
+    >>> net = nn.Linear(2, 2)
+    >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
+    >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
+    (False, True)
     """
     try:
         other = copy.deepcopy(net)

@@ -36,8 +36,7 @@ def watch(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) 
     """A function for a training loop of one's own, to be called after each epoch.
 
     Args:
-        data: as of :class:`Watch`.
-        attacks: as of :class:`Watch`.
+        data, attacks: as of :class:`Watch`.
         settings: the other arguments of :class:`Watch`.
 
     Returns:
@@ -61,8 +60,7 @@ class Watch:
     """Looks at a network every few epochs of its training, and leaves the training as it would be without.
 
     Args:
-        data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels ``[N]``. Images that
-            are not trained on.
+        data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels; not trained on.
         attacks: as of :func:`robustatlas.evaluate`.
         strengths: likewise; default: the catalogue's grids.
         every: epochs from one look to the next.

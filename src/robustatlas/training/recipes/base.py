@@ -74,8 +74,7 @@ class Update:
         loss: scalar, with its graph.
         correct: mean accuracy (scalar in [0, 1]) at the points trained on.
         memory: what the recipe remembers now.
-        by_attack: accuracy [A] in [0, 1] at the examples of each of several attacks, in the mode of crafting; None
-            where that is not known.
+        by_attack: accuracy [A] in [0, 1] at the examples of each of several attacks; None where that is not known.
     """
 
     loss: Tensor

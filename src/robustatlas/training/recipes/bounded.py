@@ -27,10 +27,8 @@ _PROGRAMS: WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], Any]] = WeakKeyDi
 class Bounded(Recipe):
     """kappa CE(f(x), y) + (1 - kappa) CE(-m, y), where m are lower bounds of the margins on the set, 0 of the label.
 
-    Attributes:
-        clean: share of the training in which the strength is 0 still.
-        warmup: share of the training at which the strength, and kappa, have come to their last values; linear between.
-        kappa_first, kappa: weight of the clean loss, at the beginning and at the end.
+    The strength is 0 during the share ``clean`` of the training. It and kappa are then linear, up to the share
+    ``warmup``. ``kappa_first`` and ``kappa`` are the weights of the clean loss at the beginning and at the end.
     """
 
     box: ClassVar[bool] = True

@@ -12,8 +12,7 @@ from robustatlas.threats.imagenet_ua.edge import EdgeMap
 
 @dataclass(frozen=True)
 class HistoricalUaEdge(EdgeMap):
-    """Edges are painted at every strength; starts uniformly in [0, 1] whatever epsilon, which the first step brings
-    into the set."""
+    """Edges are painted at every strength. Starts are uniform in [0, 1]; the first step brings them into the set."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
         return noise.uniform(*self.shape(x), dtype=x.dtype)

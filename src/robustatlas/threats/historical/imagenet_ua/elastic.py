@@ -16,7 +16,7 @@ from robustatlas.threats.imagenet_ua.geometry import Geometry
 
 @dataclass(frozen=True)
 class HistoricalUaElastic(UaElastic):
-    """No displacement zooms the image and darkens its border; starts at the border of the ball, and steps go along
+    """No displacement zooms the image and darkens its border. Starts lie at the border of the ball; steps go along
     signs."""
 
     geometry: ClassVar[Geometry] = SIGN_BALL
