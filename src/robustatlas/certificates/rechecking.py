@@ -28,6 +28,7 @@ from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CertificateRecord
 from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.shared import rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +114,9 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
     check_known(subject, [attack], work, DEFAULT_BATCH)
     sizes = torch.from_numpy(store.certificates.columns(record, index)["certified_size"])
     held = sizes == 0  # of which nothing is said
-    place = {int(position): row for row, position in enumerate(work.index)}
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            rows = torch.tensor([place[int(position)] for position in index[some.numpy()]])
-            samples = _samples(work, rows, model)
+            samples = _samples(work, torch.from_numpy(rows_of(work.index, index[some.numpy()])), model)
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])
             if certificate.own_model:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +16,10 @@ from robustatlas.attacks.description import plain
 from robustatlas.certificates import Certificate, Samples, Subject
 from robustatlas.certificates.crossing import crossing
 from robustatlas.data import as_inputs
-from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.work import Arrays, Found, Job, Manner
-from robustatlas.evaluation.workers import Do
 from robustatlas.evaluation.workers.memory import hand_back
-from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes import Identity
 from robustatlas.outcomes.certified import CertificateRecord, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import circumstances
 
@@ -135,17 +131,3 @@ class Certifier:
         found = done(self.subject, self.tasks[job.task], job, self.manner, report)
         hand_back()
         return found
-
-
-@contextmanager
-def certifying_elsewhere(
-    model: Classifier,
-    tasks: Sequence[Certification],
-    manner: Manner,
-    identity: Identity,
-    shape: tuple[int, ...],
-) -> Iterator[Do]:
-    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``."""
-    with undisturbed(), model.evaluating():
-        check_same(model, shape, identity)
-        yield Certifier(Subject(model, shape, manner.seed), tasks, manner).do

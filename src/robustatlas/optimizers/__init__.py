@@ -1,4 +1,4 @@
-"""Optimizers: how a threat model is searched; a file for each method or family."""
+"""Optimizers: how a threat model is searched; one family a file."""
 
 from __future__ import annotations
 

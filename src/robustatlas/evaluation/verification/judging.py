@@ -91,15 +91,9 @@ def judge(case: Case, batch: int) -> Judged:
 
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
     """Prediction and softmax margin of the samples ``part``."""
-    x, labels = samples_at(case, part)
+    x, labels = case.work.on(case.model, part)
     verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
     return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
-
-
-def samples_at(case: Case, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Images and labels of the samples ``rows``, where the model computes."""
-    model = case.model
-    return case.work.rows[rows].to(model.device, model.dtype), case.work.labels[rows].to(model.device)
 
 
 def _positions(case: Case, rows: Tensor, x: Tensor) -> Tensor:
@@ -110,7 +104,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     """What is to say of the examples ``part``."""
     given, threats = case.given, {name: threat for name, (_, threat) in case.wanted.items()}
     rows = torch.from_numpy(case.rows[part.numpy()])
-    x, labels = samples_at(case, rows)
+    x, labels = case.work.on(case.model, rows)
     refused = dict.fromkeys(REFUSALS, torch.zeros(len(part), dtype=torch.bool, device=x.device))
     refused["the clean image is misclassified already"] = clean_prediction[rows].to(x.device) != labels
     if given.labels is not None:
