@@ -19,7 +19,7 @@ from robustatlas.certificates.crossing import crossing
 from robustatlas.certificates.work import LARGEST_BATCH
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
-from robustatlas.data import Dataset, as_inputs, load_dataset
+from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
@@ -116,17 +116,13 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
     held = sizes == 0  # of which nothing is said
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            samples = _samples(work, torch.from_numpy(rows_of(work.index, index[some.numpy()])), model)
+            x, labels = work.on(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
+            samples = Samples(x.double(), labels, torch.from_numpy(index)[some])
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])
             if certificate.own_model:
                 held[some] &= crossing(model, attack, samples, sizes[some], subject.seed).isinf()
     return Rechecked(record, index, index[~held.numpy()])
-
-
-def _samples(work: Work, rows: Tensor, model: Classifier) -> Samples:
-    x = as_inputs(work.rows.stored(rows)).to(model.device, model.dtype)
-    return Samples(x.double(), work.labels[rows].to(model.device), torch.from_numpy(work.index)[rows])
 
 
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:

@@ -76,17 +76,9 @@ def judge(case: Case, batch: int) -> Judged:
     clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
     prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
     pieces = [_judged(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
-    return Judged(
-        refusal=np.concatenate([piece["refusal"] for piece in pieces]),
-        sizes={name: np.concatenate([piece[f"size of {name}"] for piece in pieces]) for name in case.wanted},
-        found=np.concatenate([piece["found"] for piece in pieces]),
-        margin=np.concatenate([piece["margin"] for piece in pieces]),
-        images=np.concatenate([piece["images"] for piece in pieces]),
-        mistakes=np.concatenate([piece["mistakes"] for piece in pieces]),
-        drawn=np.concatenate([piece["drawn"] for piece in pieces]),
-        clean_prediction=prediction.numpy(),
-        clean_margin=clean_margin.float().numpy(),
-    )
+    whole = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    sizes = {name: whole.pop(f"size of {name}") for name in case.wanted}
+    return Judged(sizes=sizes, clean_prediction=prediction.numpy(), clean_margin=clean_margin.float().numpy(), **whole)
 
 
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
