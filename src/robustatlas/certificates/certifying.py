@@ -15,7 +15,7 @@ from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.certificates import CERTIFICATES, Certificate, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.base import in_ball, norm_of
-from robustatlas.certificates.work import LARGEST_BATCH, Certification, Certifier, done, inputs, record_of
+from robustatlas.certificates.work import LARGEST_BATCH, Certification, do, done, inputs, record_of
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed
@@ -197,11 +197,11 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, dispatcher)
+        work_here(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
         return
     unread = Subject(model, ready.subject.shape, ready.manner.seed)
-    do = Certifier(unread, tuple(ready.tasks), ready.manner).do
-    make = partial(doing_elsewhere, model, ready.identity, unread.shape, do)
+    there = partial(do, unread, tuple(ready.tasks), ready.manner)
+    make = partial(doing_elsewhere, model, ready.identity, unread.shape, there)
     work_elsewhere(make, f"The model {model.name}", places, None, dispatcher)
 
 

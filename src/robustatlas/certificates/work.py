@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,15 +36,10 @@ class Certification:
     certificate: Certificate
     record: CertificateRecord
 
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Columns that are read of what a run has already."""
-        return ("certified_size", "seconds")
-
-    @property
-    def held(self) -> int:
-        """Inputs that a sample takes the memory of."""
-        return 8
+    told: ClassVar[tuple[str, ...]] = ("certified_size", "seconds")
+    """Columns that are read of what a run has already."""
+    held: ClassVar[int] = 8
+    """Inputs that a sample takes the memory of."""
 
 
 def record_of(attack: Attack, certificate: Certificate, seed: int) -> CertificateRecord:
@@ -120,14 +116,10 @@ def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: ND
     }
 
 
-class Certifier:
-    """Does the jobs of some certifications one after the other; the network is read once."""
-
-    def __init__(self, subject: Subject, tasks: Sequence[Certification], manner: Manner) -> None:
-        self.subject, self.tasks, self.manner = subject, tasks, manner
-
-    def do(self, job: Job, report: Callable[[int], None] = lambda through: None) -> Found:
-        """Do a job; ``report`` is called with how many of its samples are through."""
-        found = done(self.subject, self.tasks[job.task], job, self.manner, report)
-        hand_back()
-        return found
+def do(
+    subject: Subject, tasks: Sequence[Certification], manner: Manner, job: Job, report: Callable[[int], None]
+) -> Found:
+    """Do a job of some certifications; the network is read once for all."""
+    found = done(subject, tasks[job.task], job, manner, report)
+    hand_back()
+    return found
