@@ -36,9 +36,8 @@ from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Crafted, Start, craft
-from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.frank_wolfe import FrankWolfe, VertexAscent
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.lp import L1, Linf, Lp
 from robustatlas.training import Opponent, Settings, network_for, opponents_of, recipe_named
 

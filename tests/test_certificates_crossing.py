@@ -17,7 +17,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates import Certificate, Samples, Subject, certificate_named
 from robustatlas.certificates.certify import recheck
 from robustatlas.certificates.crossing import crossing
-from robustatlas.certificates.crown_ibp import CrownIBP
+from robustatlas.certificates.crown import CrownIBP
 from robustatlas.certificates.linear import Linear
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.outcomes import Run

@@ -27,7 +27,7 @@ from robustatlas.optimizers.carlini_wagner import CarliniWagner
 from robustatlas.optimizers.ead import EAD
 from robustatlas.optimizers.fab import FAB
 from robustatlas.optimizers.fmn import FMN
-from robustatlas.optimizers.frank_wolfe import FrankWolfe
+from robustatlas.optimizers.frank_wolfe import FrankWolfe, VertexAscent
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.lpa import LPA, FastLPA
 from robustatlas.optimizers.perceptual_descent import PerceptualDescent
@@ -37,7 +37,6 @@ from robustatlas.optimizers.scan import Once, Scan
 from robustatlas.optimizers.sigma_zero import SigmaZero
 from robustatlas.optimizers.square import Square
 from robustatlas.optimizers.sweep import Sweep
-from robustatlas.optimizers.vertex_ascent import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Brightness, Hue
 from robustatlas.threats.compose import Compose

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
 from robustatlas.models.defenses import BitDepthReduction
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State
 from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
@@ -78,17 +78,13 @@ def test_a_changed_leg_changes_nothing_else() -> None:
 class Marching(Optimizer[State]):
     """An optimizer of one's own, whose length has another name; ascends by its gradient's sign."""
 
+    counted_by: ClassVar[str] = "marches"
+
     marches: int = 4
 
     @property
     def steps(self) -> int:  # type: ignore[override]
         return self.marches
-
-    def lengthened(self, factor: float) -> Marching:
-        return self._with_steps("marches", factor)
-
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(problem.epsilon))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         theta = state.theta + 0.1 * problem.threat.steepest(problem.x, evaluation.gradient)

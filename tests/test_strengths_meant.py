@@ -17,6 +17,7 @@ from robustatlas.cli import app
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLING, strength, typed
 from robustatlas.evaluation.plan import chosen_attacks
+from robustatlas.evaluation.request import Request
 from robustatlas.threats.compose import Compose
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.lp import Linf
@@ -78,8 +79,9 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
         beyond = 1.001 * max(most, attack.strengths[-1])
         why = "; give at least 1" if name in FALLING else r" for images in \[0, 1\], .* at most"
         with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
-            chosen_attacks(name, "default", {name: [typed(name, beyond)]}, (), MODEL, COLOUR)
-    (kept,) = chosen_attacks(name, "default", {name: [typed(name, min(most, 1e4))]}, (), MODEL, COLOUR)
+            chosen_attacks(Request(attacks=name, strengths={name: [typed(name, beyond)]}), MODEL, COLOUR)
+    asked = Request(attacks=name, strengths={name: [typed(name, min(most, 1e4))]})
+    (kept,) = chosen_attacks(asked, MODEL, COLOUR)
     assert kept.strengths == (min(most, 1e4),)
 
 

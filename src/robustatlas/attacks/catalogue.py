@@ -11,10 +11,9 @@ from typing import get_args
 from robustatlas.attacks.definition import Attack, AttackInfo, ProtocolName, Stage, grid
 from robustatlas.attacks.image import ascending
 from robustatlas.attacks.plans import plans_of
-from robustatlas.common.errors import UserError, brief, first_line, warn
+from robustatlas.common.errors import UserError, brief, first_line, unknown, warn
 from robustatlas.common.registry import Registry
 from robustatlas.common.scalars import real
-from robustatlas.common.wording import instead
 from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.outcomes.strengths import LARGEST_STRENGTH
@@ -113,7 +112,7 @@ def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[s
     if name not in attacks:
         if (alone := _alone(name, attacks)) is not None:
             return alone
-        raise UserError(f"There is no attack {name!r}{instead(name, [*attacks, *also], _LISTED)}")
+        raise unknown("attack", name, [*attacks, *also], _LISTED)
     return attacks[name]
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import Leg, Plan
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import check_among
 
 _LESS = 0.6
 """Of the steps, and of the targets or restarts, of a leg at low effort."""
@@ -24,8 +24,7 @@ def at_effort(attack: Attack, effort: Effort) -> Attack:
     steps, towards twice the targets, or from two more random points; each rule says what becomes of it. What has no
     steps to scale stays as it is.
     """
-    if effort not in get_args(Effort):
-        raise UserError(f"effort={effort!r} is not known; expected one of {', '.join(map(repr, get_args(Effort)))}.")
+    check_among("effort", effort, get_args(Effort))
     if effort == "default":
         return attack
 

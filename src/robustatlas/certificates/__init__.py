@@ -1,4 +1,4 @@
-"""Certificates: sizes up to which nothing can be found; one method a file, and ``certify``, which drives them."""
+"""Certificates: sizes up to which nothing can be found; one family a file, and ``certify``, which drives them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
     "robustatlas.certificates",
     {
         "interval": "certificates.interval:IntervalBounds",
-        "crown-ibp": "certificates.crown_ibp:CrownIBP",
+        "crown-ibp": "certificates.crown:CrownIBP",
         "crown": "certificates.crown:Crown",
         "alpha-crown": "certificates.alpha_crown:AlphaCrown",
         "linear": "certificates.linear:Linear",

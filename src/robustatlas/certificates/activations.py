@@ -127,11 +127,6 @@ def _higher(line: Line | None, slope: Tensor, offset: Tensor, middle: Tensor) ->
     return torch.where(higher, slope, line[0]), torch.where(higher, offset, line[1])
 
 
-def relu() -> Activation:
-    """max(x, 0)."""
-    return Activation(F.relu, (0.0,), roundings=0)
-
-
 def clipped(low: float, high: float) -> Activation:
     """x between ``low`` and ``high``: ReLU6, hardtanh, clamp."""
     knots = tuple(edge for edge in (low, high) if math.isfinite(edge))
@@ -168,16 +163,9 @@ def gelu(approximate: str = "none") -> Activation:
     return Activation(lambda x: F.gelu(x, approximate=approximate), turns=(turn,), curvature=0.81, slopes=(-0.13, 1.13))
 
 
-def hard_sigmoid() -> Activation:
-    """x / 6 + 1 / 2 between 0 and 1."""
-    return Activation(F.hardsigmoid, (-3.0, 3.0), slopes=(0.0, 1 / 6), offset=1.0)
-
-
-def hard_swish() -> Activation:
-    """x hardsigmoid(x)."""
-    return Activation(F.hardswish, (-3.0, 3.0), (-1.5,), curvature=1 / 3, slopes=(-0.5, 1.5))
-
-
+RELU = Activation(F.relu, (0.0,), roundings=0)
+HARD_SIGMOID = Activation(F.hardsigmoid, (-3.0, 3.0), slopes=(0.0, 1 / 6), offset=1.0)
+HARD_SWISH = Activation(F.hardswish, (-3.0, 3.0), (-1.5,), curvature=1 / 3, slopes=(-0.5, 1.5))
 SIGMOID = Activation(torch.sigmoid, curvature=0.0963, slopes=(0.0, 0.25), offset=1.0)
 """|f''| is at most 1 / (6 sqrt 3)."""
 TANH = Activation(torch.tanh, curvature=0.7699, offset=1.0)

@@ -17,17 +17,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines
-from robustatlas.certificates.network import Network, Node, add
-from robustatlas.certificates.operations import (
-    AffineOperation,
-    Convolution,
-    Dense,
-    MaxPool,
-    Moved,
-    Picked,
-    Sum,
-    accumulated,
-)
+from robustatlas.certificates.network import Network, Node, add, mixes
+from robustatlas.certificates.operations import AffineOperation, MaxPool, Moved, Picked, accumulated
 from robustatlas.certificates.regions import NormBall, Region, Segment
 from robustatlas.certificates.windowed import Windowed, least, side_by_side
 from robustatlas.common.bundle import per_sample
@@ -312,11 +303,6 @@ class Bounds:
             rounding = operation.roundings * self.network.unit * size + operation.error
             self._grow(_ON_THE_WAY * size, rounding)
         self._enter(least, most, rounding)
-
-
-def mixes(operation: AffineOperation) -> bool:
-    """Whether an affine operation adds up numbers with signs, so that intervals lose."""
-    return isinstance(operation, (Dense, Convolution, Sum))
 
 
 def _sum(values: Tensor) -> Tensor:

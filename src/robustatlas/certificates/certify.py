@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from robustatlas.attacks.definition import Effort
-from robustatlas.certificates.certifying import Methods, certified, expected
+from robustatlas.certificates.certifying import Methods, certified, forecast
 from robustatlas.certificates.rechecking import Rechecked, recheck
-from robustatlas.evaluation.forecast import Forecast
 from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.progress import Progress
@@ -89,27 +88,3 @@ def certify(
         ray=ray,
     )
     return certified(model, data, request, method)
-
-
-def forecast(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
-    """What :func:`certify` would do with a request, and how long it would take here. Nothing is written.
-
-    Args:
-        model: as of :func:`certify`.
-        data: as of :func:`certify`.
-        request: its other arguments.
-        method: as of :func:`certify`.
-
-    Returns:
-        seconds and bytes on disk, attack by attack.
-
-    Raises:
-        UserError: as :func:`certify`.
-
-    Example:
-        >>> import robustatlas as ra
-        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].samples
-        4
-    """
-    return expected(model, data, request, method)

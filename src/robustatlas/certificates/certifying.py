@@ -5,26 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.certificates import CERTIFICATES, Certificate, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.base import in_ball, norm_of
-from robustatlas.certificates.work import (
-    LARGEST_BATCH,
-    Certification,
-    Certifier,
-    certifying_elsewhere,
-    done,
-    inputs,
-    record_of,
-)
+from robustatlas.certificates.work import LARGEST_BATCH, Certification, do, done, inputs, record_of
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed
@@ -37,8 +28,8 @@ from robustatlas.evaluation.plan import Data, Work, chosen_attacks
 from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner
-from robustatlas.evaluation.workers import Cluster, work_elsewhere, work_here
+from robustatlas.evaluation.work import Job, Manner, doing_elsewhere
+from robustatlas.evaluation.workers import work_elsewhere, work_here
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.certified import CrossedError
 from robustatlas.outcomes.claims import Claims
@@ -129,8 +120,28 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
     return Result.of_certificates(run, [task.record.name for task in ready.tasks], mine)
 
 
-def expected(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
-    """:func:`robustatlas.certificates.certify.forecast`: each attack is tried on some samples that the run lacks."""
+def forecast(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
+    """What :func:`robustatlas.certify` would do with a request, and how long it would take here: each attack is tried
+    on some samples that the run lacks. Nothing is written.
+
+    Args:
+        model: as of :func:`robustatlas.certify`.
+        data: as of :func:`robustatlas.certify`.
+        request: its other arguments.
+        method: as of :func:`robustatlas.certify`.
+
+    Returns:
+        seconds and bytes on disk, attack by attack.
+
+    Raises:
+        UserError: as :func:`robustatlas.certify`.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+        >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].samples
+        4
+    """
     with _prepared(model, data, request, method) as ready:
         run = request.begun(ready.identity)
         mine, tried = request.mine(len(ready.work.index)), []
@@ -138,9 +149,8 @@ def expected(model: Model, data: Data, request: Request, method: Methods = None)
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
             if len(missing):
                 tried.append(_tried(ready, task, missing))
-        places = request.places(ready.subject.model)
-        hands = places.hands if isinstance(places, Cluster) else len(places)
-    return Forecast(tuple(tried), max(1, hands), ready.manner.batch_size, ready.seconds if tried else 0.0)
+        hands = request.hands(ready.subject.model)
+    return Forecast(tuple(tried), hands, ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
 @contextmanager
@@ -151,9 +161,8 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         begun = time.perf_counter()
         warnings = check_model(classifier, work.rows, work.labels)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
-        attacks = chosen_attacks(
-            request.attacks_on(classifier), "default", request.strengths, request.exclude, classifier, work.first.images
-        )
+        sets = replace(request, protocol="default", effort="default", pixels="any", border=None)
+        attacks = chosen_attacks(sets, classifier, work.first.images)
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
@@ -169,20 +178,16 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
 
 
 def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
-    places = request.places(ready.subject.model)
-    hands = places.hands if isinstance(places, Cluster) else max(1, len(places))
-    costs = Costs([1.0] * len(ready.tasks), 0.1)
-    mine = request.mine(len(ready.work.index))
     return Dispatcher(
         run.certificates,
         ready.tasks,
         ready.work,
-        mine,
+        request.mine(len(ready.work.index)),
         ready.manner,
-        costs,
+        Costs([1.0] * len(ready.tasks), 0.1),
         claims,
         request.shard_size,
-        hands,
+        request.hands(ready.subject.model),
         ready.display,
     )
 
@@ -192,11 +197,12 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(Certifier(ready.subject, ready.tasks, ready.manner).do, dispatcher)
+        work_here(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
         return
-    each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
-    make = partial(certifying_elsewhere, model, tuple(ready.tasks), ready.manner, ready.identity, ready.subject.shape)
-    work_elsewhere(make, f"The model {model.name}", places, each, dispatcher)
+    unread = Subject(model, ready.subject.shape, ready.manner.seed)
+    there = partial(do, unread, tuple(ready.tasks), ready.manner)
+    make = partial(doing_elsewhere, model, ready.identity, unread.shape, there)
+    work_elsewhere(make, f"The model {model.name}", places, None, dispatcher)
 
 
 @contextmanager
@@ -213,18 +219,14 @@ def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
 
 def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
     """What a task will take, from a few samples spread over those that are missing."""
-    most = task.certificate.most(ready.subject, task.attack, inputs(ready.subject.model, _job(ready, missing[:1])))
+    first = inputs(ready.subject.model, Job.of(ready.work, missing[:1]))
+    most = task.certificate.most(ready.subject, task.attack, first)
     count, seconds = 0, 0.0
     while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
         count = min(len(missing), max(_TRIED, count * _TRIED))
         chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
         begun = time.perf_counter()
-        done(ready.subject, task, _job(ready, chosen), ready.manner, lambda through: None)
+        done(ready.subject, task, Job.of(ready.work, chosen), ready.manner, lambda through: None)
         seconds = time.perf_counter() - begun
     each = seconds / count if count else most
     return Expected(task.record.name, len(missing), 0.0, not count, each * len(missing), _BYTES * len(missing))
-
-
-def _job(ready: _Ready, rows: NDArray[np.int64]) -> Job:
-    at = torch.from_numpy(rows)
-    return Job(0, 0, ready.work.rows.stored(at), ready.work.labels[at], ready.work.index[rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from robustatlas.certificates.milp import Inside, NearestPoint
 from robustatlas.certificates.piecewise import AffineMap, Floats, Piecewise, deviations, other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
-from robustatlas.threats.lp import whole
+from robustatlas.threats.lp import Lp, whole
 
 _MOST_NEURONS = 2048
 _CERTAIN = 1 - 1e-7
@@ -65,8 +65,7 @@ class Complete(Certificate):
             )
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
-        p = norm_of(attack)
-        assert p is not None
+        p = cast(Lp, attack.threat).p
         net, ceiling = Piecewise.of(subject.network), whole(p, samples.x[0].numel()) if p else torch.inf
         certain = torch.zeros(len(samples.x), dtype=torch.float64)
         if p:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.certificates.base import (
-    MARGIN_OF_SIZES,
-    ROUNDING,
-    Certificate,
-    Samples,
-    Subject,
-    in_ball,
-    norm_of,
-)
+from robustatlas.certificates.base import MARGIN_OF_SIZES, ROUNDING, Certificate, Samples, Subject, in_ball
 from robustatlas.certificates.bounds import Beyond, Bounds, most_seconds
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import largest
-from robustatlas.threats.lp import whole
+from robustatlas.threats.lp import Lp, whole
 
 _BOUNDS = 6
 """Bounds that a sample takes, about: 4 to 6 on the digits, 6 to 7 on residual networks of CIFAR-10."""
@@ -47,8 +39,7 @@ class InBalls(Certificate):
 
     def largest(self, subject: Subject, attack: Attack, samples: Samples, start: Tensor | None) -> Tensor:
         """The largest sizes, above those of a ``start`` [B] that are certified already."""
-        p = norm_of(attack)
-        assert p is not None
+        p = cast(Lp, attack.threat).p
         first = attack.strengths[len(attack.strengths) // 2]
         beyond = Beyond()
 
@@ -69,8 +60,7 @@ class InBalls(Certificate):
     def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
         """As of every certificate; here by the bound at the very size, and only where that fails, which may be as
         larger sets told more of the layers, by certifying again."""
-        p = norm_of(attack)
-        assert p is not None
+        p = cast(Lp, attack.threat).p
         radius = sizes.clamp_max(whole(p, samples.x[0].numel())) * (1 - ROUNDING)
         ball = NormBall(samples.x, radius.to(samples.x.device) * MARGIN_OF_SIZES, p)
         held = self.margins(subject, ball, samples.labels).amin(1).cpu() > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.regions import NormBall, distances
 from robustatlas.certificates.windowed import Windowed
 from robustatlas.common.errors import UserError
+from robustatlas.threats.lp import Lp
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class Linear(Certificate):
             )
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
-        p, network = norm_of(attack), subject.network
-        assert p is not None
+        p, network = cast(Lp, attack.threat).p, subject.network
         everywhere = NormBall(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
         bounds = Bounds.of(network, everywhere, backwards=False)
         rows, owner, _ = bounds.margin_rows(samples.labels)

@@ -81,10 +81,8 @@ class Network:
         found: list[float] = []
         for node in self.graph.nodes:
             before = max((found[k] for k in node.inputs), default=0.0)
-            mixes = isinstance(node.operation, (Dense, Convolution, Sum))
-            found.append(
-                before + mixes if node.operation is None or isinstance(node.operation, AffineOperation) else torch.inf
-            )
+            affine = node.operation is None or isinstance(node.operation, AffineOperation)
+            found.append(before + mixes(node.operation) if affine else torch.inf)
         return tuple(found)
 
     @cached_property
@@ -141,6 +139,11 @@ class Network:
         shapes = tuple(self.graph.nodes[k].shape for k in node.inputs)
         for k, back in zip(node.inputs, node.operation.back(rows, shapes), strict=True):
             add(coefficients, k, back)
+
+
+def mixes(operation: Operation | None) -> bool:
+    """Whether an operation adds up numbers with signs, so that intervals lose."""
+    return isinstance(operation, (Dense, Convolution, Sum))
 
 
 def add(coefficients: dict[int, Windowed], position: int, rows: Windowed) -> None:

@@ -19,7 +19,7 @@ from robustatlas.certificates.crossing import crossing
 from robustatlas.certificates.work import LARGEST_BATCH
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
-from robustatlas.data import Dataset, as_inputs, load_dataset
+from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import Work, samples_of
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
@@ -28,6 +28,7 @@ from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CertificateRecord
 from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.shared import rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,21 +114,15 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
     check_known(subject, [attack], work, DEFAULT_BATCH)
     sizes = torch.from_numpy(store.certificates.columns(record, index)["certified_size"])
     held = sizes == 0  # of which nothing is said
-    place = {int(position): row for row, position in enumerate(work.index)}
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            rows = torch.tensor([place[int(position)] for position in index[some.numpy()]])
-            samples = _samples(work, rows, model)
+            x, labels = work.on(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
+            samples = Samples(x.double(), labels, torch.from_numpy(index)[some])
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])
             if certificate.own_model:
                 held[some] &= crossing(model, attack, samples, sizes[some], subject.seed).isinf()
     return Rechecked(record, index, index[~held.numpy()])
-
-
-def _samples(work: Work, rows: Tensor, model: Classifier) -> Samples:
-    x = as_inputs(work.rows.stored(rows)).to(model.device, model.dtype)
-    return Samples(x.double(), work.labels[rows].to(model.device), torch.from_numpy(work.index)[rows])
 
 
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:

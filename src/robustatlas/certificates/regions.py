@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -79,10 +79,6 @@ class Region(ABC):
     def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
 
-    @abstractmethod
-    def take(self, rows: Tensor) -> Region:
-        """The sets of some samples."""
-
 
 @dataclass(frozen=True)
 class NormBall(Region):
@@ -128,9 +124,6 @@ class NormBall(Region):
         reach = height / torch.linalg.vector_norm(weight, self.dual, dim=1)
         return torch.where(height > 0, reach, 0.0)
 
-    def take(self, rows: Tensor) -> NormBall:
-        return replace(self, centre=self.centre[rows], radius=self.radius[rows])
-
 
 @dataclass(frozen=True)
 class Segment(Region):
@@ -149,6 +142,3 @@ class Segment(Region):
         values = rows.values
         ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
         return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)
-
-    def take(self, rows: Tensor) -> Segment:
-        return Segment(self.start[rows], self.end[rows], self.below[rows], self.above[rows], self.roundings)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,13 +17,10 @@ from robustatlas.attacks.description import plain
 from robustatlas.certificates import Certificate, Samples, Subject
 from robustatlas.certificates.crossing import crossing
 from robustatlas.data import as_inputs
-from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.work import Arrays, Found, Job, Manner
-from robustatlas.evaluation.workers import Do
 from robustatlas.evaluation.workers.memory import hand_back
-from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes import Identity
 from robustatlas.outcomes.certified import CertificateRecord, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import circumstances
 
@@ -39,15 +36,10 @@ class Certification:
     certificate: Certificate
     record: CertificateRecord
 
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Columns that are read of what a run has already."""
-        return ("certified_size", "seconds")
-
-    @property
-    def held(self) -> int:
-        """Inputs that a sample takes the memory of."""
-        return 8
+    told: ClassVar[tuple[str, ...]] = ("certified_size", "seconds")
+    """Columns that are read of what a run has already."""
+    held: ClassVar[int] = 8
+    """Inputs that a sample takes the memory of."""
 
 
 def record_of(attack: Attack, certificate: Certificate, seed: int) -> CertificateRecord:
@@ -124,28 +116,10 @@ def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: ND
     }
 
 
-class Certifier:
-    """Does the jobs of some certifications one after the other; the network is read once."""
-
-    def __init__(self, subject: Subject, tasks: Sequence[Certification], manner: Manner) -> None:
-        self.subject, self.tasks, self.manner = subject, tasks, manner
-
-    def do(self, job: Job, report: Callable[[int], None] = lambda through: None) -> Found:
-        """Do a job; ``report`` is called with how many of its samples are through."""
-        found = done(self.subject, self.tasks[job.task], job, self.manner, report)
-        hand_back()
-        return found
-
-
-@contextmanager
-def certifying_elsewhere(
-    model: Classifier,
-    tasks: Sequence[Certification],
-    manner: Manner,
-    identity: Identity,
-    shape: tuple[int, ...],
-) -> Iterator[Do]:
-    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``."""
-    with undisturbed(), model.evaluating():
-        check_same(model, shape, identity)
-        yield Certifier(Subject(model, shape, manner.seed), tasks, manner).do
+def do(
+    subject: Subject, tasks: Sequence[Certification], manner: Manner, job: Job, report: Callable[[int], None]
+) -> Found:
+    """Do a job of some certifications; the network is read once for all."""
+    found = done(subject, tasks[job.task], job, manner, report)
+    hand_back()
+    return found

@@ -104,7 +104,7 @@ def certify(
 
     Ctrl-C stops it, and the same command continues it.
     """
-    from robustatlas.certificates.certifying import certified, expected
+    from robustatlas.certificates.certifying import certified, forecast
     from robustatlas.cli.evaluate import samples_and_folder
     from robustatlas.evaluation.cores import cores_for
     from robustatlas.evaluation.request import Request
@@ -130,7 +130,7 @@ def certify(
     chosen = _method(method, method_setting or ())
     console = Console(highlight=False)
     if dry_run:
-        console.print(forecast_table(expected(classifier, dataset, request, chosen), str(classifier.device)))
+        console.print(forecast_table(forecast(classifier, dataset, request, chosen), str(classifier.device)))
         return
     hand_back_at_once()
     with stopped_by_hand(

@@ -265,8 +265,7 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
     with suppress(UserError):  # there is no run yet
         records = Run.open(cast(Path, request.run)).records().values()
         known += [(record.name, record.strengths, record.monotone) for record in records]
-    asked, images = request.attacks_on(model), samples_of(data).first.images
-    attacks = chosen_attacks(asked, request.protocol, request.strengths, request.exclude, model, images, request.effort)
+    attacks = chosen_attacks(request, model, samples_of(data).first.images)
     known += [(attack.name, attack.strengths, attack.nested) for attack in attacks]
     grids = {
         name: sorted({*chain.from_iterable(grid for one, grid, _ in known if one == name)}) for name, _, _ in known

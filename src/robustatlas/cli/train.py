@@ -25,6 +25,38 @@ if TYPE_CHECKING:
 _WITHOUT_SPLITS = "{} has no test images of its own: what is evaluated on it was trained on."
 
 
+def _list_recipes(asked: bool) -> None:
+    if not asked:
+        return
+    from dataclasses import fields
+
+    from robustatlas.training import RECIPES
+
+    table = Table("recipe", "threat models", "what it minimises", "settings", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, kind in RECIPES.usable().items():
+        about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
+        own = [field.name for field in fields(kind) if field.name != "against"]
+        table.add_row(name, kind.opponents, about, ", ".join(own))
+    Console(highlight=False).print(table)
+    raise typer.Exit
+
+
+def _list_presets(asked: bool) -> None:
+    if not asked:
+        return
+    from robustatlas.training.presets import PRESETS
+
+    for source, presets in groupby(PRESETS.items(), lambda item: item[1].source):
+        typer.echo(f"{source}:")
+        for name, preset in presets:
+            against = ", ".join(
+                f"{attack} {strength(fight.strength, 3, of=attack)}" for attack, fight in preset.fights.items()
+            )
+            how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
+            typer.echo(f"  {name:24} {how}")
+    raise typer.Exit
+
+
 def train(
     arch: _training.Architecture,
     data: Annotated[
@@ -122,22 +154,10 @@ def train(
     ] = None,
     device: _models.Device = None,
     recipes: Annotated[
-        bool,
-        TRAINING.flag(
-            "--recipes",
-            "List the recipes, and stop.",
-            is_eager=True,
-            callback=lambda value: _list_recipes() if value else None,
-        ),
+        bool, TRAINING.flag("--recipes", "List the recipes, and stop.", is_eager=True, callback=_list_recipes)
     ] = False,
     presets: Annotated[
-        bool,
-        TRAINING.flag(
-            "--presets",
-            "List the presets, and stop.",
-            is_eager=True,
-            callback=lambda value: _list_presets() if value else None,
-        ),
+        bool, TRAINING.flag("--presets", "List the presets, and stop.", is_eager=True, callback=_list_presets)
     ] = False,
 ) -> None:
     """Train the network ARCH on the training images of a data set.
@@ -195,34 +215,6 @@ def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
         for name, value in given.items()
     }
     return {name: value for name, value in chosen.items() if value is not None} | named
-
-
-def _list_recipes() -> None:
-    from dataclasses import fields
-
-    from robustatlas.training import RECIPES
-
-    table = Table("recipe", "threat models", "what it minimises", "settings", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, kind in RECIPES.usable().items():
-        about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
-        own = [field.name for field in fields(kind) if field.name != "against"]
-        table.add_row(name, kind.opponents, about, ", ".join(own))
-    Console(highlight=False).print(table)
-    raise typer.Exit
-
-
-def _list_presets() -> None:
-    from robustatlas.training.presets import PRESETS
-
-    for source, presets in groupby(PRESETS.items(), lambda item: item[1].source):
-        typer.echo(f"{source}:")
-        for name, preset in presets:
-            against = ", ".join(
-                f"{attack} {strength(fight.strength, 3, of=attack)}" for attack, fight in preset.fights.items()
-            )
-            how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
-            typer.echo(f"  {name:24} {how}")
-    raise typer.Exit
 
 
 def _train_once(asked: TrainingRequest, data: Dataset, extra: Dataset | None, out: Path, seed: int) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Collection
+
+from robustatlas.common.wording import instead
 
 
 class UserError(ValueError):
@@ -44,6 +47,30 @@ def brief(value: object) -> str:
     """
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def unknown(kind: str, name: object, known: Collection[str], there: str = "") -> UserError:
+    """The error of a name that there is not among those that are ``known``; ``there``: what to say of these.
+
+    Example:
+        >>> unknown("shape", "lsit", ["list", "set"])
+        UserError("There is no shape 'lsit'; did you mean 'list'?")
+    """
+    there = there or (f"there are {', '.join(known)}" if known else "there is none")
+    return UserError(f"There is no {kind} {name!r}{instead(str(name), known, there)}")
+
+
+def check_among(name: str, value: object, known: Collection[object]) -> None:
+    """Raise where what is given as ``name`` is none of what there is.
+
+    Raises:
+        UserError: it names what is expected.
+
+    Example:
+        >>> check_among("pixels", "8bit", ["any", "8bit"])
+    """
+    if value not in known:
+        raise UserError(f"{name}={value!r} is not known; expected one of {', '.join(map(repr, known))}.")
 
 
 def first_line(error: BaseException) -> str:

@@ -16,8 +16,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from robustatlas.common.errors import UserError, first_line, warn
-from robustatlas.common.wording import instead, listed
+from robustatlas.common.errors import UserError, first_line, unknown, warn
+from robustatlas.common.wording import listed
 
 T = TypeVar("T")
 
@@ -117,8 +117,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def unknown(self, name: object) -> UserError:
         """The error of a name that there is not."""
-        known = f"there are {', '.join(self)}" if len(self) else "there is none"
-        return UserError(f"There is no {self.kind} {name!r}{instead(str(name), self, known)}")
+        return unknown(self.kind, name, self)
 
     def _others(self) -> Mapping[str, list[EntryPoint]]:
         return _advertised(self.group, frozenset(self._own), tuple(sys.path))

@@ -9,7 +9,7 @@ from typing import Any
 from robustatlas.attacks.definition import Attack, AttackInfo, Search, Stage
 from robustatlas.attacks.lp import STRENGTHS, THREATS, UNITS
 from robustatlas.attacks.plans import plans_of
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import check_among
 from robustatlas.compat.libraries import taken
 from robustatlas.models.classifier import Knowledge
 from robustatlas.optimizers.external import External, ExternalMinimum
@@ -55,8 +55,7 @@ def external(
         >>> evaluate(net, data, external(brighten, "linf", strengths=(0.1, 0.2))).attacks
         ('brighten',)
     """
-    if norm not in THREATS:
-        raise UserError(f"norm={norm!r} is not known; expected one of {', '.join(map(repr, THREATS))}.")
+    check_among("norm", norm, THREATS)
     found = taken(attack, settings, THREATS[norm].p)
     kind = ExternalMinimum if found.minimum else External
     stage = Stage(kind(found.call, json.dumps(dict(found.about), sort_keys=True), needs), "margin", start="neutral")

@@ -44,17 +44,8 @@ def ending_stage(plan: Plan) -> Stage | None:
 def ends_of(
     model: Classifier, attack: Attack, stage: Stage, x: Tensor, labels: Tensor, noise: Noise, level: Tensor
 ) -> Ends:
-    """Where a run of ``stage`` ends that begins at each of ``x`` [B, ...].
-
-    Args:
-        model: under attack.
-        attack: whose threat model and strengths are meant.
-        stage: how the run goes; see :func:`ending_stage`.
-        x: [B, ...] in [0, 1], on the device and in the dtype of the model.
-        labels: [B].
-        noise: [B] the streams of the samples.
-        level: int64 [B], of the strength of each.
-    """
+    """Where a run of ``stage`` (see :func:`ending_stage`) ends that begins at each of ``x`` [B, ...], on the device and
+    in the dtype of the model, with the ``labels`` [B]; ``level`` int64 [B]: of the strength of each."""
     attack = replace(attack, plans={"every": Plan((Leg(stage),))})
     setting = set_up(model, attack, "every", x, labels, noise, len(x))
     prepare(setting)

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from robustatlas.attacks.search.plan import Stage
 from robustatlas.common.bundle import join
 from robustatlas.common.host import indices, maybe_any, stride, to_host
 from robustatlas.engine.ahead import moved_ahead, points_at_once
 from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, record_true, verify
-from robustatlas.engine.hopeless import can_skip, skip_hopeless
 from robustatlas.engine.judging import to_beat
 from robustatlas.engine.lanes import Lanes, enter, further, moved, those
 from robustatlas.engine.ledger import Ledger, check_finite
@@ -37,9 +37,9 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
     """
     ledger, schedule = setting.ledger, setting.schedule
     prepare(setting)
-    if not can_skip(setting):
-        setting.certified = None
-    skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
+    if schedule.shared is not None:
+        setting.certified = None  # what a run leaves behind besides its examples is of use to later ones
+    _skip_hopeless(setting, torch.arange(len(schedule.done), device=schedule.done.device))
     through = 0
     stages, attempts = schedule.stages, schedule.attempts
     while True:
@@ -104,7 +104,7 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     setting.schedule.advance(over.rows, fooled, ledger.best_size[over.rows], over.trace.smallest)
     if setting.schedule.most is not None:
         setting.schedule.done[over.rows] |= setting.schedule.most.over(ledger.forward[over.rows])
-    skip_hopeless(setting, over.rows)
+    _skip_hopeless(setting, over.rows)
     queue.unknown = over.rows
     left: Lanes = those(lanes, ~lanes.ended, len(lanes.rows) - ended)
     return left
@@ -118,3 +118,28 @@ def _steps_to_a_look(setting: Setting, stage: Stage) -> int:
     if 2 * first <= usual < length:
         length = first
     return math.ceil(length / max(1, round(length / usual)))
+
+
+def _skip_hopeless(setting: Setting, rows: Tensor) -> None:
+    """Let the schedule of the samples ``rows`` pass over runs that nothing can come of, as if they had failed: runs
+    inside of a set that is certified, by optimizers that stay in it. What they would have changed are the margins on
+    record and the passes; no size and no class."""
+    if setting.certified is None:
+        return
+    ledger, schedule = setting.ledger, setting.schedule
+    stays = [not attempt.leg.stage.optimizer.minimum_size for attempt in schedule.attempts]
+    inside = torch.tensor(stays, device=rows.device)
+    most = [attempt.leg.most_passes(schedule.chooses) for attempt in schedule.attempts]
+    passes = torch.tensor(most, device=rows.device)
+    while True:
+        rows = rows[~schedule.done[rows]]
+        certain = schedule.epsilon(rows, ledger.best_size[rows]) <= setting.certified[rows]
+        rows = rows[certain & inside[schedule.attempt[rows]]]
+        if not len(rows):
+            return
+        if schedule.on_grid:
+            level = schedule.level[rows]
+            ledger.fooled[rows, level] = ledger.fooled[rows, level].clamp_min(0)
+        ledger.saved[rows] += passes[schedule.attempt[rows]]
+        size = ledger.best_size[rows]
+        schedule.advance(rows, torch.zeros_like(rows, dtype=torch.bool), size, torch.full_like(size, torch.inf))

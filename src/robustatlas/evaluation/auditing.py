@@ -49,17 +49,8 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
 
 
 def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0) -> Result:
-    """Search a random part of the samples of a result again; what is found is kept beside its run.
-
-    Args:
-        result: of a run.
-        model: of the run.
-        data: of the run.
-        samples: to be searched again, at most.
-        seed: of their choice, which does not depend on the order of the samples.
-
-    Returns:
-        the result, whose :meth:`~robustatlas.results.result.Result.audited` says what would be left.
+    """The result of a run with so many of its samples, chosen by ``seed`` whatever their order, searched again; what is
+    found is kept beside the run, and :meth:`~robustatlas.results.result.Result.audited` says what would be left.
 
     Raises:
         UserError: numbers that are of no run.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
-from robustatlas.evaluation.memory import ran_out, weights_of
+from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
 from robustatlas.evaluation.workers import begun_nursery
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
@@ -131,10 +130,5 @@ def _seconds(model: Classifier, x: Tensor, threads: int) -> float:
     taken: list[float] = []
     with Cores(threads, threads, 1.0).used():
         while len(taken) <= _ROUNDS and sum(taken) < _ENOUGH:
-            leaf = x.clone().requires_grad_()
-            begun = time.perf_counter()
-            logits = model.logits(leaf)
-            if logits.requires_grad:
-                torch.autograd.grad(logits.sum(), leaf, allow_unused=True)
-            taken.append(time.perf_counter() - begun)
+            taken.append(seconds_of_a_pass(model, x.clone().requires_grad_()))
     return min(taken[1:] or taken)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from robustatlas.evaluation.costs import Costs
@@ -42,17 +41,14 @@ class Undertaking(Protocol):
     @property
     def record(self) -> Any:
         """As a run knows it."""
-        ...
 
     @property
     def told(self) -> tuple[str, ...]:
         """Columns that are read of what a run has already."""
-        ...
 
     @property
     def held(self) -> int:
         """Inputs that a sample takes the memory of."""
-        ...
 
 
 class Store(Protocol):
@@ -61,15 +57,12 @@ class Store(Protocol):
     @property
     def path(self) -> Path | None:
         """Of the run."""
-        ...
 
     def done(self, record: Any, *, examples: bool = False) -> Integers:
         """Positions of the samples that it holds."""
-        ...
 
     def columns(self, record: Any, index: Integers, wanted: Sequence[str] = ...) -> dict[str, NDArray[Any]]:
         """What it holds of some samples."""
-        ...
 
     def write(
         self,
@@ -80,7 +73,6 @@ class Store(Protocol):
         about: Mapping[str, str] | None = ...,
     ) -> None:
         """Publish a part."""
-        ...
 
 
 @dataclass
@@ -256,6 +248,4 @@ class Dispatcher:
 
     def _job(self, number: int, rows: Integers) -> Job:
         self._number += 1
-        positions = torch.from_numpy(rows)
-        stored = self.work.rows.stored(positions)
-        return Job(self._number, number, stored, self.work.labels[positions], self.work.index[rows])
+        return Job.of(self.work, rows, self._number, number)

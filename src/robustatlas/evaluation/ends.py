@@ -16,7 +16,6 @@ from robustatlas.attacks.search.plan import Stage
 from robustatlas.checks.indicators import LookedAt, Measured
 from robustatlas.checks.indicators.ends import EndGradient
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.common.noise import Noise
 from robustatlas.engine.ends import Ends, ending_stage, ends_of
 from robustatlas.evaluation.reading import Question, diagnosed, halving, reading_of
 from robustatlas.models.classifier import Classifier, seeded
@@ -24,6 +23,7 @@ from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+from robustatlas.outcomes.shared import rows_of
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -65,8 +65,7 @@ def _at_three(attack: Attack) -> Attack:
 
 def withstood(table: OutcomeTable, index: NDArray[np.int64]) -> Levels:
     """What the samples ``index`` [n] withstand of the attacks of a table."""
-    order = np.argsort(table.index)
-    rows = order[np.searchsorted(table.index, index, sorter=order)]
+    rows = rows_of(table.index, index)
     return {attack: _largest(table.correct(attack)[rows]) for attack in table.attacks}
 
 
@@ -132,8 +131,7 @@ class _Searches:
         cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, stage: Stage
     ) -> _Searches:
         """Those of a record."""
-        order = np.argsort(question.work.index)
-        rows = order[np.searchsorted(question.work.index, record.index, sorter=order)]
+        rows = rows_of(question.work.index, np.array(record.index, np.int64))
         return cls(model.judged_by(attack.errors), question, attack, stage, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:
@@ -185,17 +183,13 @@ class _Searches:
 
     def _ends(self, places: Tensor, levels: Tensor) -> tuple[Tensor, Ends]:
         """The rows of the samples at ``places``, and where runs of them end."""
-        rows, model, work = self.rows[places], self.model, self.question.work
-        x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
-        noise = self._noise(rows, self.attack.name)
+        rows, model = self.rows[places], self.model
+        x, labels = self.question.work.on(model, rows)
+        noise = self.question.noise(rows, model.device, self.attack.name)
         with seeded(self.question.seed, model.device):
             return rows, ends_of(model, self.attack, self.stage, x, labels, noise, levels[places])
 
     def _measured(self, rows: Tensor, x: Tensor) -> Measured:
-        labels = self.question.work.labels[rows].to(x.device)
-        look = LookedAt(self.model, x, labels, self._noise(rows, "diagnosis"), {self.stage.backward})
+        labels, noise = self.question.work.labels[rows].to(x.device), self.question.noise(rows, self.model.device)
+        look = LookedAt(self.model, x, labels, noise, {self.stage.backward})
         return Measured.joined([EndGradient(self.attack.name).measure(look)])
-
-    def _noise(self, rows: Tensor, of: str) -> Noise:
-        index = torch.from_numpy(self.question.work.index[rows.numpy()])
-        return Noise.of(self.question.seed, index.to(self.model.device), of)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
@@ -124,8 +123,7 @@ def _complete(
     store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims, cores: Cores
 ) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
-    places = request.places(ready.model)
-    workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
+    places, workers = request.places(ready.model), request.hands(ready.model)
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
     shares = request.shares and cores.count > 1 and can_share(ready.model)
@@ -163,12 +161,12 @@ def _work_through(
     """Have the work of the dispatcher done: by this process where there are no ``places``, until the rest is worth
     others."""
     shape, do = ready.work.rows.shape[1:], Doer(ready.model, tasks, ready.manner).do
-    make = partial(doing_elsewhere, ready.model, tuple(tasks), ready.manner, ready.identity, shape)
+    there = Doer(ready.model, tuple(tasks), ready.manner).do
+    make = partial(doing_elsewhere, ready.model, ready.identity, shape, there)
     what = f"The model {ready.model.name}"
     with _enough_memory(ready):
         if places:
-            each = 1 if isinstance(places, Cluster) else max(1, torch.get_num_threads() // len(places))
-            work_elsewhere(make, what, places, each, dispatcher)
+            work_elsewhere(make, what, places, None, dispatcher)
             return
         if sharing is not None:
             work_here(do, dispatcher, until=lambda: sharing.processes() > 1)

@@ -142,7 +142,7 @@ def evaluate_field(
         >>> done[0].result.samples, done[1].failure
         (3, "There is no built-in model 'digits-lin'; ...")
     """
-    yield from _each(field, data, store, request, device, begin, _evaluated)
+    return _each(field, data, store, request, device, begin, _evaluated)
 
 
 def forecast_field(
@@ -168,7 +168,7 @@ def forecast_field(
     def forecast(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
         return {"forecast": forecasted(model, rows, asked, budget)}
 
-    yield from _each(field, data, store, request, device, begin, forecast)
+    return _each(field, data, store, request, device, begin, forecast)
 
 
 def _evaluated(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:

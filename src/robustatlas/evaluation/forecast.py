@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from robustatlas.attacks.passes import limited_passes, usual_passes
@@ -23,7 +22,6 @@ from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
 from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.work import Job, Manner, done
-from robustatlas.evaluation.workers import Cluster
 from robustatlas.models.classifier import Classifier, Passes
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
@@ -119,8 +117,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
             missing = mine & ~np.isin(ready.work.index, held)
             if missing.any():
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
-    places = request.places(ready.model)
-    workers = places.hands if isinstance(places, Cluster) else max(1, len(places))
+    workers = request.hands(ready.model)
     if request.shares and can_share(ready.model):
         seconds, samples = (sum(getattr(each, what) for each in expected) for what in ("seconds", "samples"))
         workers = cores.processes(seconds, samples, memory)
@@ -176,9 +173,7 @@ def _probe(
     model: Classifier, task: Task, work: Work, rows: NDArray[np.int64], manner: Manner, seconds: float
 ) -> tuple[float, bool, float]:
     """Attack some samples for some seconds: passes a sample so far, whether they are through, and seconds a pass."""
-    positions = torch.from_numpy(rows)
-    job = Job(0, 0, work.rows.stored(positions), work.labels[positions], work.index[rows])
-    begun, through = time.perf_counter(), False
+    job, begun, through = Job.of(work, rows), time.perf_counter(), False
     with model.counting(_stopped_after(seconds)) as passes, suppress(_Enough):
         done(model, task, job, manner, lambda count: None)
         through = True

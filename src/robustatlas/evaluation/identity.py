@@ -83,8 +83,7 @@ def check_answers(model: Classifier, run: Run, work: Work) -> None:
         return
     rows = rows[np.linspace(0, len(rows) - 1, min(_COMPARED, len(rows))).round().astype(np.int64)]
     positions = torch.from_numpy(rows)
-    x = work.rows[positions].to(model.device, model.dtype)
-    labels, stored = work.labels[positions].to(model.device), _margins_at(known, work.index[rows])
+    (x, labels), stored = work.on(model, positions), _margins_at(known, work.index[rows])
     margin, low, high = (values.double().cpu().numpy() for values in _margin_and_bounds(model, x, labels, 0))
     again = _margin_and_bounds(model, x, labels, 1)[0].double().cpu().numpy()
     if ((again < low) | (again > high)).any():

@@ -73,19 +73,23 @@ def seconds_of_a_batch(model: Classifier, x: Tensor, size: int) -> float | None:
         batch = x.expand(size, *x.shape[1:]).clone()
         batch *= per_sample(torch.linspace(0.5, 1, size, dtype=x.dtype, device=x.device), batch)
         for _ in range(2):
-            leaf = batch.clone().requires_grad_(model.knowledge == "gradients")
-            begun = time.perf_counter()
-            logits = model.logits(leaf)
-            if logits.requires_grad:
-                torch.autograd.grad(logits.sum(), leaf, allow_unused=True)
-            float(logits.detach()[0, 0])  # waits for the device
-            taken.append(time.perf_counter() - begun)
+            taken.append(seconds_of_a_pass(model, batch.clone().requires_grad_(model.knowledge == "gradients")))
     except Exception as error:
         if not ran_out(error):
             raise
         forget(model.device)
         return None
     return min(taken)
+
+
+def seconds_of_a_pass(model: Classifier, x: Tensor) -> float:
+    """Of a forward pass of ``x`` [B, ...] and, where that requires a gradient, of the backward pass."""
+    begun = time.perf_counter()
+    logits = model.logits(x)
+    if x.requires_grad and logits.requires_grad:
+        torch.autograd.grad(logits.sum(), x, allow_unused=True)
+    float(logits.detach()[0, 0])  # waits for the device
+    return time.perf_counter() - begun
 
 
 def bytes_of_a_part(image: int, kept: float, batch: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Effort, ProtocolName, Search
+from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.description import plain
 from robustatlas.attacks.effort import at_effort
 from robustatlas.attacks.everyday import with_edges
@@ -38,7 +38,9 @@ from robustatlas.outcomes.records import BY_ITSELF, GradientRecord
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
-from robustatlas.threats.everyday.change import Border
+
+if TYPE_CHECKING:
+    from robustatlas.evaluation.request import Request
 
 Pixels = Literal["any", "8bit"]
 """Which inputs count as found: any, or those alone that an 8-bit file can hold."""
@@ -68,6 +70,10 @@ class Work:
         """Those at some positions [M]."""
         chosen = {"labels": self.labels[positions], "index": self.index[positions.numpy()]}
         return replace(self, rows=self.rows.chosen(positions), **chosen)
+
+    def on(self, model: Classifier, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels of those at some positions [M], where the model computes."""
+        return self.rows[positions].to(model.device, model.dtype), self.labels[positions].to(model.device)
 
 
 @dataclass(frozen=True)
@@ -196,17 +202,7 @@ def positions_among(samples: Samples, count: int) -> Integers:
     return given.astype(np.int64)
 
 
-def chosen_attacks(
-    given: Attacks,
-    protocol: ProtocolName,
-    strengths: Strengths | None,
-    exclude: Sequence[str],
-    model: Classifier,
-    first: Tensor,
-    effort: Effort = "default",
-    pixels: Pixels = "any",
-    border: Border | None = None,
-) -> list[Attack]:
+def chosen_attacks(asked: Request, model: Classifier, first: Tensor) -> list[Attack]:
     """The attacks asked for, at the strengths and effort, of the pixels and with the border asked for, bound to the
     model and to data that begin with ``first`` [M, ...].
 
@@ -214,22 +210,23 @@ def chosen_attacks(
         UserError: an unknown name, an attack named twice, strengths that do not increase or of no attack, an effort of
             published protocols, a strength beyond what images can differ by.
     """
+    protocol, effort, exclude = asked.protocol, asked.effort, asked.exclude
     if protocol != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for protocol={protocol!r}, whose steps are those of its source.")
     sides = first.shape[2:] if first.dim() == 4 else ()
-    attacks = [at_effort(attack, effort) for attack in attacks_of(given, protocol, sides)]
+    attacks = [at_effort(attack, effort) for attack in attacks_of(asked.attacks_on(model), protocol, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
         raise UserError(f"{unknown[0]!r} is to be left out, but is not among the attacks{there}")
     attacks = [attack for attack in attacks if attack.name not in exclude]
-    if border is not None:
-        attacks = with_edges(attacks, border)
+    if asked.border is not None:
+        attacks = with_edges(attacks, asked.border)
     if not attacks:
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
-    wanted = _strengths(strengths, names)
+    wanted = _strengths(asked.strengths, names)
     for attack in attacks:
         largest = wanted.get(attack.name, attack.strengths)[-1]
         if largest > max(attack.threat.most(first), attack.strengths[-1]):
@@ -238,7 +235,7 @@ def chosen_attacks(
         replace(
             attack,
             threat=attack.threat.for_data(first),
-            eight_bit=attack.eight_bit or pixels == EIGHT_BIT,
+            eight_bit=attack.eight_bit or asked.pixels == EIGHT_BIT,
             strengths=wanted.get(attack.name, attack.strengths),
             about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
         ).bound_to(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,14 @@ from robustatlas.common.host import looking_is_free
 from robustatlas.common.wording import invalid_sentence
 from robustatlas.evaluation.gradients import gradient_record
 from robustatlas.evaluation.identity import identity_of
-from robustatlas.evaluation.memory import bytes_at_work, bytes_kept, bytes_loaded, fitting_batch, seconds_of_a_batch
+from robustatlas.evaluation.memory import (
+    bytes_at_work,
+    bytes_kept,
+    bytes_loaded,
+    fitting_batch,
+    seconds_of_a_batch,
+    seconds_of_a_pass,
+)
 from robustatlas.evaluation.plan import (
     EIGHT_BIT,
     Data,
@@ -112,17 +118,7 @@ def surroundings(model: Classifier, request: Request) -> Iterator[Progress]:
 def prepared(model: Classifier, work: Work, request: Request, display: Progress) -> Prepared:
     """Choose the attacks, and check that they, the model and the data fit each other; warnings go to ``display``."""
     named = request.attacks_on(model)
-    asked = chosen_attacks(
-        named,
-        request.protocol,
-        request.strengths,
-        request.exclude,
-        model,
-        work.first.images,
-        request.effort,
-        request.pixels,
-        request.border,
-    )
+    asked = chosen_attacks(request, model, work.first.images)
     if request.pixels == EIGHT_BIT:
         check_levels(work.rows[:_LOOKED_AT])
     searches = {attack.name: attack.searched_by(request.search) for attack in asked}
@@ -213,11 +209,6 @@ def _seconds_of_a_pair(model: Classifier, work: Work, batch: int) -> float:
         while (seconds := seconds_of_a_batch(model, _probed(model, work.rows[:1]), batch)) is None and batch > 1:
             batch //= 2
         return (seconds or 0.0) / batch
-    x, taken = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients"), list[float]()
-    for _ in range(1 + x.requires_grad):  # the first pass is slower, and what can only be asked is asked once
-        begun = time.perf_counter()
-        logits = model.logits(x)
-        if x.requires_grad and logits.requires_grad:
-            torch.autograd.grad(logits.sum(), x, allow_unused=True)
-        taken.append(time.perf_counter() - begun)
-    return min(taken) / len(x)
+    x = _probed(model, work.rows[:8]).requires_grad_(model.knowledge == "gradients")
+    times = 1 + x.requires_grad  # the first pass is slower, and what can only be asked is asked once
+    return min(seconds_of_a_pass(model, x) for _ in range(times)) / len(x)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from robustatlas.common.wording import duration, strength
+
+D = TypeVar("D")
 
 _LINE_EVERY = 30.0
 """Seconds between the lines of a log."""
@@ -30,21 +32,17 @@ class Announced(Protocol):
     @property
     def name(self) -> str:
         """Of the attack."""
-        ...
 
     @property
     def key(self) -> str:
         """Distinct for each piece of work."""
-        ...
 
     @property
     def strengths(self) -> tuple[float, ...]:
         """Of the attack, increasing."""
-        ...
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> NDArray[np.bool_]:
         """``[M]``: whether samples of which ``columns`` were found withstand the strength at that place."""
-        ...
 
 
 class Progress:
@@ -204,18 +202,25 @@ class LineProgress(Progress):
         print(message, file=sys.stderr, flush=True)
 
 
-@contextmanager
-def progress_shown(progress: bool | Progress | None) -> Iterator[Progress]:
+def progress_shown(progress: bool | Progress | None) -> AbstractContextManager[Progress]:
     """The display that ``evaluate(progress=...)`` asks for."""
+    return display_for(progress, Progress, LineProgress, BarProgress)
+
+
+@contextmanager
+def display_for(
+    progress: bool | D | None, silent: type[D], lines: Callable[[], D], barred: Callable[[Console], Any]
+) -> Iterator[D]:
+    """The display of a kind that ``progress`` asks for: one's own, ``lines``, or where standard error is a terminal
+    one with ``bars``, and by default that; else a ``silent`` one."""
     console = Console(stderr=True, highlight=False)
-    if isinstance(progress, Progress):
+    if isinstance(progress, silent):
         yield progress
-    elif progress or (progress is None and console.is_terminal):
-        if not console.is_terminal:
-            yield LineProgress()
-            return
-        display = BarProgress(console)
+    elif not progress and (progress is not None or not console.is_terminal):
+        yield silent()
+    elif console.is_terminal:
+        display = barred(console)
         with display.bars:
             yield display
     else:
-        yield Progress()
+        yield lines()

@@ -79,6 +79,10 @@ class Question:
         taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
         return digest([self.seed, self.count, ways, objectives, spans, taken])
 
+    def noise(self, rows: Tensor, device: torch.device, of: str = "diagnosis") -> Noise:
+        """The streams of the samples at ``rows`` [M]; ``of``: what draws from them."""
+        return Noise.of(self.seed, torch.from_numpy(self.work.index[rows.numpy()]).to(device), of)
+
 
 def question_of(
     work: Work,
@@ -181,19 +185,14 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     found: list[Tensor] = []
     with torch.no_grad():
         for rows in torch.split(order, max(1, min(size, question.count))):
-            x, labels = work.rows[rows].to(model.device, model.dtype), work.labels[rows].to(model.device)
-            noise = _noise(question, rows, model.device).child(0)
+            x, labels = work.on(model, rows)
+            noise = question.noise(rows, model.device).child(0)
             with seeded(0, model.device):
                 logits = model.logits(x, labels=labels, noise=noise, verifying=True)
             found.append(rows[(logits.argmax(1) == labels).cpu()])
             if sum(map(len, found)) >= question.count:
                 break
     return torch.cat(found)[: question.count]
-
-
-def _noise(question: Question, rows: Tensor, device: torch.device) -> Noise:
-    index = torch.from_numpy(question.work.index[rows.numpy()])
-    return Noise.of(question.seed, index.to(device), "diagnosis")
 
 
 def _measured(
@@ -203,9 +202,7 @@ def _measured(
     ways = {way for plan in question.plans for way in ways_back(plan)} or {None}
     parts: list[list[Measured]] = []
     for rows in torch.split(chosen, size):
-        x = question.work.rows[rows].to(model.device, model.dtype)
-        noise = _noise(question, rows, model.device)
-        look = LookedAt(model, x, question.work.labels[rows].to(model.device), noise, ways)
+        look = LookedAt(model, *question.work.on(model, rows), question.noise(rows, model.device), ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:
         nothing = torch.zeros(0)

@@ -13,7 +13,7 @@ import torch
 
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.attacks.suites import default_attacks
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, check_among
 from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.plan import Attacks, Pixels, Samples, Strengths
@@ -80,8 +80,8 @@ class Request:
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
-        _check_among("pixels", self.pixels, get_args(Pixels))
-        _check_among("border", self.border, (None, *get_args(Border)))
+        check_among("pixels", self.pixels, get_args(Pixels))
+        check_among("border", self.border, (None, *get_args(Border)))
         _check_switch("keep_adversarial", self.keep_adversarial)
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
@@ -123,6 +123,11 @@ class Request:
         count = max(workers, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
 
+    def hands(self, model: Classifier) -> int:
+        """Workers to be counted on, this process where it works alone."""
+        places = self.places(model)
+        return places.hands if isinstance(places, Cluster) else max(1, len(places))
+
     def begin(self, identity: Identity) -> Run:
         """The run to write to, begun where it is not there."""
         return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
@@ -158,11 +163,6 @@ def _check_devices(devices: Any) -> None:
         or not all(isinstance(device, (str, torch.device)) for device in devices)
     ):
         raise UserError(f"devices={devices!r}; expected a list of devices, such as ['cuda:0', 'cuda:1'].")
-
-
-def _check_among(name: str, value: Any, known: Sequence[Any]) -> None:
-    if value not in known:
-        raise UserError(f"{name}={value!r} is not known; expected one of {', '.join(map(repr, known))}.")
 
 
 def _check_switch(name: str, value: Any) -> None:

@@ -68,9 +68,8 @@ class Known:
     def fixed(self) -> int:
         """Samples that would have been needed for the same half-width, had their number been fixed before looking: by
         the normal interval of a share without replacement, for all accuracies together."""
-        entries = [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
-        z, width = scipy.stats.norm.isf((1 - CONFIDENCE) / (2 * len(entries))), max(self.half_width, 1e-9) / 100
-        shares = np.array([entry.value for entry in entries]) / 100
+        shares = np.array([entry.value for entry in self._entries]) / 100
+        z, width = scipy.stats.norm.isf((1 - CONFIDENCE) / (2 * len(shares))), max(self.half_width, 1e-9) / 100
         infinite = (z / width) ** 2 * shares * (1 - shares)
         needed = infinite / (1 + np.maximum(infinite - 1, 0) / self.population)
         return int(np.ceil(needed.max()))
@@ -78,8 +77,11 @@ class Known:
     @property
     def half_width(self) -> float:
         """The largest half-width of all accuracies, in percentage points."""
-        entries = [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
-        return max((entry.high - entry.low) / 2 for entry in entries)
+        return max((entry.high - entry.low) / 2 for entry in self._entries)
+
+    @property
+    def _entries(self) -> list[Interval]:
+        return [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
 
 
 @takes_old_names
@@ -154,7 +156,7 @@ def evaluated_until(
             drawn = replace(request, samples=positions.tolist(), diagnose=False)
             result = evaluated(model, data, drawn)
             known = _known(result, order[:count], len(order), other)
-            enough = _separated(known.difference) if known.difference else known.half_width <= real(until)
+            enough = known.difference.excludes(0.0) if known.difference else known.half_width <= real(until)
             if enough or count == len(order):
                 if count < len(order):
                     _keep_stop(result, order[:count], len(order), until)
@@ -187,8 +189,7 @@ def _known(result: Result, order: NDArray[np.int64], population: int, other: Res
 
 def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
     """Of the average accuracies over the attacks and strengths that both have, in percentage points."""
-    place = {int(position): row for row, position in enumerate(other.index)}
-    theirs = other.select(np.array([place[int(position)] for position in ours.index]))
+    theirs = other.select(rows_of(other.index, ours.index))
     grid = common_strengths([ours.judged(), theirs.judged()])
     if not grid:
         raise UserError(f"{ours.name} and {other.name} share no attack at the same strength; evaluate them alike.")
@@ -199,7 +200,3 @@ def _difference(ours: OutcomeTable, other: Result, population: int) -> Interval:
     values = (first.sum(1) - second.sum(1) + entries) / (2 * entries)
     found = mean_sequence(values, population, 2 * entries, CONFIDENCE).last()
     return Interval(2 * found.value - 100, 2 * found.low - 100, 2 * found.high - 100, CONFIDENCE)
-
-
-def _separated(difference: Interval) -> bool:
-    return difference.excludes(0.0)

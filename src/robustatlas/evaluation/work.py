@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from robustatlas.engine.numerics import JUDGED
 from robustatlas.engine.typical import typical_of
 from robustatlas.evaluation.identity import check_same
 from robustatlas.evaluation.memory import forget, ran_out
-from robustatlas.evaluation.plan import Task
+from robustatlas.evaluation.plan import Task, Work
 from robustatlas.evaluation.workers import Do
 from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
@@ -64,6 +63,12 @@ class Job:
     labels: Tensor
     index: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, work: Work, rows: NDArray[np.int64], number: int = 0, task: int = 0) -> Job:
+        """The samples at some rows [M] of the work."""
+        at = torch.from_numpy(rows)
+        return cls(number, task, work.rows.stored(at), work.labels[at], work.index[rows])
+
 
 @dataclass(frozen=True)
 class Found:
@@ -97,7 +102,7 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
                 batch = _Batch(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
             else:
                 batch = _Batch(model, task, x, labels, job.index, manner.seed)
-            whole = batch.run(lanes, manner.halves, partial(_further, report, through))
+            whole = batch.run(lanes, manner.halves, report, through)
             settled = batch.settled()
             if not whole:
                 lanes = max(1, min(lanes, len(settled)) // 2)
@@ -136,21 +141,15 @@ class Doer:
 
 
 @contextmanager
-def doing_elsewhere(
-    model: Classifier, tasks: Sequence[Task], manner: Manner, identity: Identity, shape: tuple[int, ...]
-) -> Iterator[Do]:
-    """In a worker's process: what does jobs there, with a model that was sent there for inputs of the ``shape``.
+def doing_elsewhere(model: Classifier, identity: Identity, shape: tuple[int, ...], do: Do) -> Iterator[Do]:
+    """In a worker's process: what does jobs there with a ``model`` that was sent there, for inputs of the ``shape``.
 
     Raises:
         UserError: the model that arrived is not the one that was sent, judged by its logits on the run's probe.
     """
     with undisturbed(), model.evaluating():
         check_same(model, shape, identity)
-        yield Doer(model, tasks, manner).do
-
-
-def _further(report: Callable[[int], None], before: int, more: int) -> None:
-    report(before + more)
+        yield do
 
 
 class _Batch:
@@ -160,14 +159,17 @@ class _Batch:
         self, model: Classifier, task: Task, x: Tensor, labels: Tensor, index: NDArray[np.int64], seed: int
     ) -> None:
         self.model, self.task, self.x, self.labels, self.index, self.seed = model, task, x, labels, index, seed
-        self.ledger: Ledger | None = None
+        self.ledger: Ledger  # from the run on
         self.typical: Tensor | None = None
         self.through: Tensor | None = None
 
-    def run(self, lanes: int, halves: bool, report: Callable[[int], None]) -> bool:
-        """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible."""
-        attack, search = self.task.attack, self.task.search
-        model = _as_recorded(self.model, self.task.record).judged_by(attack.errors)
+    def run(self, lanes: int, halves: bool, report: Callable[[int], None], before: int) -> bool:
+        """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible;
+        ``before``: samples of the job that were through already."""
+        attack, search, gradient = self.task.attack, self.task.search, self.task.record.gradient
+        # Smoothed by what the run recorded when the model was first measured, wherever this part is done.
+        model = self.model if gradient is None else self.model.smoothed_by(gradient.kinks)
+        model = model.judged_by(attack.errors)
         try:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             sizes = self.task.certified_at(self.index)
@@ -176,7 +178,7 @@ class _Batch:
             if attack.typical:
                 self.typical = typical_of(model, attack, setting.ledger, lanes)
             self.ledger, self.through = setting.ledger, setting.schedule.done
-            engine.run(setting, report)
+            engine.run(setting, lambda more: report(before + more))
         except Exception as error:
             if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
                 raise
@@ -192,7 +194,6 @@ class _Batch:
     def found(self, settled: NDArray[np.bool_], lanes: int) -> tuple[Arrays, Arrays]:
         """Outcomes and clean outcomes of the settled samples."""
         model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
-        assert ledger is not None
         check_finite(self.task.attack, bool(ledger.finite))
         columns = _columns(self.task.record, self.task.attack, ledger, self.index)
         if ledger.queries.shape[1]:
@@ -215,7 +216,6 @@ class _Batch:
     def examples(self, settled: NDArray[np.bool_]) -> AdversarialExamples:
         """Positions in the data set and inputs of the examples found of the settled samples."""
         ledger, attack = self.ledger, self.task.attack
-        assert ledger is not None
         broken = ledger.best_size.isfinite() & torch.from_numpy(settled).to(ledger.x.device)
         rows = broken.nonzero().squeeze(1)
         theta = take(ledger.best_theta, rows)
@@ -226,7 +226,6 @@ class _Batch:
         """``[M]`` of the settled samples: 1 where the example still is one as an 8-bit file holds it, -1 where it is
         not, 0 where there is none."""
         ledger, index = self.ledger, self.index[settled]
-        assert ledger is not None
         found = np.zeros(len(index), np.int64)
         rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(ledger.x.device)
         model = self.model.judged_by(self.task.attack.errors)
@@ -239,11 +238,6 @@ class _Batch:
         if wrong:
             found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
         return found
-
-
-def _as_recorded(model: Classifier, record: AttackRecord) -> Classifier:
-    """The model, smoothed by what the run recorded when it was first measured, wherever this part is done."""
-    return model if record.gradient is None else model.smoothed_by(record.gradient.kinks)
 
 
 def _stacked(pieces: Sequence[Arrays], order: NDArray[np.int64]) -> Arrays:

@@ -21,8 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.errors import unknown
 
 Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin", "log-margin"]
 
@@ -119,5 +118,4 @@ def check_objective(name: str) -> None:
         robustatlas.common.errors.UserError: There is no objective 'marginn'; did you mean 'margin'?
     """
     if name not in OBJECTIVES:
-        there = f"there are {', '.join(OBJECTIVES)}"
-        raise UserError(f"There is no objective {name!r}{instead(name, OBJECTIVES, there)}")
+        raise unknown("objective", name, OBJECTIVES)

@@ -1,4 +1,4 @@
-"""Optimizers: how a threat model is searched; one method a file."""
+"""Optimizers: how a threat model is searched; one family a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "apgd": "optimizers.apgd:APGD",
         "apgd-l1": "optimizers.apgd_l1:APGDL1",
         "frank-wolfe": "optimizers.frank_wolfe:FrankWolfe",
-        "vertex-ascent": "optimizers.vertex_ascent:VertexAscent",
+        "vertex-ascent": "optimizers.frank_wolfe:VertexAscent",
         "adam": "optimizers.adam:Adam",
         "fmn": "optimizers.fmn:FMN",
         "fab": "optimizers.fab:FAB",

@@ -91,6 +91,8 @@ class Optimizer(ABC, Generic[S]):
     needs_size: bool = False
     """Looks at the size of theta; where none does, training does not measure it."""
     fewest_steps: ClassVar[int] = 1
+    counted_by: ClassVar[str] = "steps"
+    """The field that says how long a run is."""
     foresees: ClassVar[bool] = False
     """Which points it looks at does not depend on what is said of them, but that a run ends at the first mistake; then
     several of them fit into a batch, see :meth:`ahead`."""
@@ -107,12 +109,9 @@ class Optimizer(ABC, Generic[S]):
 
     def lengthened(self, factor: float) -> Self:
         """The optimizer with ``factor`` times the steps, if it has any."""
-        return self._with_steps("steps", factor)
-
-    def _with_steps(self, name: str, factor: float) -> Self:
         changed: Any = self
-        steps = getattr(self, name)
-        return replace(changed, **{name: max(self.fewest_steps, round(factor * steps))}) if steps else self
+        steps = getattr(self, self.counted_by)
+        return replace(changed, **{self.counted_by: max(self.fewest_steps, round(factor * steps))}) if steps else self
 
     def check(self, threat: ThreatModel) -> None:
         """Raise a :class:`UserError` where this optimizer cannot search ``threat``."""
@@ -128,9 +127,9 @@ class Optimizer(ABC, Generic[S]):
         """Size of the set from which a random start is drawn, as a multiple of epsilon."""
         return 1.0
 
-    @abstractmethod
     def init(self, problem: Problem, theta: Tree) -> S:
-        """The state that begins at ``theta``."""
+        """The state that begins at ``theta``; of an optimizer that remembers more than that, one of its own."""
+        return State(theta, counter(problem.epsilon))  # type: ignore[return-value]
 
     def ahead(self, problem: Problem, state: S, count: int) -> S:
         """The states of the next ``count`` points, ``[B * count]`` rows, those of a sample one after the other; of an
@@ -145,6 +144,13 @@ class Optimizer(ABC, Generic[S]):
         """``[B]`` bool: no further evaluation is wanted. By default after ``steps`` moves and the evaluation of the
         last one."""
         return state.step > self.steps
+
+
+class BoundaryOptimizer(Optimizer[S]):
+    """Base of those that look for the smallest adversarial example by the linearised decision boundary."""
+
+    needs_margin: ClassVar[bool] = True
+    minimum_size: ClassVar[bool] = True
 
 
 def unsearchable(optimizer: Optimizer[Any], threat: ThreatModel, needs: str, instead: str) -> UserError:

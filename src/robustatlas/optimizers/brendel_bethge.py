@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
 
 from robustatlas.common.bundle import dot
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 
 
 @dataclass(frozen=True)
-class BrendelBethge(Optimizer[State]):
+class BrendelBethge(BoundaryOptimizer[State]):
     """Minimum-size attack in l1 that goes on from an adversarial example: a step goes to the smallest change near theta
     that the linearised boundary lets through.
 
@@ -31,9 +28,6 @@ class BrendelBethge(Optimizer[State]):
             one by rounding alone.
     """
 
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
-
     steps: int = 1000
     reach: float = 1.0
     reach_end: float = 0.01
@@ -43,9 +37,6 @@ class BrendelBethge(Optimizer[State]):
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, L1):
             raise unsearchable(self, threat, "the l1 ball", "FMN")
-
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(theta))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         threat, x = problem.threat, problem.x

@@ -3,49 +3,62 @@ weight."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.common.bundle import Bundle, per_sample, select
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 
 _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _INSIDE = 1 - 1e-6
 
 
-def next_weight(weight: Tensor, low: Tensor, high: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``(weight, low, high)`` [B] of the margin after a round in which an example was ``found`` [B] or not, as
-    Carlini-Wagner and EAD search it: ten times larger while nothing is found, then halving the bracket."""
-    high = torch.where(found, torch.minimum(high, weight), high)
-    low = torch.where(found, low, torch.maximum(low, weight))
-    return torch.where(high.isfinite(), (low + high) / 2, weight * 10), low, high
-
-
 @dataclass(frozen=True)
-class CarliniWagnerState(State):
-    """``w``: the variable, x_adv = (tanh(w) + 1) / 2; Adam's moments and step; the weight of the margin with its
-    bracket; ``found`` in this round."""
+class Weighing(Bundle):
+    """The ``weight`` [B] of the margin as Carlini-Wagner and EAD search it, round by round: ten times larger while
+    nothing is found, then between ``low`` and ``high``; ``found`` [B]: an example in this round."""
 
-    w: Tensor
-    first: Tensor
-    second: Tensor
-    move: Tensor
     weight: Tensor
     low: Tensor
     high: Tensor
     found: Tensor
 
+    @classmethod
+    def beginning(cls, weight: float, like: Tensor) -> Weighing:
+        """Before the first round; ``like`` [B]."""
+        nothing = torch.zeros_like(like)
+        return cls(torch.full_like(like, weight), nothing, torch.full_like(like, torch.inf), nothing.bool())
+
+    def after(self, fooled: Tensor, over: Tensor) -> Weighing:
+        """After a step that was ``fooled`` [B], and at the next round where this one is ``over`` [B]."""
+        found = self.found | fooled
+        high = torch.where(found, torch.minimum(self.high, self.weight), self.high)
+        low = torch.where(found, self.low, torch.maximum(self.low, self.weight))
+        weight = torch.where(high.isfinite(), (low + high) / 2, self.weight * 10)
+        following: Weighing = select(over, Weighing(weight, low, high, found & ~over), replace(self, found=found))
+        return following
+
 
 @dataclass(frozen=True)
-class CarliniWagner(Optimizer[CarliniWagnerState]):
+class CarliniWagnerState(State):
+    """``w``: the variable, x_adv = (tanh(w) + 1) / 2; Adam's moments and step; the weight of the margin."""
+
+    w: Tensor
+    first: Tensor
+    second: Tensor
+    move: Tensor
+    weighing: Weighing
+
+
+@dataclass(frozen=True)
+class CarliniWagner(BoundaryOptimizer[CarliniWagnerState]):
     """Minimises ||delta||_2^2 + weight * max(margin + confidence, 0) over w."""
 
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
+    counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100
     rounds: int = 5
@@ -58,15 +71,12 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
         """Moves in all rounds."""
         return self.inner_steps * self.rounds
 
-    def lengthened(self, factor: float) -> Self:
-        return self._with_steps("inner_steps", factor)
-
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
             raise unsearchable(self, threat, "a threat model of changes of the image itself (such as L2)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> CarliniWagnerState:
-        zero, nothing = torch.zeros_like(theta), torch.zeros_like(problem.epsilon)
+        zero = torch.zeros_like(theta)
         return CarliniWagnerState(
             theta=theta,
             step=counter(theta),
@@ -74,10 +84,7 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
             first=zero,
             second=zero,
             move=counter(theta),
-            weight=torch.full_like(nothing, self.weight),
-            low=nothing,
-            high=torch.full_like(nothing, torch.inf),
-            found=torch.zeros_like(nothing, dtype=torch.bool),
+            weighing=Weighing.beginning(self.weight, problem.epsilon),
         )
 
     @staticmethod
@@ -86,8 +93,7 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
 
     def step(self, problem: Problem, state: CarliniWagnerState, evaluation: Evaluation) -> CarliniWagnerState:
         x = problem.x
-        found = state.found | evaluation.fooled
-        active = (evaluation.objective < self.confidence).to(x.dtype) * state.weight
+        active = (evaluation.objective < self.confidence).to(x.dtype) * state.weighing.weight
         inside = torch.tanh(state.w)
         gradient = (2 * state.theta - per_sample(active, x) * evaluation.gradient) * (1 - inside.square()) / 2
         first = _BETA_1 * state.first + (1 - _BETA_1) * gradient
@@ -97,7 +103,6 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
         w = state.w - scale * first / (second.sqrt() + _ADAM_EPSILON)
 
         over = state.move + 1 >= self.inner_steps
-        weight, low, high = next_weight(state.weight, state.low, state.high, found)
         w = select(over, self._variable(x), w)
         return CarliniWagnerState(
             theta=(torch.tanh(w) + 1) / 2 - x,
@@ -106,8 +111,5 @@ class CarliniWagner(Optimizer[CarliniWagnerState]):
             first=select(over, torch.zeros_like(first), first),
             second=select(over, torch.zeros_like(second), second),
             move=torch.where(over, 0, state.move + 1),
-            weight=torch.where(over, weight, state.weight),
-            low=torch.where(over, low, state.low),
-            high=torch.where(over, high, state.high),
-            found=found & ~over,
+            weighing=state.weighing.after(evaluation.fooled, over),
         )

@@ -4,14 +4,14 @@ margin."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
-from robustatlas.optimizers.carlini_wagner import next_weight
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, counter, unsearchable
+from robustatlas.optimizers.carlini_wagner import Weighing
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 
@@ -21,25 +21,21 @@ class EADState(State):
     """``theta`` is in turn the look-ahead point, where the gradient is taken, and the shrunk point, which is judged
     (``judging``).
 
-    ``shrunk`` and the moves since the round began; the weight with its bracket; ``found`` in this round.
+    ``shrunk`` and the moves since the round began; the weight of the margin.
     """
 
     judging: Tensor
     shrunk: Tensor
     previous: Tensor
     move: Tensor
-    weight: Tensor
-    low: Tensor
-    high: Tensor
-    found: Tensor
+    weighing: Weighing
 
 
 @dataclass(frozen=True)
-class EAD(Optimizer[EADState]):
+class EAD(BoundaryOptimizer[EADState]):
     """Minimises weight * max(margin, 0) + ||delta||_2^2 + beta ||delta||_1 by FISTA."""
 
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
+    counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100
     rounds: int = 5
@@ -52,34 +48,25 @@ class EAD(Optimizer[EADState]):
         """Evaluations in all rounds: each move takes two."""
         return 2 * self.inner_steps * self.rounds
 
-    def lengthened(self, factor: float) -> Self:
-        return self._with_steps("inner_steps", factor)
-
     def check(self, threat: ThreatModel) -> None:
         if not threat.additive:
             raise unsearchable(self, threat, "a threat model of changes of the image itself (such as L1)", "FMN")
 
     def init(self, problem: Problem, theta: Tensor) -> EADState:
-        nothing = torch.zeros_like(problem.epsilon)
-        never = torch.zeros_like(nothing, dtype=torch.bool)
         return EADState(
             theta=theta,
             step=counter(theta),
-            judging=never,
+            judging=torch.zeros_like(problem.epsilon, dtype=torch.bool),
             shrunk=theta,
             previous=theta,
             move=counter(theta),
-            weight=torch.full_like(nothing, self.weight),
-            low=nothing,
-            high=torch.full_like(nothing, torch.inf),
-            found=never,
+            weighing=Weighing.beginning(self.weight, problem.epsilon),
         )
 
     def step(self, problem: Problem, state: EADState, evaluation: Evaluation) -> EADState:
         x, move = problem.x, state.move.to(problem.x.dtype)
-        found = state.found | evaluation.fooled
         # At the look-ahead point: a gradient step, then soft thresholding.
-        active = (evaluation.objective < 0).to(x.dtype) * state.weight
+        active = (evaluation.objective < 0).to(x.dtype) * state.weighing.weight
         gradient = 2 * state.theta - per_sample(active, x) * evaluation.gradient
         length = per_sample(self.rate * (1 - move / self.inner_steps).clamp_min(0).sqrt(), x)
         moved = state.theta - length * gradient
@@ -89,7 +76,6 @@ class EAD(Optimizer[EADState]):
         # At the shrunk point: on to the next look-ahead point, or to the next round.
         ahead = to_box(x, state.theta + per_sample(move / (move + 3), x) * (state.theta - state.previous))
         over = state.judging & (state.move >= self.inner_steps)
-        weight, low, high = next_weight(state.weight, state.low, state.high, found)
         zero = torch.zeros_like(state.theta)
         return EADState(
             theta=select(over, zero, select(state.judging, ahead, shrunk)),
@@ -98,8 +84,5 @@ class EAD(Optimizer[EADState]):
             shrunk=select(over, zero, select(state.judging, state.shrunk, shrunk)),
             previous=select(over, zero, select(state.judging, state.previous, state.shrunk)),
             move=torch.where(over, 0, state.move + (~state.judging).long()),
-            weight=torch.where(over, weight, state.weight),
-            low=torch.where(over, low, state.low),
-            high=torch.where(over, high, state.high),
-            found=found & ~over,
+            weighing=state.weighing.after(evaluation.fooled, over),
         )

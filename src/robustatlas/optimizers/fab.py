@@ -4,13 +4,13 @@ forth."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 
@@ -34,7 +34,7 @@ class FABState(State):
 
 
 @dataclass(frozen=True)
-class FAB(Optimizer[FABState]):
+class FAB(BoundaryOptimizer[FABState]):
     """Minimum-size attack for threat models that can project on a hyperplane.
 
     From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
@@ -42,9 +42,6 @@ class FAB(Optimizer[FABState]):
     evaluates the network again after the step back, as AutoAttack does; otherwise the linearisation at hand serves,
     one pass less, and the last move goes from the clean point to the boundary with hardly any overshoot.
     """
-
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
 
     steps: int = 100
     alpha_max: float = 0.1

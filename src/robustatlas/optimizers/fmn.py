@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import Tree, dot, largest, per_sample
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import Jpeg
 from robustatlas.threats.lp import Lp
@@ -24,7 +23,7 @@ class FMNState(State):
 
 
 @dataclass(frozen=True)
-class FMN(Optimizer[FMNState]):
+class FMN(BoundaryOptimizer[FMNState]):
     """Minimum-size attack: the allowed size shrinks where theta is adversarial and grows where it is not.
 
     Until a first success the size grows, at least to the linearised boundary and a share gamma beyond it. Steps are
@@ -40,8 +39,6 @@ class FMN(Optimizer[FMNState]):
             few coordinates until the box stops them, and for JPEG in l1 towards a vertex.
     """
 
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
     needs_size = True
 
     steps: int = 30

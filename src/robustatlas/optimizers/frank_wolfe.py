@@ -1,4 +1,4 @@
-"""Frank-Wolfe: walks towards the best vertex of the set, so that no projection is needed."""
+"""Towards the best vertex of a set: Frank-Wolfe, which needs no projection, and ascent in the set and the box."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, cast, runtime_checkable
 from torch import Tensor
 
 from robustatlas.common.bundle import Tree, over, per_sample
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, unsearchable
 from robustatlas.threats.base import ThreatModel
 
 
@@ -30,12 +30,33 @@ class FrankWolfe(Optimizer[State]):
         if not isinstance(threat, HasLinearOracle):
             raise unsearchable(self, threat, "a threat model with a linear oracle (L1, JpegL1)", "PGD or APGD")
 
-    def init(self, problem: Problem, theta: Tree) -> State:
-        return State(theta, counter(problem.epsilon))
-
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         oracle = cast(HasLinearOracle, problem.threat)
         vertex = oracle.linear_oracle(problem.x, state.theta, evaluation.gradient, problem.epsilon)
         share = 1 / (state.step + 1).to(problem.epsilon.dtype)
         theta = over(lambda end, at: at + per_sample(share, end) * (end - at), vertex, state.theta)
         return State(theta, state.step + 1)
+
+
+@dataclass(frozen=True)
+class VertexAscent(Optimizer[State]):
+    """Each step goes to the best vertex of the set of size ``rate`` x epsilon around the current point, then back into
+    the set.
+
+    In l1 that moves the coordinates of largest gradient that the box leaves room to move, each as far as it does, until
+    the length of the step is used up. (Maini et al. 2020 move a fixed number of such coordinates by equal parts.)
+    """
+
+    steps: int = 20
+    rate: float = 0.25
+
+    def check(self, threat: ThreatModel) -> None:
+        if not isinstance(threat, HasLinearOracle) or not threat.additive:
+            raise unsearchable(self, threat, "an lp ball with a linear oracle (L1)", "PGD or APGD")
+
+    def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
+        threat, x = problem.threat, problem.x
+        here, length = threat.apply(x, state.theta), self.rate * problem.epsilon
+        move = cast(HasLinearOracle, threat).linear_oracle(here, state.theta, evaluation.gradient, length)
+        theta = over(lambda at, ahead: at + ahead, state.theta, move)
+        return State(threat.project(x, theta, problem.epsilon), state.step + 1)

@@ -99,9 +99,6 @@ class FastLPA(PerceptualOptimizer[State]):
 
     steps: int = 10
 
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(theta))
-
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         falling = 0.1 ** (state.step.to(problem.epsilon.dtype) / self.steps)
         weight = 10 * 0.1 / falling

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class PGDSearch(Optimizer[PGDSearchState]):
     """
 
     minimum_size: ClassVar[bool] = True
+    counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 40
     rounds: int = 20
@@ -44,9 +45,6 @@ class PGDSearch(Optimizer[PGDSearchState]):
     def steps(self) -> int:  # type: ignore[override]
         """Evaluations in all runs, at most."""
         return 2 * self.rounds * (self.inner_steps + 1)
-
-    def lengthened(self, factor: float) -> Self:
-        return self._with_steps("inner_steps", factor)
 
     def init(self, problem: Problem, theta: Tree) -> PGDSearchState:
         nothing = torch.zeros_like(problem.epsilon)

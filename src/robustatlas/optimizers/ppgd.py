@@ -9,8 +9,8 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, S, State, counter, unsearchable
+from robustatlas.common.bundle import dot, per_sample, select
+from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, S, State, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 from robustatlas.threats.perceptual import Perceptual
@@ -32,10 +32,6 @@ def capped_gradient(evaluation: Evaluation, confidence: float) -> Tensor:
     return select(evaluation.objective < confidence, gradient, torch.zeros_like(gradient))
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).flatten(1).sum(1)
-
-
 @dataclass(frozen=True)
 class PPGD(PerceptualOptimizer[State]):
     """Steps in the direction that raises the objective most for its change of the features phi, then projection.
@@ -54,9 +50,6 @@ class PPGD(PerceptualOptimizer[State]):
     conjugate: int = 5
     width: float = 1e-3
     confidence: float = 1.0
-
-    def init(self, problem: Problem, theta: Tensor) -> State:
-        return State(theta, counter(theta))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         threat = cast(Perceptual, problem.threat)
@@ -84,16 +77,16 @@ class PPGD(PerceptualOptimizer[State]):
     def _solve(self, matrix: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
         """Conjugate gradients; a sample stops after the first iteration once its squared residual is below .1."""
         solution, residual, direction = torch.zeros_like(right), right, right
-        square = _dot(residual, residual)
+        square = dot(residual, residual)
         for iteration in range(self.conjugate):
             image = matrix(direction)
-            curvature = _dot(direction, image)
+            curvature = dot(direction, image)
             active = (curvature > 0) & ((square >= 0.1) | (iteration == 0))
             if not bool(active.any()):
                 break
             length = torch.where(active, square / torch.where(active, curvature, 1.0), 0.0)
             solution = solution + per_sample(length, solution) * direction
             residual = residual - per_sample(length, residual) * image
-            previous, square = square, _dot(residual, residual)
+            previous, square = square, dot(residual, residual)
             direction = residual + per_sample(square / previous.clamp_min(1e-20), direction) * direction
         return solution

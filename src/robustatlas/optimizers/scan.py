@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import OneNumber
@@ -90,9 +89,6 @@ class Once(Optimizer[State]):
     fewest_steps: ClassVar[int] = 0
 
     steps: int = 0
-
-    def init(self, problem: Problem, theta: Tree) -> State:
-        return State(theta, counter(problem.epsilon))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         return State(state.theta, state.step + 1)

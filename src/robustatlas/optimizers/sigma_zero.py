@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter, unsearchable
+from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import norm, to_box
 
@@ -27,16 +26,13 @@ class SigmaZeroState(State):
 
 
 @dataclass(frozen=True)
-class SigmaZero(Optimizer[SigmaZeroState]):
+class SigmaZero(BoundaryOptimizer[SigmaZeroState]):
     """Descends max(margin, 0) + mean(delta^2 / (delta^2 + sigma)) with gradients scaled by their largest entry; the
     threshold rises while theta is adversarial and falls while it is not.
 
     Steps are Adam's, as in the authors' code (with plain ones the examples have many more values); their length falls
     with a cosine to ``rate_end`` x ``rate``.
     """
-
-    needs_margin: ClassVar[bool] = True
-    minimum_size: ClassVar[bool] = True
 
     steps: int = 100
     rate: float = 1.0

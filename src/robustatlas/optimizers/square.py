@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -76,7 +76,7 @@ class Square(Optimizer[SquareState]):
     def _window_linf(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
         _, channels, height, width = best.shape
         side = self._side(step, height, width).clamp(1, min(height, width))
-        window = _window(noise.child(0), side, side, height, width)
+        window, _, _ = _placed(noise.child(0), side, height, width)
         sign = noise.child(1).sign(channels, 1, 1, dtype=best.dtype)
         change = 2 * per_sample(problem.epsilon, best) * sign * window[:, None]
         return self._projected(problem, best + change)
@@ -101,27 +101,23 @@ class Square(Optimizer[SquareState]):
         return self._on_sphere(problem, tiles)
 
     def _power(self, problem: Problem) -> int:
-        assert isinstance(problem.threat, Lp)
-        return 2 if problem.threat.p == 2 else 4
+        return 2 if cast(Lp, problem.threat).p == 2 else 4
 
     def _on_sphere(self, problem: Problem, delta: Tensor) -> Tensor:
-        assert isinstance(problem.threat, Lp)
-        if problem.threat.p == 2:
-            scaled = delta / per_sample(norm(delta, 2) + _TINY, delta) * per_sample(problem.epsilon, delta)
+        p = cast(Lp, problem.threat).p
+        scaled = delta / per_sample(norm(delta, p) + _TINY, delta) * per_sample(problem.epsilon, delta)
+        if p == 2:
             return torch.minimum(torch.maximum(scaled, -problem.x), 1 - problem.x)
-        grown = delta / per_sample(norm(delta, 1) + _TINY, delta) * per_sample(problem.epsilon, delta)
-        cap = torch.where(grown > 0, 1 - problem.x, problem.x)
-        return project_l1_ball(grown, problem.epsilon * _INSIDE, cap)
+        return _in_l1_ball(problem, scaled)
 
     def _window_norm(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
         """Take the mass of one window and put it, with a new pattern, in another (l2 and l1)."""
-        assert isinstance(problem.threat, Lp)
         _, channels, height, width = best.shape
-        p, power, smallest = problem.threat.p, self._power(problem), min(height, width)
+        p, power, smallest = cast(Lp, problem.threat).p, self._power(problem), min(height, width)
         side = self._side(step, height, width).clamp_min(3)
         side = (side + (side + 1) % 2).clamp_max(smallest)
         new, top, left = _placed(noise.child(0), side, height, width)
-        old = _window(noise.child(2), side, side, height, width)
+        old, _, _ = _placed(noise.child(2), side, height, width)
         either = torch.maximum(new, old)[:, None]
         sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
         pattern = cached(_patterns, smallest, power, like=best)[side]
@@ -138,14 +134,13 @@ class Square(Optimizer[SquareState]):
         else:
             target = per_sample((problem.epsilon - norm(best, 1)).clamp_min(0), mass) / channels + mass
         inside = inside / (_channel_norm(inside, p) + _TINY) * target
-        return self._settled(problem, best * (1 - either) + inside)
+        delta = best * (1 - either) + inside
+        return self._on_sphere(problem, delta) if p == 2 else _in_l1_ball(problem, delta)
 
-    def _settled(self, problem: Problem, delta: Tensor) -> Tensor:
-        assert isinstance(problem.threat, Lp)
-        if problem.threat.p == 2:
-            return self._on_sphere(problem, delta)
-        cap = torch.where(delta > 0, 1 - problem.x, problem.x)
-        return project_l1_ball(delta, problem.epsilon * _INSIDE, cap)
+
+def _in_l1_ball(problem: Problem, delta: Tensor) -> Tensor:
+    cap = torch.where(delta > 0, 1 - problem.x, problem.x)
+    return project_l1_ball(delta, problem.epsilon * _INSIDE, cap)
 
 
 def _channel_norm(delta: Tensor, p: float) -> Tensor:
@@ -162,10 +157,6 @@ def _placed(noise: Noise, side: Tensor, height: int, width: int) -> tuple[Tensor
     inside_rows = (rows >= per_sample(top, rows)) & (rows < (top + side).view(-1, 1, 1))
     inside_columns = (columns >= left.view(-1, 1, 1)) & (columns < (left + side).view(-1, 1, 1))
     return (inside_rows & inside_columns).float(), top, left
-
-
-def _window(noise: Noise, down: Tensor, across: Tensor, height: int, width: int) -> Tensor:
-    return _placed(noise, down, height, width)[0]
 
 
 def _shifted(pattern: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:

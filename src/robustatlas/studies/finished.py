@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_text
 from robustatlas.common.renamed import now_named
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.models.card import Card, read_card
+from robustatlas.models import load_model
+from robustatlas.models.card import CARD, Card, read_card
+from robustatlas.models.classifier import Classifier
 from robustatlas.report.training import read_history
 from robustatlas.results.result import Result, load_result
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.planning import Step, described, kept_epochs, steps_of
 from robustatlas.training.references import REFERENCE
+from robustatlas.training.snapshots import EPOCHS
 
 DONE = "done"
 """Folder of what was done: a file for each step, that says what the step was."""
@@ -85,6 +89,20 @@ class Finished:
     def images(self, entry: DataEntry, split: str = "test") -> Dataset:
         """The images of a data set: to measure on, or to train on."""
         return images_of(entry, split)
+
+    def model(self, name: str, seed: int | None, epoch: int | None = None, device: str | None = None) -> Classifier:
+        """A model, ready to be evaluated, under the name that runs keep: trained in the study, of another source, or
+        behind a defense."""
+        entry = self.study.models[name]
+        called = self.label(name) if seed is None else f"{self.label(name)} seed {seed}"
+        if entry.source is not None:
+            return load_model(entry.source, entry.weights, device=device, name=called, arguments=entry.arguments)
+        folder = self.folder / Step("models", entry.of or name, seed=seed).place
+        place = folder if epoch is None else folder / EPOCHS / f"{epoch:04d}"
+        if not (place / CARD).is_file():
+            raise UserError(f"{place} holds no weights; the training of {entry.of or name} did not keep them.")
+        before = "" if entry.of is None else f"defended:{entry.defense},"
+        return load_model(f"{before}trained:{place}", device=device, name=called)
 
     def runs(self, evaluation: str, model: str, epoch: int | None = None) -> list[Result]:
         """The runs of a model: one for each of its trainings."""

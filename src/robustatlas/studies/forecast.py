@@ -27,7 +27,6 @@ from robustatlas.models.networks import network_for
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
-from robustatlas.studies.models import model_of
 from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.training.display import TrainingDisplay
@@ -198,13 +197,12 @@ class _Trials:
     def _updated(self, architecture: str, images: Dataset, recipe: Recipe, settings: Settings) -> StepForecast:
         """Two updates, of which the second is counted and timed; its bytes are those of the weights."""
         net = network_for(architecture, images, 0)
-        counted = _Passes(net)
         trial = replace(
             settings, epochs=2, batch_size=len(images), held_out=0, selection="last", swa_from=None,
             schedule="one-cycle", warmup_epochs=0.0,
         )  # fmt: skip
-        clock = _Clock(counted)
-        with counted:
+        clock = _Clock()
+        with net.register_forward_pre_hook(clock.count):
             train(net, images, recipe, settings=trial, device=self.device, progress=clock)
         weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
         return StepForecast("", 1, float(clock.passes), clock.seconds, weights)
@@ -216,7 +214,7 @@ class _Trials:
         request = replace(evaluation_request(entry), samples=None)
         if self._at_hand(first):
             images, _ = trial_images(self.study.data[data], "test")
-            model = model_of(self.done, first.model, first.seed, device=self.device)
+            model = self.done.model(first.model, first.seed, device=self.device)
             found = self._forecasted(model, images, request, self.budget)
             whole = StepForecast("", 1, found.passes, found.seconds, found.bytes)
             return whole.times(len(steps) * wanted / len(images))
@@ -278,29 +276,16 @@ class _Trials:
         return trained.plus(self._untrained(plan.architecture, data, request).times(number))
 
 
-class _Passes:
-    """Counts the images that go through a network, forwards, and with gradients backwards as well."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net, self.passes = net, 0
-
-    def __enter__(self) -> None:
-        self.hook = self.net.register_forward_pre_hook(self._count)
-
-    def __exit__(self, *_: object) -> None:
-        self.hook.remove()
-
-    def _count(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.passes += len(inputs[0]) * (1 + torch.is_grad_enabled())
-
-
 class _Clock(TrainingDisplay):
-    """Times and counts the second update of a training; the first one has to load much."""
+    """Times the second update of a training, as the first one has to load much, and counts its ``passes``: the images
+    that go through the network, forwards, and with gradients backwards as well."""
 
-    def __init__(self, counted: _Passes) -> None:
-        self.counted, self.passes, self.seconds, self._begun = counted, 0, 0.0, 0.0
+    def __init__(self) -> None:
+        self.passes, self.seconds, self._counted, self._begun = 0, 0.0, 0, 0.0
+
+    def count(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self._counted += len(inputs[0]) * (1 + torch.is_grad_enabled())
 
     def update(self, done: int, loss: float | None) -> None:
-        """The first update ends, or the second."""
-        self.passes = self.counted.passes - self.passes
+        self.passes = self._counted - self.passes
         self.seconds, self._begun = time.perf_counter() - self._begun, time.perf_counter()

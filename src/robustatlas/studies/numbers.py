@@ -14,6 +14,7 @@ from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
+from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.matching import compared
@@ -98,7 +99,8 @@ def number_of(
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
     over = replace(over, trainings=possible(over.trainings, name))
-    attacks = [attack for attack in results[0].attacks if attack in _attacks_in(name)] or None
+    named = (name.partition("@")[0], name.rpartition(" ")[2])
+    attacks = [attack for attack in results[0].attacks if attack in named] or None
     invalid = name != "clean" and any(masked(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
@@ -146,14 +148,24 @@ def statistic_of(
     if kind == "average":
         return accuracies.average([last])
     if kind in ("AH", "std AH"):
-        volume = numbers.hypervolume_of(result, last)
-        if volume is None:
-            raise UserError(f"{result.name} has no margins of {last} at equal steps; evaluate by the search frontier.")
+        volume = hypervolume_of(result, last)
         return mean_statistic(volume.per_sample, 1.0) if kind == "AH" else _deviation(volume.per_sample)
     if reference is None:
         raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
     return _against(name, kind, last, held, judged, trained_on)
+
+
+def hypervolume_of(result: Result, attack: str) -> AdversarialHypervolume:
+    """The hypervolume of a run under an attack.
+
+    Raises:
+        UserError: it has no margins for one.
+    """
+    found = numbers.hypervolume_of(result, attack)
+    if found is None:
+        raise UserError(f"{result.name} has no margins of {attack} at equal steps; evaluate by the search frontier.")
+    return found
 
 
 def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
@@ -195,7 +207,3 @@ def _against(
             return ours.uar(one, [last])
         return ours.competitiveness(one, "ind-worst" if kind == "CR ind-worst" else "ind-avg", [last])
     raise UserError(f"{name!r} is not a number of {judged.name} against {held.reference.name}; there are {KINDS}.")
-
-
-def _attacks_in(name: str) -> tuple[str, ...]:
-    return (name.partition("@")[0], name.rpartition(" ")[2])

@@ -82,7 +82,11 @@ def steps_of(study: Study) -> tuple[Step, ...]:
         >>> [step.name for step in steps_of(read_study("uar", "tiny"))][:2]
         ['models.normal.seed-0', 'models.linf.seed-0']
     """
-    trainings = [step for name in _in_order(study) for step in _trainings(study, name)]
+    trainings = [
+        Step("models", name, seed=seed, needs=_training_of(study, study.models[name].start, seed))
+        for name in _in_order(study)
+        for seed in study.seeds_of(name)
+    ]
     references = [Step("references", name) for name in study.references]
     evaluations = [step for name in study.evaluations for step in _evaluations(study, name)]
     outputs = [
@@ -105,12 +109,6 @@ def _in_order(study: Study) -> Sequence[str]:
         if model.trained:
             add(name)
     return list(done)
-
-
-def _trainings(study: Study, name: str) -> Iterator[Step]:
-    for seed in study.seeds_of(name):
-        needs = _training_of(study, study.models[name].start, seed)
-        yield Step("models", name, seed=seed, needs=needs)
 
 
 def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str, ...]:
@@ -194,17 +192,15 @@ def _alone(step: Step) -> str:
 
 def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, Any]:
     """What a step does, as plain data; ``others``: of those that it needs."""
+    entry = getattr(study, step.kind)[step.entry]
+    own, needs = entry.described(), [others[name] for name in step.needs]
+    data = study.data[study.data_of(entry)].described() | {"stand_in": None}
     if step.kind == "models":
-        model = study.models[step.entry]
-        data = study.data[study.data_of(model)].described() | {"stand_in": None}
-        own = {key: value for key, value in model.described().items() if key not in ("label", "seeds", "trained_on")}
-        return {"model": own, "data": data, "seed": step.seed, "needs": [others[name] for name in step.needs]}
+        own = {key: value for key, value in own.items() if key not in ("label", "seeds", "trained_on")}
+        return {"model": own, "data": data, "seed": step.seed, "needs": needs}
     if step.kind == "evaluations":
-        evaluation, model = study.evaluations[step.entry], study.models[step.model]
-        own = {key: value for key, value in evaluation.described().items() if key != "models"}
-        data = study.data[study.data_of(evaluation)].described() | {"stand_in": None}
+        own.pop("models", None)
+        model = study.models[step.model]
         of = {"source": model.source, "weights": model.weights, "defense": model.defense, "seed": step.seed}
-        return {"evaluation": own, "data": data, "of": of, "needs": [others[name] for name in step.needs]}
-    reference = study.references[step.entry]
-    data = study.data[study.data_of(reference)].described() | {"stand_in": None}
-    return {"reference": reference.described(), "data": data}
+        return {"evaluation": own, "data": data, "of": of, "needs": needs}
+    return {"reference": own, "data": data}

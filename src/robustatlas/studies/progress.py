@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -41,15 +40,12 @@ class StudyLines(StudyDisplay):
         self.name = ""
 
     def step(self, name: str, number: int, of: int) -> None:
-        """Remember what is said at its end."""
         self.name = f"[{number}/{of}] {name}"
 
     def through(self, seconds: float) -> None:
-        """One line."""
         self.say(f"{self.name}: {duration(seconds)}")
 
     def say(self, sentence: str) -> None:
-        """A line."""
         print(sentence, file=sys.stderr, flush=True)
 
 
@@ -65,34 +61,15 @@ class StudyBars(StudyLines):
         self.one = self.bars.add_task("", total=1.0)
 
     def step(self, name: str, number: int, of: int) -> None:
-        """Move the bar of all steps, and begin that of one."""
         super().step(name, number, of)
         self.bars.update(self.all, total=of, completed=number - 1)
         self.bars.reset(self.one, description=name, total=1.0)
 
     def share(self, share: float) -> None:
-        """Move the bar of the step."""
         self.bars.update(self.one, completed=share)
 
     def say(self, sentence: str) -> None:
-        """A line above the bars."""
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def shown_by(progress: bool | StudyDisplay | None) -> Iterator[StudyDisplay]:
-    """The display that is asked for: by default bars where standard error is a terminal."""
-    console = Console(stderr=True, highlight=False)
-    if isinstance(progress, StudyDisplay):
-        yield progress
-    elif not progress and (progress is not None or not console.is_terminal):
-        yield StudyDisplay()
-    elif console.is_terminal:
-        display = StudyBars(console)
-        with display.bars:
-            yield display
-    else:
-        yield StudyLines()
 
 
 class OfTraining(TrainingDisplay):
@@ -102,7 +79,6 @@ class OfTraining(TrainingDisplay):
         self.display, self.steps, self.told = display, 1, 0.0
 
     def begin(self, name: str, steps: int, done: int) -> None:
-        """Remember how many updates there are."""
         self.steps = max(steps, 1)
 
     def update(self, done: int, loss: float | None) -> None:
@@ -120,15 +96,12 @@ class OfEvaluation(Progress):
         self.done: dict[str, int] = {}
 
     def begin(self, records: Sequence[Announced], samples: int) -> None:
-        """Remember how many samples there are under all attacks."""
         self.total = max(1, len(records) * samples)
 
     def update(self, record: Announced, settled: int) -> None:
-        """Tell the share."""
         self._tell({**self.done, record.key: self.done.get(record.key, 0) + settled})
 
     def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Count a part that is through."""
         self.done[record.key] = self.done.get(record.key, 0) + len(columns["index"])
         self._tell(self.done)
 

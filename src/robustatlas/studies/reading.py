@@ -16,10 +16,10 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import wanted_attacks
 from robustatlas.common.documents import checked
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, unknown
 from robustatlas.common.files import named
 from robustatlas.common.renamed import NOW
-from robustatlas.common.wording import instead, listed
+from robustatlas.common.wording import listed
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study, check_known
 from robustatlas.studies.outputs import OUTPUTS
@@ -59,8 +59,7 @@ def text_of(file: str | Path) -> tuple[str, str]:
     try:
         return path.stem, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        there = f"give a file, or one of {listed(list(known))}"
-        raise UserError(f"There is no study {str(file)!r}{instead(str(file), known, there)}") from error
+        raise unknown("study", str(file), known, f"give a file, or one of {listed(list(known))}") from error
 
 
 def read_study(file: str | Path, size: str | None = None) -> Study:
@@ -105,7 +104,7 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
     chosen = USUAL if size is None else size
     if chosen not in sizes:
         there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
-        raise UserError(f"There is no size {chosen!r}{instead(chosen, sizes, there)}")
+        raise unknown("size", chosen, sizes, there)
     other = dict(sizes[chosen])
     without, differs = other.pop("without", []), other.pop("differs", [])
     models = set(given.get("models", {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,37 +17,19 @@ from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import counted, some
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
+from robustatlas.evaluation.progress import display_for
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.studies.description import DataEntry, EvaluationEntry, ModelEntry, ReferenceEntry, Study
 from robustatlas.studies.finished import Finished, images_of
-from robustatlas.studies.models import model_of
 from robustatlas.studies.planning import Step, chosen, mine, request_of
-from robustatlas.studies.progress import OfEvaluation, OfTraining, StudyDisplay, shown_by
+from robustatlas.studies.progress import OfEvaluation, OfTraining, StudyBars, StudyDisplay, StudyLines
 from robustatlas.training.references import ReferencePlan, make_reference
 from robustatlas.training.settings import Settings
 
 
-@dataclass(frozen=True)
-class Changes:
-    """How a study and its folder agree: names of steps that are done already, that are new, and that were done as
-    something else."""
-
-    reused: tuple[str, ...]
-    new: tuple[str, ...]
-    changed: tuple[str, ...]
-
-    def __str__(self) -> str:
-        kinds = {"Reused": self.reused, "new": self.new, "done again, as the file has changed": self.changed}
-        return "; ".join(f"{kind}: {_said(names)}" for kind, names in kinds.items() if names) + "."
-
-
-def _said(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'step')} ({some(names, at_most=3)})"
-
-
-def changes_of(finished: Finished, steps: Sequence[Step]) -> Changes:
-    """What the folder has of these steps.
+def _reused(finished: Finished, steps: Sequence[Step]) -> str:
+    """What the folder has of these steps, in a sentence; empty where it has nothing.
 
     Raises:
         UserError: a training or a reference in it was another one: runs only grow, so these are never replaced.
@@ -69,7 +51,11 @@ def changes_of(finished: Finished, steps: Sequence[Step]) -> Changes:
                 f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
                 "give another folder (--out), or the entry another name."
             )
-    return Changes(tuple(reused), tuple(new), tuple(changed))
+    if not reused and not changed:
+        return ""
+    kinds = {"Reused": reused, "new": new, "done again, as the file has changed": changed}
+    said = (f"{kind}: {counted(len(n), 'step')} ({some(n, at_most=3)})" for kind, n in kinds.items() if n)
+    return f"{'; '.join(said)}."
 
 
 def _first_difference(before: object, now: object, place: str = "") -> str:
@@ -90,10 +76,7 @@ def carry_out(
     device: str | None = None,
     progress: bool | StudyDisplay | None = None,
 ) -> Finished:
-    """Do the trainings, evaluations and references that ``out`` lacks.
-
-    Returns:
-        what the folder holds.
+    """Do the trainings, evaluations and references that ``out`` lacks; what it holds then.
 
     Raises:
         UserError: the folder cannot be written or holds another study, a step is not known or waits for one that is
@@ -102,12 +85,12 @@ def carry_out(
     folder, share = named(out), share_of(part)
     finished = Finished.of(study, folder)
     wanted = [step for step in mine(chosen(finished.steps, only), share) if step.kind != "outputs"]
-    changes = changes_of(finished, wanted)
+    reused = _reused(finished, wanted)
     _claim(folder, study)
     todo = [step for step in wanted if not finished.done(step)]
-    with shown_by(progress) as display:
-        if wanted and (changes.reused or changes.changed):
-            display.say(str(changes))
+    with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:
+        if reused:
+            display.say(reused)
         for number, step in enumerate(todo, start=1):
             if missing := finished.missing(step):
                 raise UserError(f"{step.name} needs {some(missing)}; leave --only out, or name that first.")
@@ -177,7 +160,7 @@ def _start(finished: Finished, step: Step, entry: ModelEntry) -> Path | None:
 def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> None:
     study, entry = finished.study, finished.study.evaluations[step.entry]
     data = study.data[study.data_of(entry)]
-    model = model_of(finished, step.model, step.seed, step.epoch, device)
+    model = finished.model(step.model, step.seed, step.epoch, device)
     request = replace(evaluation_request(entry), run=place, progress=OfEvaluation(display))
     if study.models[step.model].source is not None and step.seed is not None:
         request = replace(request, seed=step.seed)

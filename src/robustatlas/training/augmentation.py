@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import unknown
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import instead
 
 _PADDING = 4
 _SMALLEST, _STRETCH = 0.08, 4 / 3
@@ -83,6 +82,5 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Noise], Tensor]] = {
 def augmentation_named(name: str) -> Callable[[Tensor, Noise], Tensor]:
     """The augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images."""
     if name not in AUGMENTATIONS:
-        known = f"known are {', '.join(AUGMENTATIONS)}"
-        raise UserError(f"There is no augmentation {name!r}{instead(name, AUGMENTATIONS, known)}")
+        raise unknown("augmentation", name, AUGMENTATIONS, f"known are {', '.join(AUGMENTATIONS)}")
     return AUGMENTATIONS[name]

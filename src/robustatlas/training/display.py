@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from robustatlas.evaluation.progress import display_for
 
 _REFRESH = 0.2
 
@@ -108,17 +110,6 @@ class LineDisplay(TrainingDisplay):
         )
 
 
-@contextmanager
-def display_of(progress: bool | TrainingDisplay | None) -> Iterator[TrainingDisplay]:
+def display_of(progress: bool | TrainingDisplay | None) -> AbstractContextManager[TrainingDisplay]:
     """The display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
-    console = Console(stderr=True, highlight=False)
-    if isinstance(progress, TrainingDisplay):
-        yield progress
-    elif not progress and (progress is not None or not console.is_terminal):
-        yield TrainingDisplay()
-    elif console.is_terminal:
-        bar = BarDisplay(console)
-        with bar.bars:
-            yield bar
-    else:
-        yield LineDisplay()
+    return display_for(progress, TrainingDisplay, LineDisplay, BarDisplay)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.errors import unknown
 from robustatlas.training.families import CHOSEN, CURVES, L1_LENGTHS, LINF, MULTIROBUSTBENCH, SGD, UAR
 from robustatlas.training.preset import Fight, Preset, overridden
 from robustatlas.training.settings import Settings
@@ -31,8 +30,7 @@ def preset_named(name: str) -> Preset:
         256
     """
     if name not in PRESETS:
-        there = "'robustatlas train --presets' lists them"
-        raise UserError(f"There is no preset {name!r}{instead(name, PRESETS, there)}")
+        raise unknown("preset", name, PRESETS, "'robustatlas train --presets' lists them")
     return PRESETS[name]
 
 

@@ -21,8 +21,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.errors import UserError, unknown
 
 Schedule = Callable[[float, float], float]
 """From the time ``t`` and the whole, both in epochs, to the factor of the learning rate."""
@@ -86,6 +85,5 @@ def schedule_named(name: str) -> Schedule:
             raise UserError(f"The schedule {name!r} is not understood; expected epochs as in step:75,90.") from None
         return lambda t, epochs: 0.1 ** sum(t >= drop for drop in drops)
     if name not in SCHEDULES:
-        known = f"known are {', '.join(SCHEDULES)} and step:75,90"
-        raise UserError(f"There is no schedule {name!r}{instead(name, SCHEDULES, known)}")
+        raise unknown("schedule", name, SCHEDULES, f"known are {', '.join(SCHEDULES)} and step:75,90")
     return SCHEDULES[name]

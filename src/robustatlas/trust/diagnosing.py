@@ -14,6 +14,7 @@ from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.ends import with_ends, withstood
 from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
 from robustatlas.evaluation.reading import Question, question_of, readings_of
+from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.models.classifier.raw import raw
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -99,7 +100,7 @@ def diagnose(
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
             for warning in first_taken(known.model, raw(known.model, x).shapes):
                 warn(warning)
-        chosen = chosen_attacks(asked, "default", None, (), known.model, work.first.images)
+        chosen = chosen_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x[:1])
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -92,9 +92,7 @@ def rows_of(
     if strange := [int(position) for position in index if int(position) not in known]:
         raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
     positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
-    taken = torch.from_numpy(positions)
-    work = replace(whole, rows=whole.rows.chosen(taken), labels=whole.labels[taken], index=whole.index[positions])
-    return work, rows.reshape(-1)
+    return whole.at(torch.from_numpy(positions)), rows.reshape(-1)
 
 
 def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -76,30 +76,16 @@ def judge(case: Case, batch: int) -> Judged:
     clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
     prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
     pieces = [_judged(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
-    return Judged(
-        refusal=np.concatenate([piece["refusal"] for piece in pieces]),
-        sizes={name: np.concatenate([piece[f"size of {name}"] for piece in pieces]) for name in case.wanted},
-        found=np.concatenate([piece["found"] for piece in pieces]),
-        margin=np.concatenate([piece["margin"] for piece in pieces]),
-        images=np.concatenate([piece["images"] for piece in pieces]),
-        mistakes=np.concatenate([piece["mistakes"] for piece in pieces]),
-        drawn=np.concatenate([piece["drawn"] for piece in pieces]),
-        clean_prediction=prediction.numpy(),
-        clean_margin=clean_margin.float().numpy(),
-    )
+    whole = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    sizes = {name: whole.pop(f"size of {name}") for name in case.wanted}
+    return Judged(sizes=sizes, clean_prediction=prediction.numpy(), clean_margin=clean_margin.float().numpy(), **whole)
 
 
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
     """Prediction and softmax margin of the samples ``part``."""
-    x, labels = samples_at(case, part)
+    x, labels = case.work.on(case.model, part)
     verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
     return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
-
-
-def samples_at(case: Case, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Images and labels of the samples ``rows``, where the model computes."""
-    model = case.model
-    return case.work.rows[rows].to(model.device, model.dtype), case.work.labels[rows].to(model.device)
 
 
 def _positions(case: Case, rows: Tensor, x: Tensor) -> Tensor:
@@ -110,7 +96,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     """What is to say of the examples ``part``."""
     given, threats = case.given, {name: threat for name, (_, threat) in case.wanted.items()}
     rows = torch.from_numpy(case.rows[part.numpy()])
-    x, labels = samples_at(case, rows)
+    x, labels = case.work.on(case.model, rows)
     refused = dict.fromkeys(REFUSALS, torch.zeros(len(part), dtype=torch.bool, device=x.device))
     refused["the clean image is misclassified already"] = clean_prediction[rows].to(x.device) != labels
     if given.labels is not None:

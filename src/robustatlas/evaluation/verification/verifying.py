@@ -4,29 +4,82 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
+from robustatlas.common.wording import counted
 from robustatlas.data import Dataset
-from robustatlas.evaluation.examples import examples_of, read_examples
+from robustatlas.evaluation.examples import Arrays, examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.plan import PIXELS
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
-from robustatlas.evaluation.verification.confirmed import Verification, accuracies_of, verification_of
-from robustatlas.evaluation.verification.entering import enter
-from robustatlas.evaluation.verification.judging import judge
+from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
+from robustatlas.evaluation.work import clean_answers
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
-from robustatlas.outcomes import Run
+from robustatlas.outcomes import AttackRecord, CallRecord, Run
+from robustatlas.outcomes.circumstances import circumstances, command_line, now
+from robustatlas.outcomes.records import EXAMPLES, spans_of
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.results.result import Result
 
 _BATCH = 256
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What verified examples say under one attack.
+
+    Attributes:
+        samples: samples with a verified example.
+        smaller: samples of the run whose smallest example is now one of these.
+        before, after: robust accuracy in percent at each of the attack's ``strengths``, without and with them.
+    """
+
+    samples: int
+    smaller: int
+    strengths: tuple[float, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """What became of examples that were handed over.
+
+    Attributes:
+        by: who found them.
+        given: how many there were.
+        verified: ``[M]`` bool, which of them count.
+        refused: reason -> how many do not count for it (see :data:`REFUSALS`).
+        attacks: name -> what they say under that attack.
+        result: the run with them.
+    """
+
+    by: str
+    given: int
+    verified: NDArray[np.bool_]
+    refused: Mapping[str, int]
+    attacks: Mapping[str, Confirmed]
+    result: Result
+
+    def __repr__(self) -> str:
+        lines = [f"{int(self.verified.sum())} of {counted(self.given, 'example')} by {self.by} verified"]
+        lines += [f"  refused, {reason}: {count}" for reason, count in self.refused.items()]
+        lines += [
+            f"  {name}: the smallest known of {counted(found.smaller, 'sample')}"
+            for name, found in self.attacks.items()
+        ]
+        return "\n".join(lines)
 
 
 def verify(
@@ -107,3 +160,76 @@ def verify(
     with store.kept():
         enter(case, judged, batch)
     return verification_of(case, judged, before)
+
+
+def enter(case: Case, judged: Judged, batch: int) -> None:
+    """Write the smallest example that counts of each sample under each attack."""
+    store, model, work, rows = case.store, case.model, case.work, case.rows
+    protocol = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
+    handed_over = {"protocol": protocol, "gradient": None}
+    records = {name: record.model_copy(update=handed_over) for name, (record, _) in case.wanted.items()}
+    about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
+    for name, record in records.items():
+        chosen = judged.smallest(name, rows)
+        chosen = chosen[~np.isin(work.index[rows[chosen]], store.done(record))]
+        if not len(chosen):
+            continue
+        samples_of = rows[chosen]
+        index, size = work.index[samples_of], judged.sizes[name][chosen]
+        store.add(
+            [record], CallRecord(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line())
+        )
+        strengths = np.array(record.strengths)
+        within = size[:, None] <= strengths * (1 + STRENGTH_TOLERANCE)
+        none = np.zeros(len(chosen), np.int64)
+        columns: Arrays = {
+            "index": index,
+            "minimal_size": size,
+            "found_class": judged.found[chosen],
+            "forward": np.bincount(rows, minlength=len(work.labels))[samples_of] + 1,
+            "backward": none,
+            "rejected": none,
+            "seconds": np.zeros(len(chosen)),
+            "margins": np.where(within, judged.margin[chosen, None], np.nan).astype(np.float32),
+            "fooled": np.full(within.shape, -1, np.int8),
+        }
+        if model.draws is not None:
+            columns |= {"possible_size": size, "mistakes": judged.mistakes[chosen], "drawn": judged.drawn[chosen]}
+        samples = {
+            "index": index,
+            "label": work.labels.numpy()[samples_of],
+            "clean_prediction": judged.clean_prediction[samples_of],
+            "clean_margin": judged.clean_margin[samples_of],
+        }
+        if model.rejection is not None and model.draws is None:
+            samples |= clean_answers(model, *work.on(model, torch.from_numpy(samples_of)), batch)
+        store.write(record, columns, samples, (index, judged.images[chosen]), about)
+
+
+def accuracies_of(case: Case) -> dict[str, NDArray[np.float64]]:
+    """Attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
+    return {name: case.store.table([name]).outcome(name).accuracies() for name in case.wanted}
+
+
+def verification_of(case: Case, judged: Judged, before: Mapping[str, NDArray[np.float64]]) -> Verification:
+    """``before``: :func:`accuracies_of` without the examples, which the run holds by now."""
+    refused = {reason: int((judged.refusal == k).sum()) for k, reason in enumerate(REFUSALS)}
+    origin = AttackRecord(name="examples", strengths=(1.0,), protocol={"search": EXAMPLES, "by": case.by}).origin
+    attacks = {}
+    for name in case.wanted:
+        outcome = case.store.table([name]).outcome(name)
+        attacks[name] = Confirmed(
+            samples=len(judged.smallest(name, case.rows)),
+            smaller=outcome.found_by().get(origin, 0),
+            strengths=tuple(outcome.strengths.tolist()),
+            before=tuple(before[name].tolist()),
+            after=tuple(outcome.accuracies().tolist()),
+        )
+    return Verification(
+        by=case.by,
+        given=len(case.given),
+        verified=judged.refusal < 0,
+        refused={reason: count for reason, count in refused.items() if count},
+        attacks=attacks,
+        result=Result.of_run(case.store),
+    )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+import torch
+
 from robustatlas.evaluation.workers.cluster import Actors, Cluster, cluster_of, connected
 from robustatlas.evaluation.workers.crew import Crew, Do, Jobs
 from robustatlas.evaluation.workers.nursery import Nursery
@@ -50,7 +52,7 @@ def work_elsewhere(
     make: Make,
     what: str,
     places: Sequence[str] | Cluster,
-    threads: int,
+    threads: int | None,
     jobs: Jobs,
     nursery: Nursery | None = None,
 ) -> None:
@@ -60,7 +62,7 @@ def work_elsewhere(
         make: gets a worker ready for its jobs; goes there by value, its models to the worker's device.
         what: it is about, for a sentence on why it cannot go.
         places: the device of each worker on this machine, or a cluster.
-        threads: of a worker on this machine; on a cluster it has as many as CPUs.
+        threads: of a worker on this machine, by default its share of torch's; on a cluster it has as many as CPUs.
         jobs: what they do.
         nursery: where workers on this machine come from, begun before.
 
@@ -73,5 +75,6 @@ def work_elsewhere(
         with connected(places) as ray:
             Crew(Actors(ray, places), ray.put(content), jobs).work()
     else:
-        with closing(Processes(places, threads, nursery)) as processes:
+        each = max(1, torch.get_num_threads() // len(places)) if threads is None else threads
+        with closing(Processes(places, each, nursery)) as processes:
             Crew(processes, content, jobs).work()

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed
+from robustatlas.common.errors import unknown
+from robustatlas.common.wording import listed
 from robustatlas.models.broken.codec import CODEC
 from robustatlas.models.broken.defense import BrokenDefense
 from robustatlas.models.broken.discrete import DISCRETE
@@ -34,9 +34,7 @@ def load_broken(name: str) -> nn.Module:
         torch.Size([2, 10])
     """
     if name not in BROKEN:
-        raise UserError(
-            f"There is no broken defense {name!r}{instead(name, BROKEN, f'there are {listed(list(BROKEN))}')}"
-        )
+        raise unknown("broken defense", name, BROKEN, f"there are {listed(list(BROKEN))}")
     return BROKEN[name].make().eval()
 
 
@@ -49,5 +47,5 @@ def load_sound(name: str) -> nn.Module:
         torch.Size([2, 10])
     """
     if name not in SOUND:
-        raise UserError(f"There is no sound network {name!r}{instead(name, SOUND, f'there are {listed(list(SOUND))}')}")
+        raise unknown("sound network", name, SOUND, f"there are {listed(list(SOUND))}")
     return SOUND[name]().eval()

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief, check_among
 from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.models.classifier.columns import Classes, class_count
@@ -83,9 +83,7 @@ class ClassifierSettings:
                 "resizes images."
             )
         for name, kind in (("precision", Precision), ("outputs", Outputs), ("knowledge", Knowledge)):
-            if getattr(self, name) not in get_args(kind):
-                expected = ", ".join(map(repr, get_args(kind)))
-                raise UserError(f"{name}={getattr(self, name)!r} is not known; expected one of {expected}.")
+            check_among(name, getattr(self, name), get_args(kind))
         if self.precision != "float32" and own is not None and own.dtype in HALF:
             raise UserError(
                 f"precision={self.precision!r} is for networks in float32; the parameters of this one are {own.dtype} "

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, check_among
 from robustatlas.common.scalars import real, whole
 from robustatlas.models.classifier import Classifier, Knowledge, Outputs
 from robustatlas.models.classifier.columns import Classes, check_columns, class_count
@@ -78,9 +78,7 @@ def from_predictions(
         >>> model.logits(torch.tensor([[0.2, 0.3], [0.9, 0.8]])).argmax(1), model.knowledge
         (tensor([0, 1]), 'labels')
     """
-    if answers not in get_args(Answers):
-        expected = ", ".join(map(repr, get_args(Answers)))
-        raise UserError(f"answers={answers!r} is not known; expected one of {expected}.")
+    check_among("answers", answers, get_args(Answers))
     if not callable(function):
         raise UserError(f"The model is a {type(function).__name__}; expected a function from images to {answers}.")
     most = whole(budget)

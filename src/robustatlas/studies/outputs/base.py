@@ -15,6 +15,7 @@ from robustatlas.studies.tables import Sheet
 
 if TYPE_CHECKING:
     from robustatlas.metrics.references import Reference
+    from robustatlas.results.result import Result
     from robustatlas.studies.finished import Finished
 
 
@@ -93,8 +94,11 @@ class Output(StudyEntry):
 
     def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
         """A number of a model over its trainings."""
-        runs = done.runs(evaluation or self.evaluations(done.study)[0], model)
-        return number_of(name, runs, self.against(done), done.trained_on(model))
+        return number_of(name, self.runs(done, model, evaluation), self.against(done), done.trained_on(model))
+
+    def runs(self, done: Finished, model: str, evaluation: str | None = None) -> list[Result]:
+        """The runs of a model, one for each of its trainings; by default of the first evaluation."""
+        return done.runs(evaluation or self.evaluations(done.study)[0], model)
 
     def beside(
         self, done: Finished, printed: Mapping[str, Mapping[str, float]], name: str, attacks: Sequence[str]

@@ -47,14 +47,9 @@ class ClaimsOfPapers(Output):
 
     claims: Annotated[list[Claim], Field(min_length=1)]
 
-    def _sides(self) -> list[Side]:
-        return [side for claim in self.claims for side in (claim.more, claim.less)]
-
     def wants(self, study: Study) -> Wanted:
-        """What its numbers are made of."""
-        usual = super().evaluations(study)
-        sides = self._sides()
-        evaluations = [*(side.evaluation for side in sides if side.evaluation), *usual]
+        sides = [side for claim in self.claims for side in (claim.more, claim.less)]
+        evaluations = [*(side.evaluation for side in sides if side.evaluation), *self.evaluations(study)]
         references = [side.reference or self.reference for side in sides]
         return Wanted(
             tuple(dict.fromkeys(evaluations)),
@@ -78,7 +73,6 @@ class ClaimsOfPapers(Output):
                 )
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table."""
         rows = [self._row(done, claim) for claim in self.claims]
         heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
         notes = (
@@ -102,7 +96,7 @@ class ClaimsOfPapers(Output):
         return claim.paper, claim.claim, printed, claim.source or "none", ours, said, decided
 
     def _number(self, done: Finished, side: Side) -> StudyNumber:
-        runs = done.runs(side.evaluation or super().evaluations(done.study)[0], side.model)
+        runs = self.runs(done, side.model, side.evaluation)
         name = side.reference or self.reference
         against = None if name is None else done.reference(name)
         return number_of(side.number, runs, against, done.trained_on(side.model))

@@ -45,14 +45,12 @@ class Curves(Output):
 
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
         """Label -> the curve of each training."""
-        evaluation = self.evaluations(done.study)[0]
         return {
-            done.label(model): [run.curve(self.attack) for run in done.runs(evaluation, model)]
+            done.label(model): [run.curve(self.attack) for run in self.runs(done, model)]
             for model in self.chosen(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The figure, and the table where sizes are given."""
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
         figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
@@ -79,9 +77,9 @@ class Slopes(Curves):
     up_to: Strength
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table, and the figure of the curves."""
         rows: list[tuple[Cell, ...]] = []
-        for model, (label, curves) in zip(self.chosen(done.study), self.curves(done).items(), strict=True):
+        found = self.curves(done)
+        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
             bend = change_of_slope(curves[0], self.up_to)
             trained = done.trained_on(model).get(self.attack)
             rows.append(
@@ -90,7 +88,7 @@ class Slopes(Curves):
                  "yes" if bend.significant else "no")
             )  # fmt: skip
         heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
-        figure = plot_curves({k: v[0] for k, v in self.curves(done).items()}, error=True, up_to=self.up_to).figure
+        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.up_to).figure
         return Made({"": Sheet(self.title, heads, rows)}, {"": figure})
 
 
@@ -102,7 +100,6 @@ class PrintedDistances(Output):
     largest: Annotated[list[float], Field(min_length=3, max_length=3)]
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """Nothing by itself."""
         return Made()
 
 
@@ -121,11 +118,9 @@ class Distances(Output):
         return entry if self.samples is None else entry.model_copy(update={"samples": self.samples})
 
     def wants(self, study: Study) -> Wanted:
-        """No run."""
         return Wanted()
 
     def check(self, study: Study, place: str) -> None:
-        """Raise where a data set is not in the study."""
         for name in self.data:
             check_known(name, study.data, f"{place}: data")
 

@@ -38,11 +38,9 @@ class Defenses(Output):
     printed: dict[str, dict[str, float]] = Field(default_factory=dict)
 
     def wants(self, study: Study) -> Wanted:
-        """No run."""
         return Wanted()
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """Both tables and the three figures."""
         reference = load_reference(self.reference)
         numbers = self._numbers(reference)
         printed = [name for name in _NUMBERS if any(name in values for values in self.printed.values())]

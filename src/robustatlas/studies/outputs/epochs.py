@@ -41,7 +41,6 @@ class OverEpochs(Output):
                 raise UserError(f"{place} is over epochs, but models.{model} keeps none; give it `keep`, such as 5.")
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """A table for each model, and a figure for each number."""
         evaluation, reference = self.evaluations(done.study)[0], self.against(done)
         found: dict[str, dict[int, list[StudyNumber]]] = {}
         for model in self.chosen(done.study):
@@ -78,7 +77,6 @@ class Trainings(Output):
     """What trainings reached on training images and on held-out ones, attack by attack, and their course."""
 
     def wants(self, study: Study) -> Wanted:
-        """The trainings."""
         models = tuple(self.models or (name for name, model in study.models.items() if model.trained))
         return Wanted(trainings=models)
 

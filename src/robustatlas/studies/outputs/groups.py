@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from robustatlas.common.errors import UserError
 from robustatlas.metrics.comparison import holm, rank_sum_test
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import label_of
 from robustatlas.studies.outputs.base import Made, Output
-from robustatlas.studies.outputs.scores import check_trainings
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ class BetweenGroups(Output):
     first: str
 
     def chosen(self, study: Study) -> tuple[str, ...]:
-        """The first model, and the others."""
         return tuple(dict.fromkeys((self.first, *super().chosen(study))))
 
     def check(self, study: Study, place: str) -> None:
-        """Raise where a group is not a group."""
         super().check(study, place)
-        check_trainings(study, self.chosen(study), place)
+        for model in self.chosen(study):
+            if len(study.seeds_of(model)) < 2:
+                raise UserError(
+                    f"{place} compares groups of trainings, and models.{model} has one; give it seeds, such as seeds = "
+                    "3."
+                )
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table, with p-values corrected (Holm) for all of its rows."""

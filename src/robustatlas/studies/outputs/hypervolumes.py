@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustatlas.common.errors import UserError
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
-from robustatlas.metrics.hypervolume import AdversarialHypervolume, hypervolume_at_levels, hypervolume_limit
-from robustatlas.report.facts.numbers import hypervolume_of
+from robustatlas.metrics.hypervolume import hypervolume_at_levels, hypervolume_limit
 from robustatlas.report.facts.units import unit_of
-from robustatlas.results.result import Result
+from robustatlas.studies.numbers import hypervolume_of
 from robustatlas.studies.outputs.base import Made, Output
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
-
-
-def _volume(run: Result, attack: str) -> AdversarialHypervolume:
-    found = hypervolume_of(run, attack)
-    if found is None:
-        raise UserError(f"{run.name} has no margins of {attack} at equal steps; evaluate by the search frontier.")
-    return found
 
 
 class Frontiers(Output):
@@ -35,10 +26,8 @@ class Frontiers(Output):
     image: int | None = None
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The figure, and its numbers as a table."""
-        evaluation = self.evaluations(done.study)[0]
-        runs = {done.label(model): done.runs(evaluation, model)[0] for model in self.chosen(done.study)}
-        volumes = {label: _volume(run, self.attack) for label, run in runs.items()}
+        runs = {done.label(model): self.runs(done, model)[0] for model in self.chosen(done.study)}
+        volumes = {label: hypervolume_of(run, self.attack) for label, run in runs.items()}
         right = np.all([run.clean for run in runs.values()], axis=0)
         image = int(np.argmax(right)) if self.image is None else self.image
         sizes = [0.0, *next(iter(runs.values())).strengths(self.attack).tolist()]
@@ -57,12 +46,11 @@ class Convergence(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         """A row and a figure for each model, of its first training."""
-        evaluation = self.evaluations(done.study)[0]
         rows: list[tuple[Cell, ...]] = []
         figures = {}
         for model in self.chosen(done.study):
-            run = done.runs(evaluation, model)[0]
-            volume = _volume(run, self.attack)
+            run = self.runs(done, model)[0]
+            volume = hypervolume_of(run, self.attack)
             by_levels = hypervolume_at_levels(run.outcome(self.attack).margins, run.clean_margin)
             limit, slope = hypervolume_limit(by_levels)
             figures[model] = plot_convergence(by_levels, limit, slope).figure

@@ -38,7 +38,7 @@ class _Matrix(Output):
 
     def columns(self, done: Finished) -> list[str]:
         """The attacks: those of the evaluation that the reference has."""
-        runs = done.runs(self.evaluations(done.study)[0], self.chosen(done.study)[0])
+        runs = self.runs(done, self.chosen(done.study)[0])
         known = done.reference(self.reference).accuracies.attacks
         return [attack for attack in self.attacks or runs[0].attacks if attack in known]
 
@@ -50,7 +50,6 @@ class _Matrix(Output):
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table and the heat map."""
         matrix = self.matrix(done)
         attacks = self.columns(done)
         rows: list[tuple[Cell, ...]] = [(done.label(model), *row.values()) for model, row in matrix.items()]
@@ -76,7 +75,6 @@ class CrMatrix(_Matrix):
     unit = "CR (%)"
 
     def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
-        """Model -> attack -> its ratio."""
         kind = "CR ind-worst" if self.worst else "CR"
         return {
             model: {a: self.number(done, f"{kind} {a}", model) for a in self.columns(done)}
@@ -116,16 +114,14 @@ class Accuracies(Output):
     attacks: list[str] | None = None
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """Tables and maps."""
-        models, evaluation = self.chosen(done.study), self.evaluations(done.study)[0]
-        runs = {model: done.runs(evaluation, model) for model in models}
+        runs = {model: self.runs(done, model) for model in self.chosen(done.study)}
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
             grid = [written(strength, of=attack) for strength in first.strengths(attack).tolist()]
             rows: list[tuple[Cell, ...]] = [
                 (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
-                for m in models
+                for m in runs
             ]
             sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
         figures = {
@@ -142,11 +138,9 @@ class OfReference(Output):
     printed: str | None = None
 
     def wants(self, study: Study) -> Wanted:
-        """The reference alone."""
         return Wanted(references=(self.reference,))
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table."""
         ours = done.reference(self.reference)
         printed = None if self.printed is None else load_reference(self.printed).accuracies
         rows: list[tuple[Cell, ...]] = [
@@ -176,11 +170,9 @@ class OfCalibration(Output):
     below: float = 25.0
 
     def wants(self, study: Study) -> Wanted:
-        """The reference alone."""
         return Wanted(references=(self.reference,))
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table."""
         reference = done.reference(self.reference)
         rows: list[tuple[Cell, ...]] = []
         for attack in reference.accuracies.attacks:

@@ -10,7 +10,6 @@ from pydantic import Field
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.sheet import plot_gallery
 from robustatlas.studies.description import Count, Strengths, Study
-from robustatlas.studies.models import model_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 
 if TYPE_CHECKING:
@@ -21,9 +20,7 @@ class Board(Output):
     """The leaderboard of the models' runs, one for each training."""
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The site."""
-        evaluation = self.evaluations(done.study)[0]
-        runs = [run for model in self.chosen(done.study) for run in done.runs(evaluation, model)]
+        runs = [run for model in self.chosen(done.study) for run in self.runs(done, model)]
         return Made(pages=(build_leaderboard(runs, folder, self.against(done), title=self.title or None),))
 
 
@@ -37,15 +34,13 @@ class Gallery(Output):
     image: Annotated[int, Field(ge=0)] | None = None
 
     def wants(self, study: Study) -> Wanted:
-        """The trainings."""
         return Wanted(trainings=tuple(self.models or study.models))
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The figures."""
         figures = {}
         for name in self.wants(done.study).trainings:
             images = done.images(done.study.data[done.study.data_of(done.study.models[name])])
-            model = model_of(done, name, done.study.seeds_of(name)[0])
+            model = done.model(name, done.study.seeds_of(name)[0])
             figures[name] = plot_gallery(
                 model, images, self.attacks, self.image, self.columns, strengths=self.strengths
             )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above
 from robustatlas.studies.description import Study, StudyEntry
@@ -26,7 +25,6 @@ class Scores(Output):
     numbers: Annotated[list[str], Field(min_length=1)]
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The table."""
         rows: list[tuple[Cell, ...]] = [
             (done.label(model), *(self.number(done, name, model) for name in self.numbers))
             for model in self.chosen(done.study)
@@ -50,11 +48,9 @@ class BesidePrinted(Output):
     values: Annotated[list[Printed], Field(min_length=1)]
 
     def chosen(self, study: Study) -> tuple[str, ...]:
-        """The models that it is of."""
         return tuple(dict.fromkeys(value.model for value in self.values if value.model in study.models))
 
     def evaluations(self, study: Study) -> tuple[str, ...]:
-        """The evaluations whose runs it is of."""
         usual = super().evaluations(study)[0]
         return tuple(dict.fromkeys(value.evaluation or usual for value in self.values))
 
@@ -81,7 +77,6 @@ class Scatter(Output):
     y: str
 
     def make(self, done: Finished, folder: Path) -> Made:
-        """The figure, and its numbers as a table."""
         models = self.chosen(done.study)
         points = {done.label(m): (self.number(done, self.x, m), self.number(done, self.y, m)) for m in models}
         drawn = {label: [(x.mean, y.mean, x.std or 0.0, y.std or 0.0)] for label, (x, y) in points.items()}
@@ -106,12 +101,3 @@ def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]],
 
 def _unit(name: str) -> str:
     return "" if name.startswith(("SC", "AH ")) else " (%)"
-
-
-def check_trainings(study: Study, models: tuple[str, ...], place: str) -> None:
-    """Raise where a model has fewer than two trainings to be told apart by."""
-    for model in models:
-        if len(study.seeds_of(model)) < 2:
-            raise UserError(
-                f"{place} compares groups of trainings, and models.{model} has one; give it seeds, such as seeds = 3."
-            )

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.certificates.activations import Activation, Lines, relu
+from robustatlas.certificates.activations import RELU, Activation, Lines
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.piecewise import other_than_relu
@@ -44,7 +44,7 @@ class Kw(Bounded):
     def relaxed(self, graph: Graph) -> Graph:
         if other := other_than_relu(Network(graph)):
             raise UserError(f"The recipe 'kw' is for ReLU networks, and this one has {other}; take ibp or crown-ibp.")
-        usual = relu()
+        usual = RELU
         parallel = _Parallel(usual.function, usual.knots, roundings=0)
         nodes = [
             replace(node, operation=parallel) if isinstance(node.operation, Activation) else node

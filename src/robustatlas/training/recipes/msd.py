@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import craft_steepest
-from robustatlas.optimizers.vertex_ascent import VertexAscent
+from robustatlas.optimizers.frank_wolfe import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 from robustatlas.training.against import ascent
