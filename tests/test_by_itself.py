@@ -49,7 +49,7 @@ def network() -> nn.Module:
 
 @pytest.fixture(scope="module")
 def images(network: nn.Module) -> tuple[Tensor, Tensor]:
-    noise = torch.rand(12, 3, SIDE, SIDE, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    noise = torch.rand(6, 3, SIDE, SIDE, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     smooth = nn.functional.interpolate(noise[..., :4, :4], size=SIDE, mode="bilinear")
     x = (0.8 * smooth + 0.2 * noise).clamp(0, 1)
     labels = network(x).argmax(1)

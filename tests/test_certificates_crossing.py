@@ -87,6 +87,7 @@ def test_a_crossing_is_an_error_and_nothing_is_left_of_the_certificate(tmp_path:
     assert set(ra.load_result(tmp_path).certified_sizes) == {"l1", "linf"}
 
 
+@pytest.mark.usefixtures("watched")
 def test_a_crossing_in_another_process_is_the_same_error(tmp_path: Path) -> None:
     net, x, y = _linear()
     bold = certificate_named("lipschitz", constant=1e-3)

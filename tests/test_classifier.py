@@ -354,7 +354,7 @@ def test_a_network_is_not_asked_for_its_truth(make: Callable[[nn.Module], Any]) 
 
 def test_a_compiled_network_goes_on_with_the_run_of_the_network(tmp_path: Any) -> None:
     net, data = Unsized().eval(), (X, torch.arange(6))
-    given: dict[str, Any] = {"strengths": {"linf": [0.1]}, "run": tmp_path / "run", "progress": False}
+    given: dict[str, Any] = {"strengths": {"linf": [0.1]}, "effort": "low", "run": tmp_path / "run", "progress": False}
     found = ra.evaluate(net, data, "linf", **given)
     again = ra.evaluate(torch.compile(net, backend="eager"), data, "linf", **given)
     assert (again.minimal_size("linf") == found.minimal_size("linf")).all()

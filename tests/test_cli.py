@@ -210,9 +210,9 @@ def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: sig
         np.testing.assert_array_equal(whole.outcome(attack).forward, resumed.outcome(attack).forward)
 
 
-@pytest.mark.parametrize("terminal", [{"COLUMNS": "0", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}], ids=str)
-def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, terminal: dict[str, str]) -> None:
+def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path) -> None:
     """Paths may have letters that the terminal lacks."""
+    terminal = {"COLUMNS": "0", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
     command = "evaluate builtin:digits-linf --data digits --samples 2 --attacks linf --strengths linf=0.1 --run"
     written = subprocess.run(
         [sys.executable, "-m", "robustatlas", *command.split(), "rün/é"],
@@ -225,7 +225,7 @@ def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path, term
     assert written.returncode == 0, written.stderr
     assert (tmp_path / "rün" / "é" / "run.json").is_file()
     assert b"% clean accuracy" in b" ".join(written.stdout.split())
-    assert "PYTHONIOENCODING" not in terminal or written.stdout.isascii()
+    assert written.stdout.isascii()
 
 
 def test_the_default_folder_depends_on_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

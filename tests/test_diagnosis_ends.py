@@ -149,6 +149,7 @@ def ends_in(result: ra.Result) -> Any:
     return {position: value for position, value in read if value is not None}, reading.doubtful
 
 
+@pytest.mark.usefixtures("watched")
 def test_parts_resumed_runs_and_reused_evidence_are_looked_at_when_collected(tmp_path: Path) -> None:
     """As a run at once, sample by sample; so in other batches, in another order and by workers."""
     model = ra.load_model("builtin:digits-linf")

@@ -67,7 +67,7 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.metrics.references import Reference
 
-data = ra.load_dataset("digits").take(20)
+data = ra.load_dataset("digits").take(10)
 model = ra.load_model("linear:10")
 every = ra.evaluate(model, data, ["tint", "shrinking-linf"], search="every", progress=False, run="runs/linear")
 again = ra.evaluate(model, data, "tint", search="downwards", progress=False)

@@ -67,10 +67,12 @@ def test_the_command(tmp_path: Path) -> None:
 def test_strengths_that_are_given_are_drawn(tmp_path: Path) -> None:
     """Beside attacks at strengths of their own, whose rows are as long as the longest."""
     model = ra.load_model("builtin:digits-linf")
-    figure = sheet.plot_gallery(model, DATA, ["linf", "l2"], sample=0, columns=2, strengths={"linf": [0.05, 0.1, 0.3]})
+    given = {"brightness": [0.05, 0.1, 0.3]}
+    figure = sheet.plot_gallery(model, DATA, ["brightness", "contrast"], sample=0, columns=2, strengths=given)
     titles = [axes.get_title().split("\n")[0] for axes in figure.axes]
-    assert [title for title in titles if "L∞" in title or "≤" in title][:3] == ["L∞ ≤ 0.05,", "L∞ ≤ 0.1,", "L∞ ≤ 0.3,"]
-    alone = sheet.plot_gallery(model, DATA, "linf", sample=0, strengths={"linf": [0.02]})
+    assert titles[:5] == ["clean,", "Brightness ≤ 0.05,", "Brightness ≤ 0.1,", "Brightness ≤ 0.3,", ""]
+    assert titles[8:12] == ["clean,", "Contrast ≤ 0.175,", "Contrast ≤ 0.325,", "Contrast ≤ 0.5,"]
+    alone = sheet.plot_gallery(model, DATA, "brightness", sample=0, strengths={"brightness": [0.02]})
     assert len(alone.axes) == 4
     with pytest.raises(ra.UserError, match="Strengths are given of l1, which is not among the attacks"):
         sheet.plot_gallery(model, DATA, "linf", sample=0, strengths={"l1": [1.0]})
