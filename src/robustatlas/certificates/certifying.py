@@ -161,8 +161,8 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         begun = time.perf_counter()
         warnings = check_model(classifier, work.rows, work.labels)
         subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
-        sets = replace(request, protocol="default", effort="default", pixels="any", border=None)
-        attacks = chosen_attacks(sets, classifier, work.first.images)
+        plain = replace(request, protocol="default", effort="default", pixels="any", border=None)
+        attacks = chosen_attacks(plain, classifier, work.first.images)
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
