@@ -161,7 +161,7 @@ class ThreatModel(ABC):
 
 
 class EachBounded(ThreatModel):
-    """A family whose sets bound every number of theta by itself: the steepest direction is that of the signs."""
+    """A threat model that bounds every number of theta by itself: the steepest direction is that of the signs."""
 
     def steepest(self, x: Tensor, gradient: Tree) -> Tree:
         return over(torch.sign, gradient)
