@@ -202,7 +202,7 @@ def sizes_of(net: nn.Module, data: ra.Dataset, **options: Any) -> tuple[NDArray[
 @pytest.mark.parametrize(
     "options", [{"batch_size": 3}, {"shard_size": 5}, {"workers": 2}, {"samples": range(11, -1, -1)}]
 )
-def test_numbers_depend_on_neither_batch_nor_order_nor_workers(options):
+def test_numbers_depend_on_neither_batch_nor_order_nor_workers(options, watched):
     net, strengths = relu_net(), {"l2": [0.1, 0.2, 0.4]}
     data = digits_said_by(net, 12)
     alone, result = sizes_of(net, data, strengths=strengths)

@@ -80,7 +80,7 @@ SMOOTH = [(t, s) for t, s in CHANGES if not isinstance(t, (Coarse, Recompressed,
 @pytest.mark.parametrize(("threat", "strength"), SMOOTH, ids=named)
 def test_slope(threat: Change, strength: float) -> None:
     """Of all numbers but that of a draw."""
-    x = images(count=2, side=16, dtype=torch.float64)
+    x = images(count=2, side=8, dtype=torch.float64)
     theta = threat.start(x, x.new_full((2,), strength), noise_for(x))
     fixed = sum(kind == "draw" for kind, _ in threat.free)
     smooth, rest = theta.split([theta.shape[1] - fixed, fixed], 1)
@@ -90,7 +90,7 @@ def test_slope(threat: Change, strength: float) -> None:
 
 def test_slope_of_blur() -> None:
     """Away from the widths at which its kernel gets a pixel more."""
-    x, sigma = images(count=1, side=16, dtype=torch.float64), torch.tensor([[1.05]], dtype=torch.float64)
+    x, sigma = images(count=1, side=8, dtype=torch.float64), torch.tensor([[1.05]], dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda theta: Unfocused().apply(x, theta), sigma.requires_grad_())
 
 

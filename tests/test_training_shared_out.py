@@ -12,9 +12,10 @@ import pytest
 import robustatlas as ra
 from processes import alive
 from robustatlas.common.errors import UserError
+from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.training import ReferencePlan, Settings, make_reference
 from robustatlas.training.shared_out import fill_folders
-from test_scale import started, until
+from test_scale import until
 
 PLAN = ReferencePlan(
     "digits-cnn", {"linf": (0.1,)}, steps=1, settings=Settings(epochs=1, held_out=0, monitored=16), samples=8
@@ -70,20 +71,17 @@ def test_a_folder_over_which_workers_die_again_and_again(tmp_path: Path, watched
     assert len(list((tmp_path / "a").iterdir())) == 3
 
 
-def test_trainings_end_with_the_process_that_shared_them_out(tmp_path: Path) -> None:
-    """Which is killed while one is at work."""
-    script = """
-        import sys
-        from pathlib import Path
-        import test_training_shared_out as shared_out
-        from robustatlas.training.shared_out import fill_folders
+def drive(place: str) -> None:
+    """Share out a training that hangs."""
+    fill_folders(hangs, "it", {Path(place): 0}, ["cpu"])
 
-        fill_folders(shared_out.hangs, "it", {Path(sys.argv[1]) / "long": 0}, ["cpu"])
-    """
-    driver, said = started(script, tmp_path), tmp_path / "long" / "said"
-    until(lambda: said.exists() or driver.poll() is not None)
+
+def test_trainings_end_with_the_process_that_shared_them_out(tmp_path: Path, nursery: Nursery) -> None:
+    """Which is killed while one is at work."""
+    said = tmp_path / "long" / "said"
+    driver = nursery.child("test_training_shared_out:drive", [str(said.parent)])
+    until(lambda: said.exists() or not alive(driver.pid))
     driver.kill()
-    driver.communicate()
     until(lambda: not alive(int(said.read_text())))
 
 
