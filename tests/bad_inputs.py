@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 import outcomes_examples as examples
-from robustatlas.cli import main
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
 NET = """
@@ -288,12 +285,3 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
         elif entry.is_file():
             found[entry.path] = (entry.stat().st_mtime_ns, entry.stat().st_size)
     return found
-
-
-def typed(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit code and standard error of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main(shlex.split(line))
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code, capsys.readouterr().err

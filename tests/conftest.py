@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,8 +14,8 @@ import typer.main
 from hypothesis import settings
 
 import robustatlas
+from command_line import entered
 from processes import alive
-from robustatlas.cli import main
 from robustatlas.common import registry
 from robustatlas.evaluation.workers import process
 from robustatlas.evaluation.workers.nursery import Nursery
@@ -109,16 +108,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def command() -> Callable[..., tuple[int, str]]:
     """The command line: exit code and output, which must fit the width and hold no traceback."""
 
     def run(*arguments: object, width: int = 80) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["robustatlas", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", str(width))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert max(map(len, out.splitlines()), default=0) <= width
-        return int(ended.value.code or 0), out + err
+        said = entered(*arguments, code=None, columns=width)
+        assert max(map(len, said.out.splitlines()), default=0) <= width
+        return said.code, said.out + said.err
 
     return run

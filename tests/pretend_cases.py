@@ -17,15 +17,14 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import pretend
 import robustatlas as ra
+from command_line import entered
 from helpers_core import FEW, benchmark, brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.cli import app
 from robustatlas.common.host import LOOK_EVERY, looking_every
 from robustatlas.engine import loop
 from robustatlas.models.defenses import BitDepthReduction, Defended
@@ -274,10 +273,7 @@ def gallery(folder: Path) -> Both:
     def answers(device: str) -> Arrays:
         picture = folder / f"{device}.png"
         command = ["gallery", f"{code}:network", "--data", str(data), "--attacks", "linf,lpips", "--columns", "1"]
-        command += ["--features", f"alexnet_cifar={weights}", "--device", device, "-o", str(picture)]
-        told = CliRunner().invoke(app, command)
-        if told.exception is not None:
-            raise told.exception
+        entered(*command, "--features", f"alexnet_cifar={weights}", "--device", device, "-o", picture)
         return {"picture": np.frombuffer(picture.read_bytes(), np.uint8)}
 
     return on_both(answers)

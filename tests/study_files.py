@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from robustatlas.cli import main
-
 SMALL = """
 title = "A small study"
 
@@ -65,13 +61,6 @@ def written(folder: Path, text: str = SMALL, *changes: tuple[str, str]) -> Path:
     file = folder / "mine.toml"
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def command(*words: object) -> int:
-    """The exit code of ``robustatlas study``."""
-    with pytest.raises(SystemExit) as raised:
-        main(["study", *map(str, words)])
-    return int(raised.value.code or 0)
 
 
 def without_sizes(text: str) -> str:

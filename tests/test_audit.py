@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import plans_of
 from robustatlas.attacks.search.plan import Stage
-from robustatlas.cli import app
 from robustatlas.evaluation import auditing
 from robustatlas.evaluation.auditing import search_again
 from robustatlas.optimizers.pgd import PGD
@@ -81,10 +80,9 @@ def test_by_default_where_it_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command(strong_only: None, tmp_path: Path) -> None:
-    runner, run = CliRunner(), str(tmp_path / "run")
+    run = tmp_path / "run"
     given = ["--data", "digits", "--samples", "12", "--attacks", "brightness", "--run", run, "--no-diagnose"]
-    assert runner.invoke(app, ["evaluate", "builtin:digits-standard", *given]).exit_code == 0
-    told = runner.invoke(app, ["audit", run, "--samples", "5"])
-    assert told.exit_code == 0 and "audit of 5" in told.stdout
+    entered("evaluate", "builtin:digits-standard", *given)
+    assert "audit of 5" in entered("audit", run, "--samples", 5).out
     with pytest.raises(ra.UserError, match="was not audited"):
         weak(5).audited("pgd-linf")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bad_inputs import contents, typed
-from robustatlas.cli import main
+from bad_inputs import contents
+from command_line import entered
 
 LONG = "x" * 300
 EVALUATE = "evaluate net.py:make --data digits --run out --samples 4 "
@@ -395,15 +395,12 @@ def test_the_table_is_long() -> None:
 
 
 @pytest.mark.parametrize(("line", "said"), SENTENCES, ids=[line for line, _ in SENTENCES])
-def test_a_mistake_gets_a_sentence(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, said: str
-) -> None:
+def test_a_mistake_gets_a_sentence(here: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str) -> None:
     before = contents(here)
     if "locked" in line:
         _lock(monkeypatch)
-    code, err = typed(line, capsys)
+    err = entered(*shlex.split(line), code=1).err
     sentences = [text for text in err.splitlines() if not text.startswith("Warning: ")]
-    assert code == 1
     assert len(sentences) == 1 and sentences[0].startswith("Error: ")
     assert said in err
     assert "Traceback" not in err and "pydantic" not in err and "input_value" not in err
@@ -431,22 +428,14 @@ def _lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", USAGE)
-def test_usage(here: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+def test_usage(here: Path, line: str) -> None:
     before = contents(here)
-    code, err = typed(line, capsys)
-    assert code == 2
-    assert "Traceback" not in err
+    assert "Traceback" not in entered(*shlex.split(line), code=2).err
     assert contents(here) == before
 
 
 @pytest.mark.parametrize("command", ["show", "show --json", "show --csv", "report -o painted.html", "merge -o both",
                                      "query 'SELECT model FROM runs'", "compare run"])  # fmt: skip
-def test_names_of_strangers_never_reach_the_terminal(
-    here: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    name, *rest = shlex.split(command)
-    with pytest.raises(SystemExit) as ended:
-        main([name, *rest, "painted"])
-    said = capsys.readouterr()
-    assert not ended.value.code
+def test_names_of_strangers_never_reach_the_terminal(here: Path, command: str) -> None:
+    said = entered(*shlex.split(command), "painted")
     assert is_plain(said.out) and is_plain(said.err)

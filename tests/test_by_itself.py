@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.plans import as_published
 from robustatlas.attacks.search.plan import Leg, Plan
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.cli import main
 from robustatlas.common.noise import Noise
 from robustatlas.metrics import change_of_slope, envelope
 from robustatlas.optimizers.pgd import PGD
@@ -318,7 +318,7 @@ def test_severities_that_there_are_not_are_refused_in_a_sentence(said: str, door
     assert "\n" not in str(refused.value)
 
 
-def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_the_command_line(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
     line = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "9", "--threads", "1", "--run", run]
     line += ["--attacks", "corruption-contrast", "--no-diagnose", "--audit", "0"]
@@ -326,19 +326,10 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--strengths", "corruption-contrast=0.5:10"], "corruption-contrast has only the strengths 1, 2, 3, 4, 5"),
         (["--strengths", "corruption-contrast=1,6"], "given: 6"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main([*line, *more])
-        assert ended.value.code == 1 and said in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    assert not ended.value.code
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["show", run])
-    assert not ended.value.code and "tell little" not in capsys.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        main(["check", run, "--require", "corruption-contrast@2.5>=10"])
-    assert ended.value.code == 1 and "2.5 is none of these" in " ".join(capsys.readouterr().err.split())
+        assert said in entered(*line, *more, code=1).line
+    entered(*line)
+    assert "tell little" not in entered("show", run).line
+    assert "2.5 is none of these" in entered("check", run, "--require", "corruption-contrast@2.5>=10", code=1).line
 
 
 # Runs of earlier versions

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.cli._card import blocks
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
@@ -187,12 +187,9 @@ def test_the_terminal_without_letters() -> None:
     assert len(blocks(strip, wide=False)) < len(blocks(strip))
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(tmp_path: Path) -> None:
     run = write(tmp_path / "run", result())
-    with pytest.raises(SystemExit) as stop:
-        main(["card", str(run), "-o", str(tmp_path / "card.svg")])
-    assert not stop.value.code and "Card: " in capsys.readouterr().out
+    assert "Card: " in entered("card", run, "-o", tmp_path / "card.svg").out
     assert "both attacks at once" in (tmp_path / "card.svg").read_text()
-    with pytest.raises(SystemExit):
-        main(["card", str(run), "-o", str(tmp_path / "card.jpg")])
-    assert "give a name that ends in .png, .pdf or .svg" in " ".join(capsys.readouterr().err.split())
+    said = entered("card", run, "-o", tmp_path / "card.jpg", code=1).line
+    assert "give a name that ends in .png, .pdf or .svg" in said

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.certificates.certify import forecast, recheck
-from robustatlas.cli import main
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.evaluation.request import Request
 from robustatlas.outcomes import Run, merge
@@ -131,32 +131,23 @@ def test_where_bounds_would_never_end_a_forecast_says_at_most(
         assert each.bounded and 0 < each.seconds < 1e4
 
 
-def test_the_forecast_on_the_command_line_has_no_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_forecast_on_the_command_line_has_no_passes(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(SystemExit) as ended:
-        main(
-            "certify builtin:digits-linf --data digits --attacks linf --effort low --samples 4 --dry-run "
-            f"--run {run}".split()
-        )
-    said = capsys.readouterr().out
-    assert not ended.value.code and "In all about" in said and "passes" not in said
+    command = "certify builtin:digits-linf --data digits --attacks linf --effort low --samples 4 --dry-run"
+    said = entered(*command.split(), "--run", run).out
+    assert "In all about" in said and "passes" not in said
     assert not run.exists()
 
 
-def test_the_command_line_shows_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["certify", "builtin:digits-linf", "--data", "digits", "--samples", str(COUNT), "--run", str(folder)]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--attacks", "linf", "--effort", "low"])
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
+def test_the_command_line_shows_both_sides(folder: Path) -> None:
+    command = ["certify", "builtin:digits-linf", "--data", "digits", "--samples", COUNT, "--run", folder]
+    shown = entered(*command, "--attacks", "linf", "--effort", "low").out
     rows = {
         words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words[:1] in (["linf"], ["certified"])
     }
     assert len(rows["linf"]) == len(rows["certified"]) > 1
     assert all(float(least) <= float(most) for least, most in zip(rows["certified"], rows["linf"], strict=True))
-    with pytest.raises(SystemExit):
-        main([*command, "--method", "crwn"])
-    assert "did you mean 'crown'?" in capsys.readouterr().err
+    assert "did you mean 'crown'?" in entered(*command, "--method", "crwn", code=1).err
 
 
 def test_damaged_parts_count_as_not_done(folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
@@ -169,12 +160,8 @@ def test_damaged_parts_count_as_not_done(folder: Path, tmp_path: Path, model: ra
     assert Run.open(tmp_path / "copy").certified_by()
 
 
-def test_json_says_both_sides_with_methods_and_what_was_spared(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["show", str(folder), "--json"])
-    told, result = json.loads(capsys.readouterr().out)["certified"], ra.load_result(folder)
+def test_json_says_both_sides_with_methods_and_what_was_spared(folder: Path) -> None:
+    told, result = json.loads(entered("show", folder, "--json").out)["certified"], ra.load_result(folder)
     assert set(told) == {"linf", "l2"}
     linf, both = told["linf"], result.two_sided("linf")
     np.testing.assert_array_equal(linf["sizes"], result.certified_size("linf"))
@@ -191,10 +178,8 @@ def test_json_says_both_sides_with_methods_and_what_was_spared(
     assert told["l2"]["passes spared, at most"] is None
 
 
-def test_csv_has_a_column_of_certified_accuracies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["show", str(folder), "--csv"])
-    heading, *rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+def test_csv_has_a_column_of_certified_accuracies(folder: Path) -> None:
+    heading, *rows = [line.split(",") for line in entered("show", folder, "--csv").out.splitlines()]
     assert heading == ["attack", "strength", "accuracy", "low", "high", "certified"]
     linf, l2 = ([row for row in rows if row[0] == attack] for attack in ("linf", "l2"))
     assert all(float(row[5]) <= float(row[2]) for row in linf)
@@ -223,7 +208,7 @@ def test_exports_frames_and_sql_hold_the_certified_side(folder: Path, tmp_path: 
 
 
 def test_a_run_of_certificates_alone_can_be_shown_queried_and_exported(
-    tmp_path: Path, model: ra.Classifier, data: ra.Dataset, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, model: ra.Classifier, data: ra.Dataset
 ) -> None:
     result = ra.certify(model, data, "linf", method="interval", run=tmp_path / "run", **COMMON)
     assert result.attacks == ()
@@ -233,18 +218,13 @@ def test_a_run_of_certificates_alone_can_be_shown_queried_and_exported(
     assert query("SELECT * FROM outcomes", tmp_path / "run").rows == []
     assert query("SELECT count(*) FROM certified", tmp_path / "run").rows == [(COUNT,)]
     for flag in ("--json", "--csv", "--explain"):
-        with pytest.raises(SystemExit) as ended:
-            main(["show", str(tmp_path / "run"), flag])
-        assert not ended.value.code, capsys.readouterr().err
+        entered("show", tmp_path / "run", flag)
 
 
 def test_verify_computes_certificates_again(
-    folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, model: ra.Classifier, data: ra.Dataset
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", str(folder)])
-    assert not ended.value.code
-    assert f"linf, crown-ibp, version 2: all sizes of {COUNT} samples hold." in capsys.readouterr().out
+    assert f"linf, crown-ibp, version 2: all sizes of {COUNT} samples hold." in entered("verify", folder).out
     ra.certify(model, data, ["l2", "brightness"], run=tmp_path / "more", samples=2, progress=False)
     assert all(each.holds for each in recheck(tmp_path / "more", model=model, data=data, samples=1))
     copy = merge([folder], tmp_path / "copy")
@@ -256,10 +236,8 @@ def test_verify_computes_certificates_again(
     copy.certificates.write(wrong, columns, copy.clean(index))
     failed = [each for each in recheck(tmp_path / "copy", model=model, data=data) if not each.holds]
     assert [each.failed.tolist() for each in failed] == [[3]]
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", str(tmp_path / "copy")])
-    assert ended.value.code == 1
-    assert "1 of 1 size do not hold, the first of sample 3" in capsys.readouterr().out
+    told = entered("verify", tmp_path / "copy", code=1).out
+    assert "1 of 1 size do not hold, the first of sample 3" in told
 
 
 def test_a_run_without_certificates_has_none_to_check(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:

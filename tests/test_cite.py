@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.cli import main
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.metrics.references import Reference
 from robustatlas.report.citing import DATA, HOPPING, OPTIMIZERS, cite
@@ -62,15 +62,9 @@ def test_every_command_has_its_entry(run: Path) -> None:
     assert "own\\_1" in citation.text and {"dai2023", "kang2019"} <= keys
 
 
-def test_the_command_prints_or_writes_the_entries(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["cite", str(run)])
-    printed = capsys.readouterr().out
+def test_the_command_prints_or_writes_the_entries(run: Path, tmp_path: Path) -> None:
+    printed = entered("cite", run).out
     assert "\\cite{pintor2021}" in printed and "\n@misc{pintor2021,\n  author = {Maura Pintor and" in printed
-    with pytest.raises(SystemExit, match="0"):
-        main(["cite", str(run), "-o", str(tmp_path / "methods.bib")])
-    assert "@misc" not in capsys.readouterr().out
+    assert "@misc" not in entered("cite", run, "-o", tmp_path / "methods.bib").out
     written = (tmp_path / "methods.bib").read_text(encoding="utf-8")
     assert written in printed and written.startswith("@software{robustatlas,")

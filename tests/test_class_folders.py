@@ -11,10 +11,9 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.cli._models import data_for
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.data import of_torch, on_disk
@@ -143,11 +142,9 @@ def test_names_of_classes_on_the_command_line(tmp_path: Path) -> None:
     )
     (tmp_path / "net.py").write_text(source)
     command = ["evaluate", "net.py:make", "--data", "imagefolder:mine", "--attacks", "linf", "--no-diagnose"]
-    done = CliRunner().invoke(app, [*command, "--classes", "names.txt", "--run", "named"])
-    assert done.exit_code == 0, done.output
-    assert "(3 classes): 100.0 % clean accuracy" in " ".join(done.output.split())
-    plain = CliRunner().invoke(app, [*command, "--run", "plain"])
-    assert "0.0 % clean accuracy" in " ".join(plain.output.split())
+    named = entered(*command, "--classes", "names.txt", "--run", "named")
+    assert "(3 classes): 100.0 % clean accuracy" in named.line
+    assert "0.0 % clean accuracy" in entered(*command, "--run", "plain").line
 
 
 def test_what_is_no_picture_of_a_class_is_left_out_and_said(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 import torch
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.cli.evaluate import run_folder
 
 MODEL = """
@@ -69,35 +67,12 @@ def make_attack():
 """
 
 
-def robustatlas(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from robustatlas.cli import main; main()", *map(str, arguments)]
-    environment = os.environ | {"COLUMNS": "80", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False, **options)  # type: ignore[call-overload, no-any-return]
-
-
-@dataclass
-class Here:
-    """Runs commands in this process, in ``folder``; a new one takes seconds to import torch."""
-
-    folder: Path
-    captured: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = list(map(str, arguments))
-        self.captured.readouterr()
-        with contextlib.chdir(self.folder), pytest.raises(SystemExit) as ended:
-            main(command)
-        said = self.captured.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return subprocess.CompletedProcess(command, code, said.out, said.err)
-
-
 @pytest.fixture
-def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
-    monkeypatch.setenv("COLUMNS", "80")
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own to enter commands in."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    return Here(tmp_path, capsys)
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -107,38 +82,36 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+EVALUATE = ["evaluate", "--data", "digits", "--attacks", "linf,l2", "--strengths", "linf=0.1:5",
+            "--strengths", "l2=0.25,0.5", "--samples", "120", "--shard-size", "40"]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def finished(workplace: Path) -> Path:
     run = workplace / "finished"
-    done = robustatlas("evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
-                       "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", run,
-                       "--samples", 120, "--shard-size", 40)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "120 samples" in done.stdout
-    assert "left" in done.stderr  # plain progress lines, as this is not a terminal
+    said = entered(*EVALUATE, "--run", run, f"{workplace}/net.py:make")
+    assert "120 samples" in said.out
+    assert "left" in said.err  # plain progress lines, as this is not a terminal
     return run
 
 
 def test_what_evaluate_prints_fits_80_columns(finished: Path) -> None:
-    shown = robustatlas("show", finished, "--explain")
-    assert shown.returncode == 0
-    assert "linf" in shown.stdout and "union accuracy" in shown.stdout
-    assert max(len(line) for line in shown.stdout.splitlines()) <= 80
+    shown = entered("show", finished, "--explain").out
+    assert "linf" in shown and "union accuracy" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
 
 
-def test_query_and_attacks(here: Here, finished: Path) -> None:
-    asked = here("query", "SELECT attack, count(*) AS n FROM outcomes GROUP BY attack ORDER BY 1", finished)
-    assert asked.returncode == 0
-    assert "120" in asked.stdout
-    listed = here("attacks")
-    assert {"linf", "stadv", "multirobustbench"} <= set(listed.stdout.split())
-    assert len(here("attacks", "linf").stdout.splitlines()) <= 12  # and no plans
-    shown = " ".join(here("attacks", "snow", "--plans").stdout.split())
+def test_query_and_attacks(finished: Path) -> None:
+    asked = entered("query", "SELECT attack, count(*) AS n FROM outcomes GROUP BY attack ORDER BY 1", finished)
+    assert "120" in asked.out
+    assert {"linf", "stadv", "multirobustbench"} <= set(entered("attacks").out.split())
+    assert len(entered("attacks", "linf").out.splitlines()) <= 12  # and no plans
+    shown = entered("attacks", "snow", "--plans").line
     assert "nested" in shown and "moved by 1 times its size" in shown
-    told = " ".join(here("attacks", "l2", "--plans").stdout.split())
+    told = entered("attacks", "l2", "--plans").line
     assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 40", "StopFruitless"))
     assert told.count("passes at most") == 5, "of each search"
-    assert "stadv" in here("attacks", "multirobustbench").stdout
+    assert "stadv" in entered("attacks", "multirobustbench").out
 
 
 def test_help_waits_for_nothing_that_it_does_not_use() -> None:
@@ -147,73 +120,68 @@ def test_help_waits_for_nothing_that_it_does_not_use() -> None:
     assert not {"torch", "matplotlib", "scipy.special", "onnx"} & set(loaded)
 
 
-def test_help_teaches_by_example(here: Here) -> None:
-    text = here("evaluate", "--help").stdout
-    assert "robustatlas evaluate builtin:digits-linf" in text
+def test_help_teaches_by_example() -> None:
+    assert "robustatlas evaluate builtin:digits-linf" in entered("evaluate", "--help").out
 
 
 def test_a_mistake_ends_with_one_sentence(workplace: Path) -> None:
-    done = robustatlas("evaluate", "net.py:missing", "--data", "digits", cwd=workplace)
+    command = [sys.executable, "-m", "robustatlas", "evaluate", "net.py:missing", "--data", "digits"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=workplace)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
 
 
-def test_a_run_grows(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
+def test_a_run_grows(here: Path) -> None:
+    (here / "own.py").write_text(OWN)
     begin = ["evaluate", "own.py:make", "--data", "digits", "--run", "grown", "--set", "width=4", "--name", "mine"]
     strengths = ["--strengths", "linf=8/255,16/255", "--strengths", "mine=0.1:2"]
-    few = here(*begin, *strengths, "--attacks", "lp,own.py:mine", "--exclude", "l0,l1,l2", "--samples", 12,
-                      "--mean", "0.5", "--std", "1/4", "--threads", 1, "-v")  # fmt: skip
-    assert few.returncode == 0, few.stderr
-    assert "mine on 12 samples" in few.stdout
-    assert "1 thread on cpu" in few.stderr
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    more = here(*begin, *strengths, "--attacks", "linf,own.py:make_attack", "--samples", 20, "--mean", "0.5",
-                       "--std", "0.25", "--shard-size", 4)  # fmt: skip
-    assert more.returncode == 0, more.stderr
+    few = entered(*begin, *strengths, "--attacks", "lp,own.py:mine", "--exclude", "l0,l1,l2", "--samples", 12,
+                  "--mean", "0.5", "--std", "1/4", "--threads", 1, "-v")  # fmt: skip
+    assert "mine on 12 samples" in few.out
+    assert "1 thread on cpu" in few.err
+    kept = {path: path.stat().st_mtime_ns for path in here.rglob("*.parquet")}
+    entered(*begin, *strengths, "--attacks", "linf,own.py:make_attack", "--samples", 20, "--mean", "0.5",
+            "--std", "0.25", "--shard-size", 4)  # fmt: skip
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
-    assert len(list(tmp_path.glob("grown/outcomes/linf-*/*.parquet"))) == 1 + 2
-    grown = ra.load_result(tmp_path / "grown")
+    assert len(list(here.glob("grown/outcomes/linf-*/*.parquet"))) == 1 + 2
+    grown = ra.load_result("grown")
     assert grown.samples == 20 and set(grown.attacks) == {"linf", "mine"}
     np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 16 / 255])
-    other = here(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20)
-    assert other.returncode == 1 and "its weights are others" in other.stderr  # another normalisation
+    other = entered(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20, code=1)
+    assert "its weights are others" in other.err  # another normalisation
 
 
-def test_an_attack_in_a_file_written_for_an_older_release_gets_one_sentence(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
-    (tmp_path / "old.py").write_text(OWN + "old = as_before()")
+def test_an_attack_in_a_file_written_for_an_older_release_gets_one_sentence(here: Path) -> None:
+    (here / "own.py").write_text(OWN)
+    (here / "old.py").write_text(OWN + "old = as_before()")
     for name in ("own.py:as_before", "old.py:old"):
-        done = here("evaluate", "own.py:make", "--data", "digits", "--attacks", name, "--samples", 2)
-        assert done.returncode == 1 and "Traceback" not in done.stderr
-        assert "An attack has no 'stages' now: write Attack(name, threat, plans_of(" in " ".join(done.stderr.split())
+        said = entered("evaluate", "own.py:make", "--data", "digits", "--attacks", name, "--samples", 2, code=1).line
+        assert "Traceback" not in said
+        assert "An attack has no 'stages' now: write Attack(name, threat, plans_of(" in said
 
 
-def test_features_of_lpips_come_from_a_file(here: Here, tmp_path: Path) -> None:
+def test_features_of_lpips_come_from_a_file(here: Path) -> None:
     from safetensors.torch import save_file
 
     from robustatlas.threats.features import _backbone
 
     network = _backbone("alexnet_cifar")
-    save_file({f"features.{name}": value for name, value in network.state_dict().items()}, tmp_path / "a.safetensors")
+    save_file({f"features.{name}": value for name, value in network.state_dict().items()}, here / "a.safetensors")
     images = np.random.default_rng(0).random((3, 3, 16, 16), np.float32)
-    np.savez(tmp_path / "noise.npz", images=images, labels=np.array([0, 1, 0]))
-    (tmp_path / "own.py").write_text(OWN)
-    done = here("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
-                       "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (folder,) = (tmp_path / "runs").iterdir()
+    np.savez(here / "noise.npz", images=images, labels=np.array([0, 1, 0]))
+    (here / "own.py").write_text(OWN)
+    entered("evaluate", "own.py:make", "--set", "inputs=768", "--data", "noise.npz", "--attacks", "lpips",
+            "--features", "alexnet_cifar=a.safetensors", "--strengths", "lpips=1")  # fmt: skip
+    (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("own.py-make-noise-")
     (record,) = ra.load_result(folder).records.values()
     assert "['1', '4', '7', '9', '11']" in str(record.threat)  # the layers of the file's network
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path, number: signal.Signals) -> None:
+def test_an_interrupted_run_goes_on(workplace: Path, finished: Path, number: signal.Signals) -> None:
     run = workplace / number.name
-    arguments = ["evaluate", f"{workplace}/net.py:make", "--data", "digits", "--attacks", "linf,l2",
-                 "--strengths", "linf=0.1:5", "--strengths", "l2=0.25,0.5", "--run", str(run),
-                 "--samples", "120", "--shard-size", "40"]  # fmt: skip
+    arguments = [*EVALUATE, "--run", str(run), f"{workplace}/net.py:make"]
     # A shell that puts this test in the background has it ignore interrupts, and its children with it.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{listening}; from robustatlas.cli import main; main()", *arguments]
@@ -233,7 +201,7 @@ def test_an_interrupted_run_goes_on(here: Here, workplace: Path, finished: Path,
         assert f"Stopped. 40 of 120 samples of linf are kept in {run}; the same command goes on from there." in said
         assert "Traceback" not in said
     kept = {path: path.stat().st_mtime_ns for path in run.rglob("*.parquet")}
-    assert here(*arguments).returncode == 0
+    entered(*arguments)
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
     whole, resumed = ra.load_result(finished), ra.load_result(run)
     assert whole.accuracies() == resumed.accuracies()

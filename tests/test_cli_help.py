@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from robustatlas.cli import app, main
+from command_line import entered
+from robustatlas.cli import app
 from robustatlas.cli._help import ALL, SUBJECTS, USUAL, parameters_of
 
 
@@ -31,26 +32,15 @@ def each_of(chosen: list[tuple[tuple[str, ...], Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("names", "command"), chosen, ids=[" ".join(names) or "-" for names, _ in chosen])
 
 
-def help_of(*names: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([*names, ALL if names[-1:] and names[-1] in USUAL else "--help"])
-    assert not ended.value.code
-    return capsys.readouterr().out
+def help_of(*names: str, columns: int) -> str:
+    return entered(*names, ALL if names[-1:] and names[-1] in USUAL else "--help", columns=columns).out
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @each_of(EVERY)
-def test_help_is_whole_at_every_width(
-    names: tuple[str, ...],
-    command: Any,
-    columns: int,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_help_is_whole_at_every_width(names: tuple[str, ...], command: Any, columns: int) -> None:
     """No line is too long, nothing is cut off, and no option says the type that a program gives it."""
-    shown = help_of(*names, columns=columns, capsys=capsys, monkeypatch=monkeypatch)
+    shown = help_of(*names, columns=columns)
     assert max(map(len, shown.splitlines())) <= columns
     assert "…" not in shown and not re.search(r"<\w+>", shown)
     for entries in parameters_of(command).values():
@@ -61,13 +51,8 @@ def test_help_is_whole_at_every_width(
 
 
 @pytest.mark.parametrize("name", USUAL)
-def test_the_help_of_many_options_is_one_screen(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit, match="0"):
-        main([name, "--help"])
-    shown = capsys.readouterr().out
+def test_the_help_of_many_options_is_one_screen(name: str) -> None:
+    shown = entered(name, "--help").out
     assert len(shown.splitlines()) <= 55 and max(map(len, shown.splitlines())) <= 80
     assert len(USUAL[name]) <= 12 and all(f" {option} " in shown for option in USUAL[name])
     assert f"robustatlas {name} {ALL}" in shown
@@ -104,13 +89,11 @@ def examples(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [60, 80])
-def test_examples_can_be_copied(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_can_be_copied(columns: int) -> None:
     """Broken where the terminal ends, they are still commands that the program takes."""
     found = 0
     for names, command in LEAVES:
-        shown = help_of(*names, columns=columns, capsys=capsys, monkeypatch=monkeypatch)
+        shown = help_of(*names, columns=columns)
         shown = "\n".join(line.rstrip() for line in shown.splitlines())
         for line in examples(shown):
             words = shlex.split(line)[1:]
@@ -131,11 +114,8 @@ def test_help_of_a_terminal_without_colours_or_unicode() -> None:
     assert b"--attacks NAMES" in done.stdout
 
 
-def test_the_attacks_are_grouped_by_family(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
-        main(["attacks"])
-    shown = f"\n{capsys.readouterr().out}"
+def test_the_attacks_are_grouped_by_family() -> None:
+    shown = f"\n{entered('attacks').out}"
     families = {
         "Norms": ["linf", "l0"],
         "Norms, by one published attack": ["pgd-linf", "sigma-zero"],

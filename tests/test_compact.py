@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.outcomes import compact, query
 
 
@@ -137,9 +136,6 @@ def test_files_that_are_something_else_are_left_alone(runs: list[Path], tmp_path
 
 
 def test_on_the_command_line(runs: list[Path], tmp_path: Path) -> None:
-    file = str(tmp_path / "all.duckdb")
-    said = CliRunner().invoke(app, ["compact", *map(str, runs), "-o", file], env={"COLUMNS": "200"})
-    assert said.exit_code == 0, said.output
-    assert "2 runs" in said.stdout
-    said = CliRunner().invoke(app, ["query", "SELECT count(*) FROM outcomes", file, "--csv"])
-    assert said.stdout.splitlines()[1] == "18"
+    file = tmp_path / "all.duckdb"
+    assert "2 runs" in entered("compact", *runs, "-o", file).line
+    assert entered("query", "SELECT count(*) FROM outcomes", file, "--csv").out.splitlines()[1] == "18"

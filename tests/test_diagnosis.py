@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.checks.verdict import EXCLUDED, FEW, Diagnosis
-from robustatlas.cli import app
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.plan import samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
@@ -207,14 +206,13 @@ def test_it_costs_less_than_a_twentieth_of_an_evaluation_of_200_samples(kind: st
 
 
 def test_the_command_and_the_gate(tmp_path: Path) -> None:
-    runner, folder = CliRunner(), str(tmp_path / "run")
-    given = ["--data", "digits", "--samples", "40", "--run", folder, "--strengths", "linf=0.1,0.2", "--attacks", "linf"]
-    assert runner.invoke(app, ["evaluate", "builtin:digits-linf", "--no-diagnose", *given]).exit_code == 0
-    assert runner.invoke(app, ["check", folder, "--require", "diagnosis=sound"]).exit_code == 3
-    told = runner.invoke(app, ["diagnose", folder, "--samples", "40", "--json"])
-    assert json.loads(told.stdout)["verdict"] == "sound"
-    assert runner.invoke(app, ["check", folder, "--require", "diagnosis=sound"]).exit_code == 0
-    assert isinstance(runner.invoke(app, ["check", folder, "--require", "diagnosis=fine"]).exception, ra.UserError)
+    folder = tmp_path / "run"
+    given = ["--data", "digits", "--samples", 40, "--run", folder, "--strengths", "linf=0.1,0.2", "--attacks", "linf"]
+    entered("evaluate", "builtin:digits-linf", "--no-diagnose", *given)
+    entered("check", folder, "--require", "diagnosis=sound", code=3)
+    assert json.loads(entered("diagnose", folder, "--samples", 40, "--json").out)["verdict"] == "sound"
+    entered("check", folder, "--require", "diagnosis=sound")
+    entered("check", folder, "--require", "diagnosis=fine", code=1)
 
 
 ATTACKS = [brief(attack_named(name), [0.3], {"steps": 300}) for name in ("pgd-linf", "square-linf")]

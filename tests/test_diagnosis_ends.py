@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.cli import app
 from robustatlas.common.noise import Noise
 from robustatlas.engine.ends import ending_stage, ends_of
 from robustatlas.outcomes import Run
@@ -98,8 +97,7 @@ def test_a_sound_network_is_called_so_up_to_what_was_looked_at(tmp_path: Path) -
     assert result.diagnosis is not None and result.diagnosis.looked_at == {"linf": (0.05, 0.1, 0.2)}
     said = "Searches were looked at where they ended: linf up to 0.2; beyond that nothing was looked at."
     assert result.diagnosis.verdict == "sound" and result.diagnosis.sentence.endswith(said)
-    shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")]).stdout
-    assert said in " ".join(shown.split())
+    assert said in entered("show", tmp_path / "run").line
     assert check_verdict("diagnosis=sound", result).passed
 
 

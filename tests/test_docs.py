@@ -16,7 +16,8 @@ import torch
 from typer.main import get_command
 
 import robustatlas as ra
-from robustatlas.cli import app, main
+from command_line import entered
+from robustatlas.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
@@ -81,32 +82,24 @@ def test_the_version_stands_in_one_place() -> None:
     assert cited and newest and cited[1] == newest[1] == ra.__version__
 
 
-def test_the_guide_on_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide_on_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line for page, line in COMMANDS if page == "runs.md"]
     begin = len([line for line in lines if " evaluate " in line])
     assert begin == 5 < len(lines)
     assert " --until 9 " in lines[begin - 2]
     for line in lines[:begin]:
-        _run(line.replace(" --until 9 ", " --until 18 "))
+        entered(*parsed(line.replace(" --until 9 ", " --until 18 ")))
     other = ra.evaluate(ra.load_model("builtin:digits-linf"), ra.load_dataset("digits"), "l2", samples=4,
                         strengths={"l2": [0.5]}, run="runs/other")  # fmt: skip
     assert other.samples == 4
     for block in blocks("runs.md"):
         exec(compile(block, "runs.md", "exec"), {})
     for line in lines[begin:]:
-        capsys.readouterr()
-        _run(line)
-        assert capsys.readouterr().out
+        assert entered(*parsed(line)).out
     grown = ra.load_result("runs/both", ["linf"])
     assert grown.samples == 20
     np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 32 / 255, 0.2])
-
-
-def _run(line: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(parsed(line))
-    assert not ended.value.code, line
 
 
 NEEDS = {

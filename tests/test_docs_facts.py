@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds, stages_run
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
-from robustatlas.cli import main
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.report.citing import HOPPING, OPTIMIZERS, Citation
 from robustatlas.training import RECIPES
@@ -59,12 +59,9 @@ def test_what_runs_is_what_the_schedule_runs() -> None:
         assert {type(stage.optimizer) for stage in planned} == set(kinds(attack, search))
 
 
-def test_the_command_says_what_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_the_command_says_what_runs() -> None:
     for name in ("linf", "l1", "lpips", "corruption-fog"):
-        with pytest.raises(SystemExit):
-            main(["attacks", name, "--plans"])
-        shown = " ".join(capsys.readouterr().out.split())
+        shown = entered("attacks", name, "--plans", columns=200).line
         default = attack_named(name).searches[0]
         assert f"{default} (default) {', then '.join(kind.__name__ for kind in kinds(attack_named(name)))}" in shown
 

@@ -14,12 +14,11 @@ import pytest
 import scipy
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.everyday import CHANGES, everyday_suite
-from robustatlas.cli import app
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLEN, FALLING, typed
@@ -159,10 +158,10 @@ def test_a_run_says_to_what_its_sweeps_are_exact(tmp_path: Path) -> None:
     assert alone.origins == ("every, exact to 5 steps up to each strength, seed 0",)
     build_report([result], page)
     assert "exact to steps of 2" in page.read_text(encoding="utf-8")
-    told = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "100"})
-    rows = [line for line in told.output.splitlines() if line.split()[:1] and line.split()[0] in result.attacks]
+    told = entered("show", folder, columns=100).out
+    rows = [line for line in told.splitlines() if line.split()[:1] and line.split()[0] in result.attacks]
     assert len(rows) == len(result.attacks) == 19
-    assert "exact to steps of 2" in told.output
+    assert "exact to steps of 2" in told
 
 
 def test_a_sweep_is_counted() -> None:
@@ -266,24 +265,19 @@ def test_strengths_that_fall_are_typed_as_people_type_them(tmp_path: Path) -> No
     assert [row[:2] for row in rows] == [(10, 90), (60, 40), (90, 10)]
     assert [row[2] for row in rows] == pytest.approx(outcome.accuracies().tolist())
 
-    def said(*words: str) -> str:
-        told = CliRunner().invoke(app, list(words), env={"COLUMNS": "100"})
-        assert told.exit_code == 0, told.output
-        return told.output
-
-    csv = [line.split(",")[:2] for line in said("show", folder, "--csv").splitlines() if "jpeg" in line]
+    csv = [line.split(",")[:2] for line in entered("show", folder, "--csv").out.splitlines() if "jpeg" in line]
     assert csv == [["jpeg-quality", "90.0"], ["jpeg-quality", "40.0"], ["jpeg-quality", "10.0"]]
-    shown = [line.split() for line in said("show", folder, "--all").splitlines()]
+    shown = [line.split() for line in entered("show", folder, "--all").out.splitlines()]
     heads = shown.index(["strength", "90", "40", "10", "mean"])
     assert shown[heads + 1][0] == "jpeg-quality" and len(shown[heads + 1]) == 5
-    plain = json.loads(said("show", folder, "--json"))["attacks"]["jpeg-quality"]
+    plain = json.loads(entered("show", folder, "--json").out)["attacks"]["jpeg-quality"]
     assert plain["strengths"] == [10, 60, 90]
     assert plain["unit"] == "100 - quality"
     lowest = outcome.accuracies()[-1]
-    said("check", folder, "--value", "--require", f"jpeg-quality@10>={lowest}")
-    said("check", folder, "--value", "--require", f"typical-jpeg-quality@10>={100 * outcome.typical[:, 2].mean()}")
+    entered("check", folder, "--value", "--require", f"jpeg-quality@10>={lowest}")
+    entered("check", folder, "--value", "--require", f"typical-jpeg-quality@10>={100 * outcome.typical[:, 2].mean()}")
     page = tmp_path / "page.html"
-    said("report", folder, "-o", str(page))
+    entered("report", folder, "-o", page)
     assert "strength 40:" in page.read_text(encoding="utf-8")
     grown = ra.evaluate(model, data, "jpeg-quality", strengths={"jpeg-quality": [90, 60, 40, 10]}, run=folder, **QUIET)
     assert grown.outcome("jpeg-quality").strengths.tolist() == [10, 40, 60, 90]
@@ -316,13 +310,9 @@ def test_training_takes_strengths_as_people_type_them() -> None:
 
 def test_references_of_what_falls(tmp_path: Path) -> None:
     """Given, trained and printed as people type them; in the file more is always worse."""
-    told = CliRunner().invoke(
-        app,
-        "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20 "
-        f"--training-samples 60 --out {tmp_path}".split(),
-    )  # fmt: skip
-    assert told.exit_code == 0, told.output
-    assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told.output)
+    command = "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20"
+    told = entered(*command.split(), "--training-samples", 60, "--out", tmp_path).out
+    assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told)
     assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [10, 90]
     assert read_card(tmp_path / "jpeg-quality-90-seed0").trained_on == {"jpeg-quality": 10.0}
     with pytest.raises(UserError, match=r"not in falling order \(10, 90\)"):
@@ -335,11 +325,9 @@ def test_calibration_of_what_falls(tmp_path: Path) -> None:
     cells = {"linf": falling, "jpeg-quality": {**falling, 64.0: 1.0}}
     file = tmp_path / "ata.json"
     Reference("ata", "made up", AccuracyTable(95, cells), ("linf", "jpeg-quality")).to_json(file)
-    words = ["calibrate", "jpeg-quality", "--reference", str(file), "--up-to", "68"]
-    told = CliRunner().invoke(app, words)
-    assert told.exit_code == 0, told.output
-    assert [line.split()[0] for line in told.output.splitlines()[3:9]] == ["99", "98", "96", "92", "84", "68"]
-    assert "(eps_max): 68\n" in told.output
+    told = entered("calibrate", "jpeg-quality", "--reference", file, "--up-to", 68).out
+    assert [line.split()[0] for line in told.splitlines()[3:9]] == ["99", "98", "96", "92", "84", "68"]
+    assert "(eps_max): 68\n" in told
 
 
 def test_plots_count_as_people_type() -> None:
@@ -452,8 +440,7 @@ def test_a_report_begins_with_what_is_required(tmp_path: Path) -> None:
         "clean<=1",
         "diagnosis=sound",
     ]
-    told = CliRunner().invoke(app, ["report", folder, "-o", str(page), *(w for b in bounds for w in ("--require", b))])
-    assert told.exit_code == 0, told.output
+    entered("report", folder, "-o", page, *(w for b in bounds for w in ("--require", b)))
     first = page.read_text(encoding="utf-8").split('class="answer"')[0]
     states = re.findall(r'<b class="state">(\w+)</b> <code>([^<]+)</code>', first)
     assert [state for state, _ in states][::3] == ["pass", "fail"]

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.threats.levels import as_file, shown
 from robustatlas.threats.lp import L1, L2, Linf
@@ -67,8 +66,7 @@ def test_examples_as_pictures_are_read_back(tmp_path: Path) -> None:
     model, folder = a_model(), tmp_path / "run"
     x, labels = some_data(model)
     result = ra.evaluate(model, (x, labels), "linf", pixels="8bit", keep_adversarial=True, run=folder, **QUIET)
-    told = CliRunner().invoke(app, ["export", str(folder), "--to", "png", "-o", str(tmp_path / "png")])
-    assert told.exit_code == 0, told.output
+    entered("export", folder, "--to", "png", "-o", tmp_path / "png")
     index, _ = result.adversarial("linf")
     assert len(list((tmp_path / "png" / "linf").glob("*.png"))) == len(index)
     checked = ra.verify(folder, tmp_path / "png" / "linf", by="me", model=model, data=(x, labels))

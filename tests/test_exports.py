@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.outcomes.tables import read_abouts
 from robustatlas.report.exports import EXPORTERS
 from robustatlas.report.exports.evidence import SCHEMA, evidence_of
@@ -28,9 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_evidence_keeps_its_schema_and_says_what_the_run_holds(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["export", str(run), "-o", str(tmp_path / "e.json")])
-    assert not end.value.code
+    entered("export", run, "-o", tmp_path / "e.json")
     told, result = json.loads((tmp_path / "e.json").read_text()), ra.load_result(run)
     jsonschema.validate(told, json.loads(SCHEMA.read_text()))
     assert told == json.loads(json.dumps(evidence_of(result)))
@@ -82,10 +80,8 @@ def test_numbers_of_no_run_get_a_sentence() -> None:
         evidence_of(arrays)
 
 
-def test_an_unknown_form_gets_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["export", str(run), "--to", "evidense"])
-    assert "did you mean 'evidence'?" in capsys.readouterr().err
+def test_an_unknown_form_gets_a_sentence(run: Path) -> None:
+    assert "did you mean 'evidence'?" in entered("export", run, "--to", "evidense", code=1).err
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import re
 import shlex
-import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import torch
 
 import run_files
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation import evaluate
 from robustatlas.metrics.references import Reference, available_references, load_reference
@@ -239,28 +238,18 @@ def test_a_run_of_all_corruptions_beside_the_field() -> None:
     assert "common corruptions" in beside.sentence
 
 
-def test_a_grid_below_what_breaks_names_the_command_that_extends_the_run_to_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_grid_below_what_breaks_names_the_command_that_extends_the_run_to_half(tmp_path: Path) -> None:
     """The command is run, and half of the images fall within its strengths."""
     command = "evaluate builtin:digits-linf --data digits --attacks linf --samples 24 --no-diagnose --audit 0"
     run = tmp_path / "run"
-
-    def typed(words: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["robustatlas", *shlex.split(words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        return capsys.readouterr().out
-
-    typed(f"{command} --strengths linf=0.02:4 --run {run}")
+    entered(*command.split(), "--strengths", "linf=0.02:4", "--run", run)
     first = load_result(run)
     assert first.outcome("linf").accuracies().min() > 80
-    shown = typed(f"show {run}")
+    shown = entered("show", run).out
     joined = re.sub(r"\s*\\\s*\n\s*", " ", shown)
     again = " ".join(joined.partition("better:\n    robustatlas ")[2].partition("\n")[0].split())
     assert facts_of(first).extended == f"robustatlas {again}"
-    typed(again)
+    entered(*shlex.split(again))
     extended = load_result(run)
     assert set(first.strengths("linf")) < set(extended.strengths("linf"))
     assert extended.outcome("linf").accuracies().min() <= 50

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.evaluation.field import read_field
 
 OPTIONS = ["--data", "digits", "--attacks", "linf", "--strengths", "linf=0.1,0.3", "--samples", "6"]
@@ -33,32 +32,30 @@ def evaluated(run: Path | None) -> ra.Result:
 
 def test_the_others_are_evaluated_and_failures_are_listed_at_the_end(models: Path, tmp_path: Path) -> None:
     store = tmp_path / "runs"
-    said = CliRunner().invoke(app, ["field", str(models), *OPTIONS, "--store", str(store)], env={"COLUMNS": "300"})
-    assert said.exit_code == 1
-    ending = said.stderr.split("failed:")[-1]
-    assert "2 of 4 models failed:" in said.stderr
+    said = entered("field", models, *OPTIONS, "--store", store, code=1, columns=300)
+    ending = said.err.split("failed:")[-1]
+    assert "2 of 4 models failed:" in said.err
     assert "broken: " in ending
     assert "no such file" in ending
     assert "There is no built-in model 'digits-lin'" in ending
     assert sorted(run.name for run in store.iterdir()) == ["builtin-digits-standard", "first"]
     alone = evaluated(None)
     assert np.array_equal(ra.load_result(store / "first").minimal_size("linf"), alone.minimal_size("linf"))
-    assert f"leaderboard build {store}/first {store}/builtin-digits-standard" in said.stdout
-    again = CliRunner().invoke(app, ["field", str(models), *OPTIONS, "--store", str(store)])
-    assert again.stderr.count("Nothing to do") == 2
+    assert f"leaderboard build {store}/first {store}/builtin-digits-standard" in said.out
+    again = entered("field", models, *OPTIONS, "--store", store, code=1)
+    assert again.err.count("Nothing to do") == 2
 
 
 def test_a_forecast_is_of_what_is_missing_and_writes_nothing(models: Path, tmp_path: Path) -> None:
     store = tmp_path / "runs"
     models.write_text("builtin:digits-linf --name first\nbuiltin:digits-standard --name second\n")
     evaluated(store / "first")
-    options = [*OPTIONS, "--store", str(store), "--dry-run", "--price", "3600"]
-    said = CliRunner().invoke(app, ["field", str(models), *options], env={"COLUMNS": "200"})
-    assert said.exit_code == 0, said.output
-    rows = {line.split()[0]: line.split() for line in said.stdout.splitlines() if line.strip()}
+    options = [*OPTIONS, "--store", store, "--dry-run", "--price", 3600]
+    said = entered("field", models, *options, columns=200).out
+    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.strip()}
     assert rows["first"][1] == "0"
     assert rows["second"][1] == "6"
-    assert " at 3600 an hour" in said.stdout
+    assert " at 3600 an hour" in said
     assert [run.name for run in store.iterdir()] == ["first"]
 
 

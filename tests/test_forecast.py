@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
-from robustatlas.cli import main
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import fitting_batch
@@ -172,14 +172,10 @@ def test_whoever_watches_the_passes_may_prevent_one() -> None:
     assert len(model.logits(x)) == 4
 
 
-def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_on_the_command_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(SystemExit) as ended:
-        main(
-            "evaluate builtin:digits-standard --data digits --attacks linf --strengths linf=0.1 --samples 16 "
-            f"--dry-run --run {run}".split()
-        )
-    said = capsys.readouterr().out
-    assert not ended.value.code and "In all" in said and "passes a sample" in said
+    command = "evaluate builtin:digits-standard --data digits --attacks linf --strengths linf=0.1 --samples 16"
+    said = entered(*command.split(), "--dry-run", "--run", run).out
+    assert "In all" in said and "passes a sample" in said
     assert re.search(r"Memory: about [1-9][0-9.]* [MG]B\.$", said.strip())
     assert not run.exists()

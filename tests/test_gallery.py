@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.cli import app
 from robustatlas.report import sheet
 
 DATA = ra.load_dataset("digits")
@@ -60,8 +59,7 @@ def test_twenty_columns_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command(tmp_path: Path) -> None:
     picture = tmp_path / "sheet.png"
     words = ["gallery", "builtin:digits-linf", "--data", "digits", "--attacks", "brightness", "--columns", "2"]
-    done = CliRunner().invoke(app, [*words, "-o", str(picture)])
-    assert done.exit_code == 0, done.output
+    entered(*words, "-o", picture)
     with Image.open(picture) as drawn:
         assert drawn.width > drawn.height / 2 > 100
 

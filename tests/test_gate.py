@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 import outcomes_examples as examples
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.metrics import proportion_interval
 from robustatlas.report.facts import facts_of
 from robustatlas.report.gate import FORMATS, Check, Requirement, check_against, check_requirements
@@ -115,17 +115,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def ended(line: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["check", *line.split()])
-    return int(end.value.code or 0)
-
-
-def test_the_exit_code_is_the_verdict(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("run --require clean>=1 --junit j.xml --sarif s.sarif --markdown m.md") == 0
-    assert "All checks passed." in capsys.readouterr().out
-    assert ended("run --require clean>=100.1 --markdown m.md") == 3
-    assert "1 check of 1 failed" in " ".join(capsys.readouterr().out.split())
+def test_the_exit_code_is_the_verdict(run: Path) -> None:
+    line = "check run --require clean>=1 --junit j.xml --sarif s.sarif --markdown m.md"
+    assert "All checks passed." in entered(*line.split()).out
+    failed = entered(*["check", "run", "--require", "clean>=100.1", "--markdown", "m.md"], code=3)
+    assert "1 check of 1 failed" in failed.line
     assert Path("m.md").read_text().count("## robustatlas check run") == 2
     assert ElementTree.parse("j.xml").getroot().get("failures") == "0"
     assert json.loads(Path("s.sarif").read_text())["version"] == "2.1.0"
@@ -184,7 +178,6 @@ def test_strengths_in_levels_are_named_as_they_are_meant() -> None:
         ("run --require clean>=1 --junit .", "."),
     ],
 )
-def test_a_mistake_gets_a_sentence(run: Path, capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
-    assert ended(line) == 1
-    err = capsys.readouterr().err
-    assert said in " ".join(err.split()) and "Traceback" not in err
+def test_a_mistake_gets_a_sentence(run: Path, line: str, said: str) -> None:
+    told = entered("check", *line.split(), code=1).line
+    assert said in told and "Traceback" not in told

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 
 import run_files
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.metrics import (
     adversarial_hypervolume,
@@ -90,13 +89,12 @@ def test_a_reference_holds_for_groups_too():
     assert found.values == pytest.approx(expected)
 
 
-def test_groups_on_the_command_line(tmp_path: Path, capsys: Any, monkeypatch: Any):
-    monkeypatch.setenv("COLUMNS", "160")
+def test_groups_on_the_command_line(tmp_path: Path):
     for seed in (1, 2, 3):
         run_files.write(tmp_path / f"a-{seed}", training(1, seed))
         run_files.write(tmp_path / f"b-{seed}", training(2, 10 + seed))
     args = ["compare", "--group", f"a={tmp_path}/a-*", "--group", f"b={tmp_path}/b-*"]
-    told = _said([*args, "--explain"], capsys)
+    told = entered(*args, "--explain", columns=160).out
     values = [training(1, seed).outcome("linf").accuracies()[-1] for seed in (1, 2, 3)]
     row = next(line for line in told.splitlines() if line.strip().startswith("linf@0.2"))
     assert f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in row
@@ -110,21 +108,14 @@ def test_groups_on_the_command_line(tmp_path: Path, capsys: Any, monkeypatch: An
         ([f"a={tmp_path}/a-*", f"b={tmp_path}/a-1"], "is in the groups twice"),
     ):
         groups = [part for one in wrong for part in ("--group", one)]
-        assert sentence in " ".join(_said(["compare", *groups], capsys).split())
-    assert "--group takes all runs" in _said([*args, str(tmp_path / "a-1")], capsys)
+        assert sentence in entered("compare", *groups, code=1).line
+    assert "--group takes all runs" in entered(*args, tmp_path / "a-1", code=1).line
 
 
-def test_what_each_wilcoxon_test_is(capsys: Any, tmp_path: Path, monkeypatch: Any):
+def test_what_each_wilcoxon_test_is(tmp_path: Path):
     """The paper's rank-sum test is over seeds; the one between two runs is over images, and said to be."""
-    monkeypatch.setenv("COLUMNS", "160")
     runs = [str(run_files.write(tmp_path / name, training(share, 1, name))) for name, share in (("a", 1), ("b", 2))]
-    told = " ".join(_said(["compare", *runs, "--explain"], capsys).split())
+    told = entered("compare", *runs, "--explain").line
     assert "Both are over the samples of one training; the test over seeds of Guo et al. 2024 (table II)" in told
     assert "as Guo et al. 2024 do" not in told
     assert "over trainings" in " ".join((rank_sum_test.__doc__ or "").split())
-
-
-def _said(arguments: list[str], capsys: Any) -> str:
-    with pytest.raises(SystemExit):
-        main(arguments)
-    return "".join(capsys.readouterr())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.report.card import card
@@ -55,21 +55,18 @@ def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: st
     assert first.accuracy == proportion_interval(int(standing.sum()), 100, 0.95)
 
 
-def test_what_is_asked_for_leads_every_surface(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
     run = write(tmp_path / "run", result("digits"))
     standing = int(((SIZES["linf"] > 8 / 255) & result().clean).sum())
     said = percent(proportion_interval(standing, 100, 0.95))
     facts = facts_of(result("digits"), headline={"linf": 8 / 255})
     assert said in card([result("digits")], "none", [facts]).svg()
-    for words in (["show", run], ["report", run, "-o", tmp_path / "report.html"]):
-        with pytest.raises(SystemExit, match="0"):
-            main([*map(str, words), "--headline", "linf@8/255"])
-    printed = " ".join(capsys.readouterr().out.split())
+    asked = ["--headline", "linf@8/255"]
+    entered("report", run, "-o", tmp_path / "report.html", *asked)
+    printed = entered("show", run, *asked).line
     assert printed.startswith(f"mine: {said} of 100 images of digits withstand L∞ at 8/255 (as asked).")
     assert f'<p class="headline">{said} of 100 images' in (tmp_path / "report.html").read_text(encoding="utf-8")
-    with pytest.raises(SystemExit, match="0"):
-        main(["show", str(run), "--headline", "linf@8/255", "--json"])
-    found = json.loads(capsys.readouterr().out)["headline"]
+    found = json.loads(entered("show", run, *asked, "--json").out)["headline"]
     assert found["at"] == {"linf": 8 / 255} and found["accuracy"]["value"] == standing
     build_report([result("digits"), result("digits")], tmp_path / "two.html")
     assert "Both attacks at once, %" in (tmp_path / "two.html").read_text(encoding="utf-8")

@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.common.files import named
@@ -85,8 +85,7 @@ def test_of_runs_models_data_and_what_is_written(home: Path) -> None:
     assert len(ra.callbacks.looks_in("~/looks")) == 1
     typed = ["show", "~/run"], ["card", "~/run", "-o", "~/card.svg"], ["export", "~/run", "--output=~/evidence.json"]
     for words in typed:
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, f"{words}: {done.output} {done.exception}"
+        entered(*words)
     assert (home / "card.svg").is_file() and (home / "evidence.json").is_file()
     assert list(home.parent.iterdir()) == [home]  # and nothing that is called ~
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.cli import main
 from robustatlas.metrics import adversarial_hypervolume, normalised_cross_entropy
 from robustatlas.models.classifier.rejection import confident
 from robustatlas.optimizers.apgd import APGD
@@ -50,7 +50,7 @@ def test_levels_and_attack_are_those_of_the_paper(suite: str, levels: dict[str, 
 
 
 @pytest.mark.parametrize("how", [{"protocol": "paper"}, {"search": "every"}])
-def test_the_published_protocol_searches_for_the_lowest_margins(how: Any, tmp_path: Path, capsys: Any) -> None:
+def test_the_published_protocol_searches_for_the_lowest_margins(how: Any, tmp_path: Path) -> None:
     net, data = linear()
     result = ra.evaluate(net, data, "hypervolume", run=tmp_path / "run", **how, **QUIET)
     volume = hypervolume_of(result, "linf")
@@ -64,9 +64,7 @@ def test_the_published_protocol_searches_for_the_lowest_margins(how: Any, tmp_pa
     expected = adversarial_hypervolume(margins.numpy(), torch.tanh(logit / 2).numpy())
     np.testing.assert_allclose(volume.per_sample, expected.per_sample, atol=2e-3)
     assert result.outcome("linf").frontier
-    with pytest.raises(SystemExit):
-        main(["show", str(tmp_path / "run"), "--explain"])
-    said = "".join(capsys.readouterr())
+    said = entered("show", tmp_path / "run", "--explain").line
     assert "AH" in said
     assert "were not searched for" not in said
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from robustatlas.cli.leaderboard import app, server
+from command_line import entered
+from robustatlas.cli.leaderboard import server
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import LONGEST_NAME
 from robustatlas.metrics.references import Reference, load_reference
@@ -100,8 +100,7 @@ def test_of_many_runs_without_a_reference_too(tmp_path: Path, monkeypatch: pytes
         return mine
 
     monkeypatch.setattr(sys.modules["robustatlas.results.many"], "load_result", read)
-    done = CliRunner().invoke(app, [*(f"model-{k}" for k in range(MOST_BESIDE + 6)), "-o", str(tmp_path / "board")])
-    assert done.exit_code == 0, done.output
+    entered("leaderboard", *(f"model-{k}" for k in range(MOST_BESIDE + 6)), "-o", tmp_path / "board")
     assert f"model-{MOST_BESIDE + 5}" in (tmp_path / "board" / "index.html").read_text()
 
 
@@ -260,10 +259,9 @@ def test_the_board_takes_the_reference_that_fits(
         monkeypatch.setattr(
             sys.modules["robustatlas.results.many"], "load_result", lambda path, data=data: result(data=data)
         )
-        done = CliRunner().invoke(app, [*command, "run", "-o", str(tmp_path / data)])
-        assert done.exit_code == 0
-        assert ("No shipped reference is measured on this data" in done.stdout) == (data == "digits")
-        assert ("Ranked by mean accuracy" in done.stdout) == (data == "digits")
+        said = entered("leaderboard", *command, "run", "-o", tmp_path / data).line
+        assert ("No shipped reference is measured on this data" in said) == (data == "digits")
+        assert ("Ranked by mean accuracy" in said) == (data == "digits")
         board = board_of(tmp_path / data / "index.html")
         assert board["compared"] == (data == "cifar10")
 
@@ -274,8 +272,8 @@ def board_of(page: Path) -> dict[str, Any]:
 
 
 def test_options_before_the_runs_build_too(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["-o", str(tmp_path / "site")]).exit_code == 0
-    assert "serve" in CliRunner().invoke(app, ["--help"]).stdout
+    entered("leaderboard", "-o", tmp_path / "site")
+    assert "serve" in entered("leaderboard", "--help").out
 
 
 def test_a_board_without_a_reference_ranks_what_all_runs_share(tmp_path: Path) -> None:
@@ -316,9 +314,8 @@ def test_the_header_counts_what_is_there(tmp_path: Path) -> None:
 
 def test_commands(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    done = CliRunner().invoke(app, ["build", "-o", str(site)])
-    assert done.exit_code == 0
-    assert str(site / "index.html") in done.output.replace("\n", "")
+    said = entered("leaderboard", "build", "-o", site).out
+    assert str(site / "index.html") in said.replace("\n", "")
     running = server(site, 0)
     threading.Thread(target=running.serve_forever, daemon=True).start()
     with urllib.request.urlopen(f"http://127.0.0.1:{running.server_port}/metrics.js") as answer:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images
-from robustatlas.cli import app
 from robustatlas.outcomes import Run, merge
 
 COMMANDS = {
@@ -46,8 +45,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def invoke(name: str, run: Path, out: Path) -> tuple[int, str]:
     words = [word.replace("RUN", str(run)).replace("OUT", str(out)) for word in COMMANDS[name]]
-    done = CliRunner().invoke(app, words)
-    return done.exit_code, " ".join(f"{done.output} {done.exception or ''}".split())
+    said = entered(*words, code=None)
+    return said.code, said.line
 
 
 def entries(run: Path) -> list[Path]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import run_files
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
@@ -60,14 +60,6 @@ def runs(paths: dict[str, Path]) -> dict[str, Result]:
     return {name: load_result(path) for name, path in paths.items()}
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    told = capsys.readouterr()
-    assert (stop.value.code or 0) == code, told
-    return " ".join((told.out + told.err).split())
-
-
 def test_one_function_says_what_may_compete(runs: dict[str, Result]) -> None:
     blind = runs["blind"]
     assert masked(blind) == masked(blind.accuracies(), ["linf", "hue"]) == masked(facts_of(blind)) == {"linf": 1.0}
@@ -76,10 +68,8 @@ def test_one_function_says_what_may_compete(runs: dict[str, Result]) -> None:
 
 
 @pytest.mark.parametrize("order", [("blind", "strong"), ("strong", "blind")])
-def test_compare_lets_it_win_nothing(
-    order: tuple[str, str], paths: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = printed(capsys, "compare", *(paths[name] for name in order), "--reference", "none")
+def test_compare_lets_it_win_nothing(order: tuple[str, str], paths: dict[str, Path]) -> None:
+    text = entered("compare", *(paths[name] for name in order), "--reference", "none").line
     assert text.count(MASKED) >= 4 and f"† linf: {WHY}" in text
     assert "more robust" not in text and "- linf: " not in text
     assert "On clean images, no clear difference shows." in text
@@ -87,15 +77,13 @@ def test_compare_lets_it_win_nothing(
     assert "average hue" in differences and "average accuracy" not in differences and "average linf" not in differences
 
 
-def test_among_three_the_others_are_compared(paths: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "compare", paths["strong"], paths["weak"], paths["blind"], "--reference", "none")
+def test_among_three_the_others_are_compared(paths: dict[str, Path]) -> None:
+    text = entered("compare", paths["strong"], paths["weak"], paths["blind"], "--reference", "none").line
     assert "strong is the most robust" in text and "blind † is the m" not in text
 
 
-def test_no_reference_is_made_of_it(
-    paths: dict[str, Path], runs: dict[str, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed(capsys, "compare", *paths.values(), "--reference", "none", "--save-reference", tmp_path / "mine.json")
+def test_no_reference_is_made_of_it(paths: dict[str, Path], runs: dict[str, Result], tmp_path: Path) -> None:
+    entered("compare", *paths.values(), "--reference", "none", "--save-reference", tmp_path / "mine.json")
     made = load_reference(tmp_path / "mine.json")
     np.testing.assert_array_equal(made.accuracies.values("linf"), runs["strong"].outcome("linf").accuracies())
     assert made.models == ("blind", "strong", "weak")
@@ -177,7 +165,7 @@ def test_it_has_no_place_beside_the_field(runs: dict[str, Result]) -> None:
     assert rows[-1].own and MASKED in rows[-1].notes  # below all entries, though its number is above
 
 
-def test_exports_keep_it_apart(runs: dict[str, Result], paths: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
+def test_exports_keep_it_apart(runs: dict[str, Result], paths: dict[str, Path], tmp_path: Path) -> None:
     names = {number.name for number in numbers_of(facts_of(runs["blind"]))}
     assert {
         "clean_accuracy",
@@ -187,36 +175,31 @@ def test_exports_keep_it_apart(runs: dict[str, Result], paths: dict[str, Path], 
     } < names
     assert "average_accuracy" not in names and "robust_accuracy/linf" not in names
     pytest.importorskip("huggingface_hub")
-    printed(capsys, "export", paths["blind"], "--to", "huggingface-card", "-o", tmp_path / "README.md")
+    entered("export", paths["blind"], "--to", "huggingface-card", "-o", tmp_path / "README.md")
     text = (tmp_path / "README.md").read_text()
     assert f"robust accuracy, linf, {MASKED} at 0.01" in " ".join(text.split()) and WHY in " ".join(text.split())
 
 
-def test_show_and_what_reads_it(paths: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "show", paths["blind"], "--reference", "none", "--explain")
+def test_show_and_what_reads_it(paths: dict[str, Path]) -> None:
+    text = entered("show", paths["blind"], "--reference", "none", "--explain").line
     assert text.count("masked: upper") > 6 and WHY in text
-    with pytest.raises(SystemExit):
-        main(["show", str(paths["blind"]), "--json"])
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(entered("show", paths["blind"], "--json").out)
     assert told["masked"].startswith(f"{MASKED}. † linf") and told["invalid"] == {"linf": 1.0}
-    with pytest.raises(SystemExit):
-        main(["show", str(paths["blind"]), "--csv"])
-    notes = {row["attack"]: row["note"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    table = csv.DictReader(io.StringIO(entered("show", paths["blind"], "--csv").out))
+    notes = {row["attack"]: row["note"] for row in table}
     assert notes == {"clean": "", "linf": MASKED, "hue": ""}
 
 
-def test_what_is_best_known_is_itself_masked(
-    paths: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_best_known_is_itself_masked(paths: dict[str, Path], tmp_path: Path) -> None:
     again = run_files.write(tmp_path / "again", result("blind", 0.9), {"linf": {"kind": "Linf"}}, 1, ["linf"])
-    text = printed(capsys, "best-known", paths["blind"], again, "-o", tmp_path / "best")
+    text = entered("best-known", paths["blind"], again, "-o", tmp_path / "best").line
     assert text.count(MASKED) >= 3 and f"What is known best is itself {MASKED}. † linf: {WHY}" in text
 
 
-def test_the_table_of_a_field_carries_the_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
     (tmp_path / "models.txt").write_text("broken:zero-backward --name blind\nbuiltin:digits-linf --name sound\n")
     asked = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.1,0.2", "--samples", "12")
-    text = printed(capsys, "field", tmp_path / "models.txt", *asked, "--store", tmp_path / "runs")
+    text = entered("field", tmp_path / "models.txt", *asked, "--store", tmp_path / "runs").line
     assert text.count(f", {MASKED}") == 1 and f"blind: † linf: {WHY}" in text
     runs = [load_result(tmp_path / "runs" / name) for name in ("blind", "sound")]
     assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
@@ -224,10 +207,10 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path, capsys: pytest.Ca
     assert found is not None and found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()
 
 
-def test_no_run_stops_with_a_verdict_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_run_stops_with_a_verdict_on_it(tmp_path: Path) -> None:
     asked = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.2", "--samples", "40", "--effort", "low")
-    printed(capsys, "evaluate", "broken:zero-backward", *asked, "--run", tmp_path / "blind")
+    entered("evaluate", "broken:zero-backward", *asked, "--run", tmp_path / "blind")
     more = ("--run", tmp_path / "sound", "--until", "separated", "--against", tmp_path / "blind")
-    text = printed(capsys, "evaluate", "builtin:digits-linf", *asked, *more)
+    text = entered("evaluate", "builtin:digits-linf", *asked, *more).line
     assert f"the average accuracy is {MASKED}, so neither is told to be higher. † linf: {WHY}" in text
     assert "is lower" not in text and "is higher" not in text

@@ -17,7 +17,7 @@ from rich.console import Console
 
 import robustatlas
 import run_files
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
@@ -270,14 +270,7 @@ def full_disk(path: Path) -> None:
     raise OSError(28, "No space left on device")
 
 
-def said(arguments: list[str], capsys: Any) -> str:
-    """What a command prints."""
-    with pytest.raises(SystemExit):
-        main(arguments)
-    return "".join(capsys.readouterr())
-
-
-def test_weights_and_difficulties_from_files(tmp_path, capsys):
+def test_weights_and_difficulties_from_files(tmp_path):
     run = write_run(tmp_path / "a", "a", 0.9)
     reference = Reference(
         "small", "made up", AccuracyTable(95.0, {a: dict.fromkeys(GRIDS[a], 60.0) for a in GRIDS}), tuple(GRIDS)
@@ -288,13 +281,13 @@ def test_weights_and_difficulties_from_files(tmp_path, capsys):
     ours = result.accuracies().restrict(["linf"], {"linf": [0.03]})
     theirs = reference.accuracies.restrict(["linf"], {"linf": [0.03]})
     args = ["show", str(run), "--reference", str(tmp_path / "r.json"), "--trained-on", "linf=0.03", "--json"]
-    told = json.loads(said([*args, "--weights", str(tmp_path / "w.json")], capsys))["reference"]
+    told = json.loads(entered(*args, "--weights", tmp_path / "w.json").out)["reference"]
     expected = competitiveness_ratio(ours, theirs, weights={"clean": 1, "linf": 2})
     assert told["numbers"]["CR ind-avg"]["value"] == pytest.approx(expected, abs=1e-4)
-    told = json.loads(said([*args, "--difficulty", "epsilon", "--alpha", "0.006"], capsys))["reference"]
+    told = json.loads(entered(*args, "--difficulty", "epsilon", "--alpha", 0.006).out)["reference"]
     whole = result.accuracies().restrict(["linf"])
     constant = stability_constant(
         whole, reference.accuracies.restrict(["linf"]), {"linf": 0.03}, 0.006, difficulty="epsilon"
     )
     assert told["SC"] == {"floor 0": pytest.approx(constant.value)}
-    assert "give the largest difference with --alpha" in said([*args, "--difficulty", "epsilon"], capsys)
+    assert "give the largest difference with --alpha" in entered(*args, "--difficulty", "epsilon", code=1).line

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.cli import app
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.common.files import Address, named
 from robustatlas.outcomes import Run, merge, query
@@ -127,9 +126,8 @@ def test_every_command_takes_an_address(store: Store, tmp_path: Path, monkeypatc
         ["compact", AT, "-o", str(tmp_path / "all.duckdb")],
         ["merge", AT, "memory://bucket/other", "-o", "memory://bucket/both"],
     ):
-        said = CliRunner().invoke(app, arguments)
-        assert said.exit_code == 0, said.output
-    assert "memory://bucket/both" in said.stdout
+        said = entered(*arguments)
+    assert "memory://bucket/both" in said.out
     assert not Path("memory:").exists(), "an address is not a folder"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable, Run, merge
@@ -28,14 +28,10 @@ def run(tmp_path: Path) -> Path:
     return write(tmp_path / "run", table)
 
 
-def test_the_command_keeps_name_and_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_keeps_name_and_card(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(CARD))
     words = "evaluate builtin:digits-linf --data digits --samples 2 --attacks linf --strengths linf=0.1 --name Ours"
-    options = ["--about", str(tmp_path / "card.json"), "--run", str(tmp_path / "run")]
-    monkeypatch.setattr("sys.argv", ["robustatlas", *words.split(), *options])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code
+    entered(*words.split(), "--about", tmp_path / "card.json", "--run", tmp_path / "run")
     result = load_result(tmp_path / "run")
     assert result.name == "Ours" and result.about == CARD
 

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
@@ -180,18 +180,15 @@ def test_numbers_over_epochs_begin_at_zero_and_keep_their_bands() -> None:
     assert plot_over_epochs({"SC": 0 * line}, percent=False).get_ylim()[0] == 0
 
 
-def test_the_command_draws_what_runs_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_what_runs_share(tmp_path: Path) -> None:
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
     runs = [str(tmp_path / name) for name in "ab"]
     for run, attacks in zip(runs, (["brightness", "contrast"], ["brightness"]), strict=True):
         ra.evaluate(model, data, attacks, samples=10, run=run, progress=False)
-    with pytest.raises(SystemExit, match="0"):
-        main(["figure", *runs, "-o", str(tmp_path / "curves.svg")])
-    assert "curves.svg" in capsys.readouterr().out
+    assert "curves.svg" in entered("figure", *runs, "-o", tmp_path / "curves.svg").out
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")
-    with pytest.raises(SystemExit, match="1"):
-        main(["figure", *runs, "--attacks", "contrast"])
-    assert "share no attack contrast; they share brightness" in " ".join(capsys.readouterr().err.split())
+    said = entered("figure", *runs, "--attacks", "contrast", code=1).line
+    assert "share no attack contrast; they share brightness" in said
 
 
 def test_both_sides_of_a_curve_and_the_doubt_between_them() -> None:

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from matplotlib.image import imread
-from typer.testing import CliRunner
 
-from robustatlas.cli.report import report
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import size, strength
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
@@ -433,15 +431,12 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["robustatlas.cli.report"], "load_result", lambda path: result())
     about = tmp_path / "about.json"
     about.write_text('{"mine": {"trained_on": {"linf": 0.031}}}')
-    app = typer.Typer()
-    app.command()(report)
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(app, ["run", "-o", str(page), "--about", str(about)])
-    assert done.exit_code == 0, done.output
+    entered("report", "run", "-o", page, "--about", about)
     text = page.read_text()
     assert "training not stated" not in text
     assert load_reference("multirobustbench-cifar10").name in text
-    assert CliRunner().invoke(app, ["run", "-o", str(page), "--reference", "none"]).exit_code == 0
+    entered("report", "run", "-o", page, "--reference", "none")
     assert "multirobustbench" not in page.read_text()
 
 

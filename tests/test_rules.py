@@ -11,7 +11,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 
 FEW = {"effort": "low", "progress": False, "diagnose": False}
 
@@ -43,15 +43,10 @@ def test_one_draw_is_no_rule() -> None:
         ra.evaluate_by_rules(behind_noise, (torch.rand(2, 1), torch.zeros(2, dtype=torch.long)), any_of=1)
 
 
-def test_both_rules_on_the_command_line_and_a_diagnosis_by_the_draws_of_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_rules_on_the_command_line_and_a_diagnosis_by_the_draws_of_the_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     few = "--attacks linf --strengths linf=0.1 --samples 3 --effort low --no-diagnose --draws 3 --any-of 5"
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", "broken:noise", "--data", "digits", *few.split(), "--run", str(run)])
-    assert not ended.value.code
-    told = capsys.readouterr().out
+    told = entered("evaluate", "broken:noise", "--data", "digits", *few.split(), "--run", run).out
     assert "clean" in told and "any of 5" in told and "majority" in told
     (record,) = ra.load_result(run / "any-of-5").records.values()
     by: Any = record.protocol["draws"]
@@ -59,7 +54,6 @@ def test_both_rules_on_the_command_line_and_a_diagnosis_by_the_draws_of_the_run(
     assert not ra.diagnose(run / "any-of-5").flags
 
 
-def test_two_rules_are_of_no_single_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", "broken:noise", "--data", "digits", "--any-of", "5", "--until", "2"])
-    assert "--until is of one run" in capsys.readouterr().err
+def test_two_rules_are_of_no_single_run() -> None:
+    said = entered("evaluate", "broken:noise", "--data", "digits", "--any-of", 5, "--until", 2, code=1)
+    assert "--until is of one run" in said.err

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images, digits_network
-from robustatlas.cli import app
 from serving import Service, serving
 
 X, Y = digits_images(8)
@@ -151,21 +150,9 @@ def test_a_file_of_onnx_with_softmax_inside_says_so(tmp_path: Path, monkeypatch:
     truth = (X.flatten(1) @ torch.from_numpy(weight)).log_softmax(1)
     torch.testing.assert_close(model.logits(X), truth, atol=1e-3, rtol=1e-4)
     assert model.class_count == 10
-    command = [
-        "evaluate",
-        "onnx:net.onnx",
-        "--data",
-        "digits",
-        "--samples",
-        "10",
-        "--attacks",
-        "linf",
-        "--effort",
-        "low",
-    ]
-    said = CliRunner().invoke(app, [*command, "--set", "outputs=probabilities", "--run", "told"])
-    assert said.exit_code == 0 and "look like probabilities" not in said.output, said.output
-    plain = CliRunner().invoke(app, [*command, "--run", "plain"])
-    assert "--set outputs=probabilities" in " ".join(plain.output.split())
+    command = "evaluate onnx:net.onnx --data digits --samples 10 --attacks linf --effort low"
+    told = entered(*command.split(), "--set", "outputs=probabilities", "--run", "told").line
+    assert "look like probabilities" not in told
+    assert "--set outputs=probabilities" in entered(*command.split(), "--run", "plain").line
     with pytest.raises(ra.UserError, match="outputs='percent' is not known"):
         ra.load_model("onnx:net.onnx", arguments={"outputs": "percent"})

@@ -6,18 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Leg, Stage
 from robustatlas.attacks.plans import DESCENT
 from robustatlas.attacks.table import words_of
-from robustatlas.cli import app
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.union import smallest_of
@@ -67,12 +65,11 @@ def test_of_several_searches_that_of_the_smallest_counts() -> None:
     assert unknown.found_last() == {words_of(STRONG): 1}
 
 
-def test_it_is_kept_in_a_run_and_shown_by_explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+def test_it_is_kept_in_a_run_and_shown_by_explain(tmp_path: Path) -> None:
     found(STRONG, run=tmp_path / "run")
     read = ra.load_result(tmp_path / "run")
     assert next(iter(read.records.values())).legs == (words_of(STRONG),)
     assert facts_of(read).attacks[0].found_last == {words_of(STRONG): 100.0}
-    told = [CliRunner().invoke(app, ["show", str(tmp_path / "run"), *more]).output for more in ((), ("--explain",))]
+    told = [entered("show", tmp_path / "run", *more, columns=160).out for more in ((), ("--explain",))]
     assert "found by" not in told[0]
     assert "the smallest example was found by" in told[1] and "100.0" in told[1] and "ascend: PGD" in told[1]

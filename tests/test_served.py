@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images, digits_network
-from robustatlas.cli import app
 from robustatlas.evaluation.field import read_field
 from robustatlas.models.remote import asking
 from robustatlas.models.remote.answers import KeptAnswers, Tally
@@ -112,12 +111,11 @@ def test_headers_are_sent_and_neither_shown_nor_recorded(tmp_path: Path) -> None
     with serving(token="Bearer secret-123") as service:
         with pytest.raises(ra.UserError, match="401 Unauthorized; give what it asks for by --header"):
             asked(service)
-        command = ["evaluate", f"{service.url}/ask", "--data", "digits", "--samples", "2", "--queries", "8,900"]
-        command += ["--attacks", "square-linf", "--strengths", "square-linf=0.3", "--run", str(tmp_path / "run")]
-        done = CliRunner().invoke(app, [*command, "--header", "Authorization: Bearer secret-123"])
-        assert done.exit_code == 0, done.output
+        command = ["evaluate", f"{service.url}/ask", "--data", "digits", "--samples", 2, "--queries", "8,900"]
+        command += ["--attacks", "square-linf", "--strengths", "square-linf=0.3", "--run", tmp_path / "run"]
+        said = entered(*command, "--header", "Authorization: Bearer secret-123").line
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-123" in path.read_bytes()]
-    assert not kept and "secret-123" not in done.output
+    assert not kept and "secret-123" not in said
     assert ra.load_result(tmp_path / "run").passes("square-linf")[0] <= 8
 
 
@@ -126,25 +124,20 @@ SECRET = "key=s3cret-word&model=net"
 
 def test_the_query_of_an_address_is_sent_and_neither_shown_nor_recorded(tmp_path: Path) -> None:
     """Not by the run, the report, the export, the terminal or any sentence; a hash stands in its place."""
-    run, invoke = tmp_path / "run", CliRunner().invoke
+    run = tmp_path / "run"
     with serving(query=SECRET) as service:
         address = f"{service.url}/ask?{SECRET}"
         for again in ((), ("--seed", "1")):
-            command = ["evaluate", address, "--data", "digits", "--samples", "2", "--attacks", "square-linf"]
-            command += ["--strengths", "square-linf=0.3", "--queries", "8", "--run", str(run), *again]
-            with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("sys.argv", ["robustatlas", *command])
-                done = invoke(app, command)
-            assert done.exit_code == 0, done.output
-        told = [done.output, repr(asked(service, f"/ask?{SECRET}").origin)]
+            command = ["evaluate", address, "--data", "digits", "--samples", 2, "--attacks", "square-linf"]
+            command += ["--strengths", "square-linf=0.3", "--queries", 8, "--run", run, *again]
+            done = entered(*command)
+        told = [done.line, repr(asked(service, f"/ask?{SECRET}").origin)]
         for words in (["report", "-o", "report.html"], ["export", "-o", "out"], ["export", "--to", "parquet"]):
             name, *others = words
             others = [str(tmp_path / word) if "-o" in words and word == words[-1] else word for word in others]
-            done = invoke(app, [name, str(run), *others])
-            assert done.exit_code == 0, done.output
-            told.append(done.output)
-        told += [invoke(app, ["show", str(run), *more]).output for more in ((), ("--explain",), ("--json",))]
-        told += [str(invoke(app, ["audit", str(run), "--device", "cpu"]).exception)]
+            told.append(entered(name, run, *others).line)
+        told += [entered("show", run, *more).line for more in ((), ("--explain",), ("--json",))]
+        told += [entered("audit", run, "--device", "cpu", code=1).line]
     assert "give the whole address" in told[-1]
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert not [path for path, content in files.items() if b"s3cret" in content or "s3cret" in str(path)]
@@ -349,8 +342,7 @@ def test_addresses_that_cannot_be_get_one_sentence(address: str) -> None:
 
 
 def test_options_of_served_models_are_for_these() -> None:
-    done = CliRunner().invoke(app, ["evaluate", "builtin:digits-linf", "--data", "digits", "--queries", "8"])
-    assert done.exit_code == 1 or isinstance(done.exception, ra.UserError)
+    entered("evaluate", "builtin:digits-linf", "--data", "digits", "--queries", 8, code=1)
 
 
 def test_the_page_says_what_runs() -> None:
@@ -371,10 +363,9 @@ def test_success_over_queries_is_shown(tmp_path: Path) -> None:
     net = digits_network()
     ask = ra.from_predictions(lambda x: net(torch.tensor(x)).softmax(1).numpy(), queries=30)
     result = ra.evaluate(ask, (X, Y), **SQUARE, run=run)
-    done = CliRunner().invoke(app, ["show", str(run)])
-    assert done.exit_code == 0, done.output
-    assert "queries, square-linf at 0.3" in done.output and "% broken" in done.output
-    told = json.loads(CliRunner().invoke(app, ["show", str(run), "--json"]).output)
+    shown = entered("show", run).out
+    assert "queries, square-linf at 0.3" in shown and "% broken" in shown
+    told = json.loads(entered("show", run, "--json").out)
     weak, strong = told["attacks"]["square-linf"]["success over queries"]
     assert (weak["strength"], strong["strength"], strong["queries"][0]) == (0.1, 0.3, 10)
     queries = result.outcome("square-linf").queries

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.metrics.references import Reference
 
 MINE = """
@@ -21,20 +21,14 @@ MINE = replace(attack_named("pgd-linf"), name="mine")
 """
 
 
-@pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """What a command prints, its lines joined; in a folder of its own."""
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
 
-    def run(line: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(line.split())
-        out = capsys.readouterr().out
-        assert (ended.value.code or 0) == code, out
-        return out if "latex" in line else " ".join(out.split())
 
-    return run
+def typed(line: str, code: int = 0) -> str:
+    """What a command prints, its lines joined."""
+    return " ".join(entered(*line.split(), code=code, columns=100).out.split())
 
 
 def _linear(data: ra.Dataset, file: Path) -> None:
@@ -53,7 +47,7 @@ def _linear(data: ra.Dataset, file: Path) -> None:
     onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8), str(file))
 
 
-def test_a_paper(typed, tmp_path: Path) -> None:
+def test_a_paper(tmp_path: Path) -> None:
     """From two networks to a table with intervals and p-values, a figure of three panels, and what to cite."""
     asked = "--attacks linf,l2,l1 --strengths linf=0.1 --strengths l2=0.5 --strengths l1=2 --effort low"
     for name in ("standard", "linf"):
@@ -76,7 +70,7 @@ def test_a_paper(typed, tmp_path: Path) -> None:
     assert (tmp_path / "methods.bib").read_text().count("@") >= 3
 
 
-def test_a_go_or_no_go(typed, tmp_path: Path) -> None:
+def test_a_go_or_no_go(tmp_path: Path) -> None:
     """From a file of ONNX and a folder of images to a verdict on the first screen of one page."""
     data = ra.load_dataset("digits")
     _linear(data, tmp_path / "net.onnx")
@@ -97,7 +91,7 @@ def test_a_go_or_no_go(typed, tmp_path: Path) -> None:
     assert body.index("linf@0.1&gt;=90") < body.index('class="headline"')
 
 
-def test_a_new_attack_on_a_board(typed, tmp_path: Path) -> None:
+def test_a_new_attack_on_a_board(tmp_path: Path) -> None:
     """One file and one command; the board says what is ranked, and what it takes to rank the new one."""
     (tmp_path / "own.py").write_text(MINE)
     few = "--data digits --samples 8 --strengths linf=0.1,0.2 --strengths mine=0.1,0.2 --effort low"

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.data.sampling import is_sorted
 from robustatlas.evaluation.until import evaluate_until
@@ -108,8 +107,7 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     command = ["evaluate", "net.py:make", "--data", "sorted.npz", "--attacks", "linf", "--no-diagnose"]
 
     def index(*options: str, run: str) -> list[int]:
-        done = CliRunner().invoke(app, [*command, *options, "--run", run])
-        assert done.exit_code == 0, done.output
+        entered(*command, *options, "--run", run)
         return [int(position) for position in ra.load_result(run).index]
 
     drawn = data().take(20, seed=7).index.tolist()

@@ -17,10 +17,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import _models, app
+from command_line import entered
+from robustatlas.cli import _models
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Origin
 from robustatlas.models.resizing import Resizing
@@ -343,8 +343,7 @@ def test_origin_of_the_weights_is_recorded_and_shown(tmp_path: Path) -> None:
     ra.evaluate(model, data, "linf", strengths={"linf": [0.1]}, run=tmp_path / "run")
     record = ra.load_result(tmp_path / "run").identity.model  # type: ignore[union-attr]
     assert (record.licence, record.home, record.library) == ("MIT", "https://example.org/net", "zoo 1.0")
-    shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")])
-    assert "licence MIT" in shown.output.replace("\n", " ")
+    assert "licence MIT" in entered("show", tmp_path / "run").line
 
 
 def test_models_behind_transformations() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.cli import app
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLING, strength, typed
 from robustatlas.evaluation.plan import chosen_attacks
@@ -128,8 +127,7 @@ def test_of_sets_outside_of_the_catalogue() -> None:
 def test_the_command_names_what_is_meant(typed: str, said: str, tmp_path: Path) -> None:
     name = typed.partition("=")[0]
     command = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", name]
-    done = CliRunner().invoke(app, [*command, "--strengths", typed, "--run", str(tmp_path / "run")])
-    assert isinstance(done.exception, ra.UserError) and str(done.exception).endswith(said)
+    assert entered(*command, "--strengths", typed, "--run", tmp_path / "run", code=1).line.endswith(said)
     assert not (tmp_path / "run").exists()
 
 
@@ -152,7 +150,7 @@ def test_training_against_all_images_is_refused(name: str, epsilon: float) -> No
 
 
 def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
-    run, invoke = str(tmp_path / "run"), CliRunner().invoke
+    run = str(tmp_path / "run")
     images, labels = digits_images(8)
     wanted: dict[str, Any] = {"linf": [8 / 255, 0.2], "l2": [128 / 255, 1.0]}
     ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run, progress=False)
@@ -160,16 +158,16 @@ def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
     commands = [["show", run, *union], ["show", run, "--all"], ["compare", run, run + "2", *union]]
     ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run + "2", progress=False)
     for command in commands:
-        told = " ".join(invoke(app, command).output.split())
+        told = entered(*command).line
         assert "8/255" in told and "128/255" in told, (command, told)
         assert "0.0314" not in told and "0.502" not in told and "0.50196" not in told, (command, told)
     for words, echoed in (
         (["show", run, "--union", "linf=1/255"], "1/255"),
         (["check", run, "--require", "linf@77/255>=4"], "77/255"),
     ):
-        assert echoed in str(invoke(app, words).exception)
+        assert echoed in entered(*words, code=1).line
     words = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
-    told = invoke(app, [*words, "--strengths", "linf=8/255,16/255", "--run", run + "3"]).output
+    told = entered(*words, "--strengths", "linf=8/255,16/255", "--run", run + "3").out
     assert " 8/255" in told and "16/255" in told and "0.0314" not in told and "0.0313" not in told
 
 

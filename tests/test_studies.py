@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.studies import forecast_study, read_study
 from robustatlas.studies.finished import Finished
 from robustatlas.studies.writing import Studied
-from study_files import SMALL, command, without_sizes, written
+from study_files import SMALL, without_sizes, written
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +68,13 @@ def test_the_same_again_does_nothing(studied: tuple[Path, Path, Studied], monkey
     }
 
 
-def test_a_changed_file_says_what_is_reused_new_and_grown(
-    studied: tuple[Path, Path, Studied], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_says_what_is_reused_new_and_grown(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
     _, out, _ = studied
     more = '[models.more]\nrecipe = "standard"\n[models.bits]'
     copy = shutil.copytree(out, tmp_path / "out")
     ra.study(written(tmp_path, without_sizes(SMALL)), copy, progress=False)
     grown = written(tmp_path, without_sizes(SMALL), ('"0.2:2"', '"0.1,0.2,0.3"'), ("[models.bits]", more))
-    capsys.readouterr()
-    assert command(grown, "--out", copy) == 0
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(entered("study", grown, "--out", copy).err.split())
     assert "Reused: 4 steps (models.plain.seed-0, models.plain.seed-1, models.linf.seed-3 and 1 more)" in said
     assert "new: 2 steps (models.more.seed-0, evaluations.main.more.seed-0)" in said
     assert "done again, as the file has changed: 6 steps" in said
@@ -140,9 +137,7 @@ def test_two_machines_make_what_one_makes(studied: tuple[Path, Path, Studied], t
     }
 
 
-def test_a_step_that_is_interrupted_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_that_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, out = written(tmp_path, without_sizes(SMALL)), tmp_path / "out"
     from robustatlas.studies import running
 
@@ -154,8 +149,7 @@ def test_a_step_that_is_interrupted_goes_on(
         return whole(finished, step, *rest)
 
     monkeypatch.setattr(running, "_do", stopped)
-    assert command(file, "--out", out) == 130
-    assert "Stopped. What is done is kept in" in capsys.readouterr().err
+    assert "Stopped. What is done is kept in" in entered("study", file, "--out", out, code=130).err
     kept = sorted(path.stem for path in (out / "done").glob("*.json"))
     assert "evaluations.main.plain.seed-1" in kept and "evaluations.main.linf.seed-3" not in kept
     done: list[str] = []
@@ -166,30 +160,28 @@ def test_a_step_that_is_interrupted_goes_on(
     assert set(done).isdisjoint(kept) and "evaluations.main.linf.seed-3" in done
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file in the way")
-    assert command(written(tmp_path, without_sizes(SMALL)), "--out", tmp_path / "out") == 1
-    assert "Cannot write" in " ".join(capsys.readouterr().err.split())
+    file = written(tmp_path, without_sizes(SMALL))
+    assert "Cannot write" in entered("study", file, "--out", tmp_path / "out", code=1).line
 
 
 def test_an_output_that_cannot_be_made_does_not_keep_the_others(
-    studied: tuple[Path, Path, Studied], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    studied: tuple[Path, Path, Studied], tmp_path: Path
 ) -> None:
     _, out, _ = studied
     file = written(tmp_path, without_sizes(SMALL), ('numbers = ["linf@0.1"]', 'numbers = ["linf@0.7"]'))
-    assert command(file, "--out", shutil.copytree(out, tmp_path / "out"), "--only", "outputs") == 1
-    printed = capsys.readouterr()
+    printed = entered("study", file, "--out", shutil.copytree(out, tmp_path / "out"), "--only", "outputs", code=1)
     assert "linf 0.1" in printed.out and "was not evaluated with linf at 0.7" in " ".join(printed.err.split())
 
 
-def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path) -> None:
     file, out = written(tmp_path, without_sizes(SMALL)), tmp_path / "out"
     found = {each.name: each for each in forecast_study(read_study(file), out).entries}
     assert found["models.plain"].steps == 2 and found["models.plain"].passes == 2 * 2 * 200
     assert found["models.linf"].passes == 2 * 4 * 200  # forward and backward, of the step and of the update
     assert found["evaluations.main.bits"].passes > 12 and not any(each.why for each in found.values())
-    assert command(file, "--out", out, "--dry-run") == 0
-    assert "In all, of what is known, about" in " ".join(capsys.readouterr().out.split())
+    assert "In all, of what is known, about" in entered("study", file, "--out", out, "--dry-run").line
     assert not out.exists()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import entered
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
@@ -15,7 +16,7 @@ from robustatlas.studies.planning import chosen, mine
 from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.studies.tables import Sheet
 from robustatlas.training.references import ReferencePlan
-from study_files import SMALL, command, without_sizes, written
+from study_files import SMALL, without_sizes, written
 
 MISTAKES = [
     (("seeds = 2", "seedss = 2"), "models.plain.seedss of study mine is not known; a misspelt entry?"),
@@ -104,12 +105,10 @@ def test_parts_share_all_steps_and_none_waits_for_another(tmp_path: Path) -> Non
     assert len(chosen(steps, ["models"])) == 4
 
 
-def test_the_command_lists_and_shows_those_that_come_along(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert command("--list") == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(shipped())
-    assert command("uar", "--show") == 0
+def test_the_command_lists_and_shows_those_that_come_along(tmp_path: Path) -> None:
+    assert [line.split()[0] for line in entered("study", "--list").out.splitlines()] == list(shipped())
     copy = tmp_path / "copy.toml"
-    copy.write_text(capsys.readouterr().out, encoding="utf-8")
+    copy.write_text(entered("study", "uar", "--show").out, encoding="utf-8")
     assert read_study(copy, "tiny").models == read_study("uar", "tiny").models
 
 

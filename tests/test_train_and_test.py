@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,9 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.data import Dataset
 from robustatlas.metrics.references import Reference, load_reference
@@ -64,12 +64,6 @@ def kinds(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def _run(*command: str) -> str:
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
-
-
 def test_a_reference_measures_no_training_images(kinds: dict[str, str], tmp_path: Path) -> None:
     """One file for both, a copy of it, and another file that holds some of the measured images, are refused."""
     pairs = [(kinds["npz"], None), (kinds["npy"], None), (kinds["folder"], None), (kinds["npz"], kinds["copy"])]
@@ -77,8 +71,8 @@ def test_a_reference_measures_no_training_images(kinds: dict[str, str], tmp_path
     for data, given in pairs:
         command = ["reference", "digits-cnn", "--data", data, *OPTIONS, "--out", str(tmp_path / "out")]
         shared = 10 if given and "overlapping" in given else 60
-        with pytest.raises(UserError, match=rf"^{shared} of the 60 images .* are training images .*--train-data"):
-            _run(*command, *(["--train-data", given] if given else []))
+        said = entered(*command, *(["--train-data", given] if given else []), code=1).line
+        assert re.search(rf"Error: {shared} of the 60 images .* are training images .*--train-data", said)
         assert not (tmp_path / "out").exists()
 
 
@@ -87,23 +81,22 @@ def test_a_reference_by_training_data_of_its_own(kinds: dict[str, str], tmp_path
     rest = _npz(tmp_path / "rest.npz", 20, 200)
     out = tmp_path / "out"
     command = ["reference", "digits-cnn", "--data", kinds["npz"], "--train-data", rest, *OPTIONS, "--out", str(out)]
-    _run(*command, "--samples", "20")
+    entered(*command, "--samples", "20")
     found = load_reference(out / "reference.json")
     assert "trained on rest" in found.source
     card = read_card(out / "linf-0.1-seed0")
     assert (card.identity.data.name, card.identity.data.images) == ("rest", 180)
-    with pytest.raises(UserError, match=r"^10 of the 30 images"):
-        _run(*command, "--samples", "30")
+    assert "Error: 10 of the 30 images" in entered(*command, "--samples", "30", code=1).line
 
 
 def test_training_on_a_file_is_recorded(kinds: dict[str, str], tmp_path: Path) -> None:
     for kind in ("npz", "npy", "folder"):
         out = tmp_path / f"net-{kind}"
-        said = _run("train", "digits-cnn", "--data", kinds[kind], "--epochs", "1", "--out", str(out))
+        said = entered("train", "digits-cnn", "--data", kinds[kind], "--epochs", "1", "--out", out).line
         (note,) = read_card(out).notes
         assert note == f"{kinds[kind]} has no test images of its own: what is evaluated on it was trained on."
         assert "has no test images of its own" in said
-    _run("train", "digits-cnn", "--data", "digits", "--samples", "100", "--epochs", "1", "--out", str(tmp_path / "net"))
+    entered("train", "digits-cnn", "--data", "digits", "--samples", "100", "--epochs", "1", "--out", tmp_path / "net")
     assert read_card(tmp_path / "net").notes == ()
 
 
@@ -200,14 +193,14 @@ def test_references_of_other_images_are_marked_wherever_a_run_is_compared(runs: 
     for name, reference in (("other", other), ("own", own), ("old", old)):
         given = ["--reference", reference]
         site, page = tmp_path / f"site-{name}", tmp_path / f"{name}.html"
-        _run("report", run, *given, "-o", str(page))
-        _run("leaderboard", "build", run, *given, "-o", str(site))
-        _run("card", run, *given, "-o", str(tmp_path / f"{name}.svg"))
+        entered("report", run, *given, "-o", page)
+        entered("leaderboard", "build", run, *given, "-o", site)
+        entered("card", run, *given, "-o", tmp_path / f"{name}.svg")
         told[name] = [
-            _run("show", run, *given),
-            _run("show", run, *given, "--explain"),
-            _run("compare", run, beside, *given),
-            _run("check", run, *given, "--require", "cr>=0"),
+            entered("show", run, *given).line,
+            entered("show", run, *given, "--explain").line,
+            entered("compare", run, beside, *given).line,
+            entered("check", run, *given, "--require", "cr>=0").line,
             " ".join(page.read_text().split()),
             " ".join((site / "index.html").read_text().split()),
         ]
@@ -237,11 +230,11 @@ def test_shipped_references_of_other_data_are_marked(runs: Path) -> None:
 
 def test_references_saved_by_compare_say_of_what_images(runs: Path, tmp_path: Path) -> None:
     paths = [runs / "digits-digits-linf", runs / "digits-digits-l2"]
-    _run("compare", *map(str, paths), "--save-reference", str(tmp_path / "mine.json"))
+    entered("compare", *paths, "--save-reference", tmp_path / "mine.json")
     assert load_reference(tmp_path / "mine.json").data == ra.load_result(paths[0]).identity.data
 
 
 def test_marks_of_a_reference_are_shown_without_being_asked_for(runs: Path, made: Path) -> None:
-    said = _run("show", str(runs / "digits-digits-linf"), "--reference", str(made / "reference.json"))
+    said = entered("show", runs / "digits-digits-linf", "--reference", made / "reference.json").line
     assert "Warning: The reference's networks of linf at 0.1 have learned nothing" in said
     assert "Warning: The reference's networks without an attack have learned nothing" in said

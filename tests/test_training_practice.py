@@ -10,10 +10,9 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset, load_dataset
@@ -136,10 +135,10 @@ def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         train(convolutional(), images, preset.recipe(steps=2), settings=preset.settings, progress=display)
     assert len(display.losses) == 5
-    said = _succeeds(
-        ["train", "digits-cnn", "--data", "digits", "--samples", "60", "--preset", "trades-mnist", "--epochs", "1",
-         "--steps", "1", "--with", "augmentation=none", "--out", str(tmp_path)]
-    )  # fmt: skip
+    said = entered(
+        "train", "digits-cnn", "--data", "digits", "--samples", 60, "--preset", "trades-mnist", "--epochs", 1,
+        "--steps", 1, "--with", "augmentation=none", "--out", tmp_path,
+    ).line  # fmt: skip
     card = read_card(tmp_path)
     assert card.identity.settings["augmentation"] == "none"
     assert card.identity.recipe["beta"] == 1.0
@@ -150,7 +149,7 @@ def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) ->
 
 
 def test_presets_are_listed() -> None:
-    said = _succeeds(["train", "--presets"])  # at 80 columns
+    said = entered("train", "--presets").line
     assert set(PRESETS) <= set(said.split())
     with pytest.raises(UserError, match="did you mean 'trades'"):
         preset_named("tradess")
@@ -296,28 +295,19 @@ def test_the_course_of_a_training_is_drawn(data: Dataset, tmp_path: Path) -> Non
 
 def test_seeds_and_weights_to_begin_with(tmp_path: Path) -> None:
     small = ["--data", "digits", "--samples", "60", "--epochs", "1"]
-    _succeeds(["train", "digits-cnn", *small, "--seeds", "2", "--out", str(tmp_path / "first")])
+    entered("train", "digits-cnn", *small, "--seeds", 2, "--out", tmp_path / "first")
     cards = [read_card(tmp_path / f"first/seed-{seed}") for seed in (0, 1)]
     assert [card.identity.settings["seed"] for card in cards] == [0, 1]
     assert cards[0].identity.initial_sha256 != cards[1].identity.initial_sha256
-    _succeeds(
-        ["train", "digits-cnn", *small, "--from", str(tmp_path / "first/seed-1"), "--recipe", "e-at", "--against",
-         "linf=0.1,l1=2", "--steps", "1", "--keep", "1", "--out", str(tmp_path / "tuned")]
+    entered(
+        "train", "digits-cnn", *small, "--from", tmp_path / "first/seed-1", "--recipe", "e-at", "--against",
+        "linf=0.1,l1=2", "--steps", 1, "--keep", 1, "--out", tmp_path / "tuned",
     )  # fmt: skip
     tuned = read_card(tmp_path / "tuned")
     assert tuned.identity.initial_sha256 == cards[1].weights_sha256
     assert "It began with the weights in" in tuned.notes[0]
-    with pytest.raises(UserError, match="leave --recipe out"):
-        CliRunner().invoke(
-            app, ["train", "digits-cnn", *small, "--preset", "trades", "--recipe", "pgd", "--out", str(tmp_path / "x")],
-            catch_exceptions=False,
-        )  # fmt: skip
-
-
-def _succeeds(command: list[str]) -> str:
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    both = ["--preset", "trades", "--recipe", "pgd", "--out", tmp_path / "x"]
+    assert "leave --recipe out" in entered("train", "digits-cnn", *small, *both, code=1).line
 
 
 def test_accuracy_at_the_examples_of_each_attack_is_recorded(data: Dataset, tmp_path: Path) -> None:

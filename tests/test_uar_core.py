@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import ProtocolName
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.cli import app
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.results.result import Result
 from robustatlas.training.calibration import calibrate
@@ -89,22 +88,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _said(*command: str) -> str:
-    result = CliRunner().invoke(app, command, catch_exceptions=False, env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return " ".join(result.stdout.split())
-
-
 def test_strengths_that_are_ours_are_called_so_wherever_they_are_shown(run: Path, tmp_path: Path) -> None:
-    assert "fog and snow here, not by the authors of UAR" in _said("attacks")
-    told = _said("attacks", "uar-core-cifar10")
+    assert "fog and snow here, not by the authors of UAR" in entered("attacks").line
+    told = entered("attacks", "uar-core-cifar10").line
     assert told.count("calibrated here, not by the authors of UAR") == 2
-    assert "calibrated here" not in _said("attacks", "uar-core")
-    assert SAID in _said("show", str(run))
-    assert json.loads(_said("show", str(run), "--json"))["calibrations"] == [SAID]
-    _said("report", str(run), "-o", str(tmp_path / "report.html"))
+    assert "calibrated here" not in entered("attacks", "uar-core").line
+    assert SAID in entered("show", run).line
+    assert json.loads(entered("show", run, "--json").out)["calibrations"] == [SAID]
+    entered("report", run, "-o", tmp_path / "report.html")
     assert SAID in (tmp_path / "report.html").read_text()
-    _said("leaderboard", "build", str(run), "-o", str(tmp_path / "site"))
+    entered("leaderboard", "build", run, "-o", tmp_path / "site")
     assert SAID in (tmp_path / "site" / "index.html").read_text()
 
 
@@ -117,7 +110,7 @@ def test_strengths_of_ones_own_are_not_called_ours(run: Path, tmp_path: Path) ->
         run=tmp_path / "own", diagnose=False,
     )  # fmt: skip
     assert [record.calibrated for record in result.records.values()] == [""]
-    assert SAID not in _said("show", str(tmp_path / "own"))
+    assert SAID not in entered("show", tmp_path / "own").line
 
 
 def test_runs_of_the_former_core_are_read(run: Path) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.cli import main
 from robustatlas.outcomes import merge
 from robustatlas.report.facts import facts_of
 
@@ -110,26 +110,15 @@ def test_what_is_no_end_gets_a_sentence(options: dict[str, Any], said: str) -> N
         until(**options)
 
 
-def test_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = "evaluate builtin:digits-linf --data digits --attacks linf --strengths linf=0.1 --threads 1 --run run"
-    with pytest.raises(SystemExit) as ended:
-        main([*line.split(), "--until", "12"])
-    assert not ended.value.code
-    said = " ".join(capsys.readouterr().out.split())
+    said = entered(*line.split(), "--until", 12).line
     assert "of 600 searched: every accuracy is known to" in said
-    with pytest.raises(SystemExit):
-        main(["show", "run"])
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = entered("show", "run").line
     assert "of 600, drawn at random, when every accuracy was known to 12 points either way" in shown
     table = "known of all samples %, with intervals that hold together"
     assert said.split(table)[1].split(" linf")[0] in shown.split(table)[1]
-    with pytest.raises(SystemExit):
-        main([*line.split(), "--until", "separated", "--against", "run"])
-    assert "may be higher or lower" in " ".join(capsys.readouterr().out.split())
+    assert "may be higher or lower" in entered(*line.split(), "--until", "separated", "--against", "run").line
     for wrong in (["--until", "soon"], ["--until", "2", "--part", "0/2"], ["--until", "separated"]):
-        with pytest.raises(SystemExit) as ended:
-            main([*line.split(), *wrong])
-        assert ended.value.code == 1
+        entered(*line.split(), *wrong, code=1)

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import THREATS, digits_network, exact_sizes, linear
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Stage
 from robustatlas.attacks.plans import plans, plans_of
-from robustatlas.cli import app
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
@@ -216,30 +215,22 @@ def test_facts_board_and_pages_say_what_is_best_known_and_by_whom() -> None:
 
 
 def test_the_command_line_takes_files_folders_and_runs(tmp_path: Path) -> None:
-    runner, run = CliRunner(), tmp_path / "run"
+    run = tmp_path / "run"
     common = ["--data", "digits", "--samples", "20", "--strengths", "linf=0.1,0.3", "--attacks", "linf"]
-    made = runner.invoke(app, ["evaluate", "builtin:digits-standard", *common, "--run", str(run), "--keep-adversarial"])
-    assert made.exit_code == 0, made.output
+    entered("evaluate", "builtin:digits-standard", *common, "--run", run, "--keep-adversarial")
     result = ra.load_result(run)
     index, images = result.adversarial("linf")
     folder = tmp_path / "pngs"
     folder.mkdir()
     for position, image in zip(index, images, strict=True):
         Image.fromarray((image[0] * 255).round().astype(np.uint8)).save(folder / f"digit-{position:04d}.png")
-    told = runner.invoke(app, ["verify", str(run), str(folder), "--by", "Jane [bold]"])
-    assert told.exit_code == 0, told.output
-    assert "by Jane [bold] verified" in told.output and "classified correctly" in told.output
+    told = entered("verify", run, folder, "--by", "Jane [bold]").line
+    assert "by Jane [bold] verified" in told and "classified correctly" in told
     other = tmp_path / "other"
-    assert (
-        runner.invoke(
-            app, ["evaluate", "builtin:digits-linf", *common, "--run", str(other), "--keep-adversarial"]
-        ).exit_code
-        == 0
-    )
-    transferred = runner.invoke(app, ["verify", str(run), str(other), "--by", "transfer"])
-    assert transferred.exit_code == 0, transferred.output
-    shown = runner.invoke(app, ["show", str(run)])
-    assert "verified examples of" in shown.output or "best known" in shown.output
+    entered("evaluate", "builtin:digits-linf", *common, "--run", other, "--keep-adversarial")
+    entered("verify", run, other, "--by", "transfer")
+    shown = entered("show", run).line
+    assert "verified examples of" in shown or "best known" in shown
     for name, content in (("bad.npz", b"no archive"), ("empty.npz", b"")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match="cannot be read"):

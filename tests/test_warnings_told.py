@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.cli import main
+from command_line import entered
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.evaluation.progress import Progress
 from robustatlas.metrics.references.reference import Reference
@@ -163,17 +163,15 @@ def test_ratios_and_averages_warn(invalid: ra.Result) -> None:
         ra.metrics.unforeseen_attack_robustness(accuracies, reference, "brightness")
 
 
-def test_tables_pages_and_boards_are_marked(invalid: ra.Result, tmp_path: Path, capsys: Any) -> None:
+def test_tables_pages_and_boards_are_marked(invalid: ra.Result, tmp_path: Path) -> None:
     entries = {attack: dict.fromkeys(row, 90.0) for attack, row in invalid.accuracies().entries.items()}
     reference = Reference("mine", "made up", AccuracyTable(100.0, entries), ("linf", "brightness"))
     reference.to_json(tmp_path / "mine.json")
-    main_quietly(["show", str(invalid.path), "--reference", str(tmp_path / "mine.json"), "--explain"])
-    shown = capsys.readouterr().out
+    shown = entered("show", invalid.path, "--reference", tmp_path / "mine.json", "--explain").out
     for name in ("masked †", "linf †", "average accuracy †", "CR ind-avg †"):
         assert name in shown, name
     assert "Warning: † linf" in shown
-    main_quietly(["show", str(invalid.path), "--json"])
-    assert json.loads(capsys.readouterr().out)["invalid"] == {"linf": 1.0}
+    assert json.loads(entered("show", invalid.path, "--json").out)["invalid"] == {"linf": 1.0}
     page = build_report([invalid], tmp_path / "report.html", reference).read_text()
     assert "masked †" in page and "is missing or misleads at every sample" in page
     row = run_row(invalid, reference)
@@ -184,12 +182,6 @@ def test_tables_pages_and_boards_are_marked(invalid: ra.Result, tmp_path: Path, 
         for file in (tmp_path / "site").rglob("*.*")
         if file.suffix in (".html", ".js", ".json")
     )
-
-
-def main_quietly(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert not ended.value.code
 
 
 def test_some_samples_without_a_gradient(net: Any, data: Any) -> None:

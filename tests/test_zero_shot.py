@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import robustatlas as ra
-from robustatlas.cli import app
+from command_line import entered
 from robustatlas.models.sources.clip import PROMPT, prompts_of, text_features
 
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -75,8 +74,7 @@ def test_the_image_tower_is_attacked(folder: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", images=X.numpy(), labels=labels.numpy())
     command = ["evaluate", f"hf-clip:{folder}", "--classes", str(names), "--data", str(tmp_path / "data.npz")]
     command += ["--attacks", "pgd-linf", "--strengths", "pgd-linf=0.5", "--run", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, [*command, "--prompt", PROMPT, "--prompt", "the digit {}"])
-    assert done.exit_code == 0, done.output
+    entered(*command, "--prompt", PROMPT, "--prompt", "the digit {}")
     assert ra.load_result(tmp_path / "run").passes("pgd-linf")[1] > 1
     other = ra.load_model(f"hf-clip:{folder}", arguments={"classes": NAMES, "prompt": "the digit {}"})
     assert other.identity() != model.identity()
@@ -114,9 +112,8 @@ def test_what_cannot_be_gets_one_sentence(source: str, settings: dict[str, Any],
 
 
 def test_options_of_zero_shot_models_are_for_these(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["evaluate", "builtin:digits-linf", "--data", "digits", "--prompt", "a {}"])
-    assert done.exit_code == 1
-    assert isinstance(done.exception, ra.UserError) and "hf-clip:" in str(done.exception)
+    said = entered("evaluate", "builtin:digits-linf", "--data", "digits", "--prompt", "a {}", code=1)
+    assert "hf-clip:" in said.err
 
 
 @pytest.fixture(scope="module")
