@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import brief
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.optimizers.pgd_search import PGDSearch
 
@@ -70,7 +71,8 @@ def test_the_suite_measures_curves_of_linear_networks() -> None:
     margin = (net(x)[:, 0] - net(x)[:, 1]).detach().double().abs()
     near = (margin / weight.abs().sum() < 0.3).numpy()
     assert near.sum() > 4
-    result = ra.evaluate(net, (x[near], labels[near]), "robustness-curves", **QUIET)
+    suite = [brief(attack, attack.strengths, {"inner_steps": 200}) for attack in attacks_of("robustness-curves")]
+    result = ra.evaluate(net, (x[near], labels[near]), suite, **QUIET)
     for name, dual in (("linf", weight.abs().sum()), ("l2", weight.norm())):
         sizes = result.outcome(name).minimal_size
         exact = (margin / dual).numpy()[near]

@@ -43,7 +43,9 @@ def found(result: ra.Result) -> list[float]:
 def run(model: Any, data: Any, path: Path | None, **options: Any) -> ra.Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustnessWarning)
-        return ra.evaluate(model, data, **{"attacks": "linf", "strengths": STRENGTHS, "run": path, **options})
+        return ra.evaluate(
+            model, data, **{"attacks": "linf", "strengths": STRENGTHS, "effort": "low", "run": path, **options}
+        )
 
 
 def test_a_repaired_gradient_is_searched_anew_and_what_was_found_still_counts(
@@ -178,7 +180,8 @@ def test_batch_normalisation_in_training_mode_still_grows(data: Any, tmp_path: P
 
 
 def test_a_part_of_another_attack_is_not_believed(net: nn.Module, data: Any, tmp_path: Path) -> None:
-    both = {"attacks": ["linf", "l2"], "strengths": {**STRENGTHS, "l2": [0.25, 0.5, 1.0]}, "keep_adversarial": True}
+    strengths = {**STRENGTHS, "l2": [0.25, 0.5, 1.0]}
+    both = {"attacks": ["linf", "l2"], "strengths": strengths, "effort": "low", "keep_adversarial": True}
     truth = run(net, data, tmp_path / "r", **both)
     parts = {name: next((tmp_path / "r" / "outcomes").glob(f"{name}-*/*.parquet")) for name in ("linf", "l2")}
     shutil.copy(parts["linf"], parts["l2"])

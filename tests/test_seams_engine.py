@@ -1,4 +1,5 @@
-"""What the engine really writes, read through every view: each attack, each valid search, both protocols."""
+"""What the engine really writes, read through every view: each attack by its own search, and by each other valid one an
+attack of each form; both protocols."""
 
 from __future__ import annotations
 
@@ -53,6 +54,18 @@ CASES: list[tuple[ProtocolName, Search | None]] = [
 ]
 
 
+def form(attack: Attack, search: Search) -> Any:
+    """What of an attack decides how the engine searches and what it writes; threat models of one form differ in images
+    alone."""
+    legs = tuple((leg.role, type(leg.stage.optimizer), leg.stage.objective) for leg in attack.plans[search].legs)
+    threat = attack.threat
+    return legs, threat.optimised, threat.chooses, threat.additive, bool(threat.levels), attack.unbounded
+
+
+def one_of_each_form(attacks: list[Attack], search: Search) -> list[Attack]:
+    return list({form(attack, search): attack for attack in attacks}.values())
+
+
 @pytest.mark.parametrize(("protocol", "search"), CASES)
 def test_every_view_of_every_attack_agrees(protocol: ProtocolName, search: Search | None, tmp_path: Path) -> None:
     side = 16 if protocol == "default" else 32
@@ -64,6 +77,8 @@ def test_every_view_of_every_attack_agrees(protocol: ProtocolName, search: Searc
         if search is None or search in attack.searches[1:]
         if protocol == "default" or attack.plans != catalogue()[attack.name].plans
     ]
+    if search is not None:
+        attacks = one_of_each_form(attacks, search)
     assert attacks
     result = ra.evaluate(
         network, images, attacks, search=search, protocol=protocol, run=tmp_path / "real", progress=False

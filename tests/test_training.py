@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +19,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.data.rows import InMemory
+from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.models.architectures import small_cnn
 from robustatlas.optimizers.crafting import in_mode
 from robustatlas.threats.base import ThreatModel
@@ -30,6 +29,7 @@ from robustatlas.training import (
     Opponent,
     Recipe,
     Settings,
+    Trained,
     TrainingDisplay,
     adversarial_examples,
     opponents_of,
@@ -169,53 +169,39 @@ def test_every_recipe_learns_reproducibly_and_goes_on(
     assert [r["loss"] for r in whole.history] == [r["loss"] for r in again.history]
 
 
-SCRIPT = """
-import os, signal, sys, torch
-from pathlib import Path
-from test_training import convolutional, killed_settings
-import robustatlas as ra
-from robustatlas.training import recipe_named, trainer
-trainer._CHECKPOINT_SECONDS = 0.2  # checkpoints within an epoch too
-torch.set_num_threads(1)
-data = ra.load_dataset("digits", "train")
-recipe = recipe_named("avg", {{"linf": 0.1, "l2": 0.5}}, steps=2, sequential=True)
-net, checkpoint, passes = convolutional(), Path({out!r}) / "checkpoint.safetensors", 0
-before = checkpoint.stat().st_mtime_ns if checkpoint.is_file() else 0
-
-def die(*_):
-    global passes
-    saved = checkpoint.is_file() and checkpoint.stat().st_mtime_ns > before
-    passes += sys.argv[1] == "early" or saved
-    if passes == 20:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-net.register_forward_pre_hook(die)
-ra.train(net, data, recipe, settings=killed_settings(), out={out!r})
-"""
-
-
-def killed_settings() -> Settings:
-    return Settings(
+def killed(net: nn.Module, out: Path | None) -> Trained:
+    settings = Settings(
         epochs=4, optimizer="sgd", learning_rate=0.05, weight_decay=1e-3, augmentation="crop+flip", clip_norm=1.0,
         ema=0.9, selection="best", batch_size=32,
     )  # fmt: skip
+    torch.set_num_threads(1)
+    recipe = recipe_named("avg", {"linf": 0.1, "l2": 0.5}, steps=2, sequential=True)
+    return train(net, load_dataset("digits", "train").take(300), recipe, settings=settings, out=out)
 
 
-def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path) -> None:
+def train_until_killed(out: str, when: str) -> None:
+    """Die at the twentieth pass, or at the twentieth after a checkpoint, which may be within an epoch."""
+    trainer._CHECKPOINT_SECONDS = 0.2
+    net, checkpoint, passes = convolutional(), Path(out) / "checkpoint.safetensors", 0
+    before = checkpoint.stat().st_mtime_ns if checkpoint.is_file() else 0
+
+    def die(*_: Any) -> None:
+        nonlocal passes
+        passes += when == "early" or (checkpoint.is_file() and checkpoint.stat().st_mtime_ns > before)
+        if passes == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    net.register_forward_pre_hook(die)
+    killed(net, Path(out))
+
+
+def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path, nursery: Nursery) -> None:
     """SIGKILL before the first checkpoint and some passes after one; the weights are those without."""
     out = tmp_path / "killed"
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    script = SCRIPT.format(out=str(out))
-    ends = [
-        subprocess.run([sys.executable, "-c", script, when], env=environment, check=False).returncode
-        for when in ("early", "saved")
-    ]
+    ends = [nursery.child("test_training:train_until_killed", [str(out), when]).wait() for when in ("early", "saved")]
     assert ends == [-signal.SIGKILL, -signal.SIGKILL]
-    torch.set_num_threads(1)
-    data = load_dataset("digits", "train")
-    recipe = recipe_named("avg", {"linf": 0.1, "l2": 0.5}, steps=2, sequential=True)
-    train(convolutional(), data, recipe, settings=killed_settings(), out=out)
-    whole = train(convolutional(), data, recipe, settings=killed_settings())
+    killed(convolutional(), out)
+    whole = killed(convolutional(), None)
     assert same(whole.net.state_dict(), load_file(out / "weights.safetensors"))
     card = read_card(out)
     assert card.weights_sha256 == whole.card.weights_sha256

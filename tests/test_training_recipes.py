@@ -47,9 +47,6 @@ from robustatlas.optimizers.crafting import craft_pair
 from robustatlas.training import Settings, load_trained, network_for, read_card, train
 from robustatlas.training.recipes import RECIPES, recipe_named
 
-# --- attacks written out again, without the package's threat models and optimizers
-
-
 # --- the recipes
 
 

@@ -68,38 +68,26 @@ def test_max() -> None:
     check(recipe_named("max", {"linf": LINF, "l2": L2}, STEPS), ce(net, worst, b.labels), net, b)
 
 
-def test_msd() -> None:
+@pytest.mark.parametrize("against", [{"linf": LINF, "l2": L2}, {"linf": LINF, "l1": L1}])
+def test_msd(against: dict[str, float]) -> None:
     net, b = network(), batch()
     value, d = losses(net, b.labels), torch.zeros_like(b.x)
     best, highest = d, torch.full((COUNT,), -math.inf, dtype=torch.float64)
     for _ in range(STEPS):
         g = slope(value, b.x + d)
-        candidates = [
-            boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF)),
-            l2_step(b.x, d, g),
-        ]
+        linf = boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF))
+        steps = {"l2": l2_step, "l1": l1_step}
+        candidates = [linf, *(step(b.x, d, g) for name, step in steps.items() if name in against)]
         reached = [value(b.x + c).detach() for c in candidates]
         d = torch.where((reached[1] >= reached[0]).view(-1, 1, 1, 1), candidates[1], candidates[0])
         now = torch.maximum(*reached)
         best = torch.where((now > highest).view(-1, 1, 1, 1), d, best)
         highest = torch.maximum(now, highest)
-    check(recipe_named("msd", {"linf": LINF, "l2": L2}, STEPS), ce(net, b.x + best, b.labels), net, b)
+    check(recipe_named("msd", against, STEPS), ce(net, b.x + best, b.labels), net, b)
 
 
-def test_msd_in_l1() -> None:
-    net, b = network(), batch()
-    value, d = losses(net, b.labels), torch.zeros_like(b.x)
-    best, highest = d, torch.full((COUNT,), -math.inf, dtype=torch.float64)
-    for _ in range(STEPS):
-        g = slope(value, b.x + d)
-        l1 = l1_point(b.x, border_step(b.x, d, g, each(2.5 / STEPS * L1)))
-        candidates = [boxed(b.x, (d + 2.5 / STEPS * LINF * g.sign()).clamp(-LINF, LINF)), l1]
-        reached = [value(b.x + c).detach() for c in candidates]
-        d = torch.where((reached[1] >= reached[0]).view(-1, 1, 1, 1), candidates[1], candidates[0])
-        now = torch.maximum(*reached)
-        best = torch.where((now > highest).view(-1, 1, 1, 1), d, best)
-        highest = torch.maximum(now, highest)
-    check(recipe_named("msd", {"linf": LINF, "l1": L1}, STEPS), ce(net, b.x + best, b.labels), net, b)
+def l1_step(x: Tensor, d: Tensor, g: Tensor) -> Tensor:
+    return l1_point(x, border_step(x, d, g, each(2.5 / STEPS * L1)))
 
 
 def l1_point(x: Tensor, d: Tensor) -> Tensor:

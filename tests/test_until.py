@@ -16,7 +16,7 @@ from robustatlas.outcomes import merge
 from robustatlas.report.facts import facts_of
 
 LINF = brief(attack_named("linf"), [0.05, 0.15])
-DIGITS = ra.load_dataset("digits")
+DIGITS = ra.load_dataset("digits").take(300)
 
 
 def until(width: Any, **options: Any) -> Any:
@@ -33,8 +33,8 @@ def whole() -> ra.Result:
 def test_it_ends_when_all_accuracies_are_known_and_no_sample_depends_on_it(whole: ra.Result) -> None:
     known = until(12.0)
     assert known.enough and known.half_width <= 12.0
-    assert 64 <= known.result.samples < known.population == 600
-    assert known.saved == 600 - known.result.samples and 0 < known.fixed < known.result.samples
+    assert 64 <= known.result.samples < known.population == 300
+    assert known.saved == 300 - known.result.samples and 0 < known.fixed < known.result.samples
     rows = np.isin(whole.index, known.result.index)
     np.testing.assert_allclose(known.result.minimal_size("linf"), whole.minimal_size("linf")[rows], rtol=1e-4)
     truth = [whole.clean_accuracy, *whole.accuracies().values("linf")]
@@ -49,24 +49,18 @@ def test_a_narrow_width_takes_all_samples_and_says_so(whole: ra.Result) -> None:
     assert known.clean.value == pytest.approx(100 * whole.clean[:90].mean())
 
 
-def test_it_goes_on_in_the_run(tmp_path: Path) -> None:
-    first = until(15.0, run=tmp_path / "run")
-    again = until(15.0, run=tmp_path / "run")
-    further = until(12.0, run=tmp_path / "run")
-    assert again.result.index.tolist() == first.result.index.tolist()
-    assert set(first.result.index) < set(further.result.index)
-    assert ra.load_result(tmp_path / "run").samples == further.result.samples
-
-
-def test_a_run_that_stopped_says_so_and_what_is_known_of_all_samples(tmp_path: Path, whole: ra.Result) -> None:
+def test_a_run_that_stopped_says_so_goes_on_and_says_what_is_known_of_all(tmp_path: Path, whole: ra.Result) -> None:
     known = until(15.0, run=tmp_path / "run")
+    assert until(15.0, run=tmp_path / "run").result.index.tolist() == known.result.index.tolist()
     shown = facts_of(ra.load_result(tmp_path / "run")).stopped
-    assert shown is not None and (shown.samples, shown.population) == (known.result.samples, 600)
+    assert shown is not None and (shown.samples, shown.population) == (known.result.samples, 300)
     assert "every accuracy was known to 15 points either way" in shown.sentence
     assert [shown.clean, *shown.accuracies["linf"]] == [known.clean, *known.accuracies["linf"]]
     for fixed, anytime in zip(facts_of(known.result).attacks[0].accuracy or (), shown.accuracies["linf"], strict=True):
         assert fixed.value == anytime.value and fixed.high - fixed.low < anytime.high - anytime.low
     further = until(12.0, run=tmp_path / "run")
+    assert set(known.result.index) < set(further.result.index)
+    assert ra.load_result(tmp_path / "run").samples == further.result.samples
     later = facts_of(ra.load_result(tmp_path / "run")).stopped
     assert later is not None and later.samples == further.result.samples and later.clean == further.clean
     merge([tmp_path / "run"], tmp_path / "joined")
@@ -77,7 +71,7 @@ def test_a_run_that_stopped_says_so_and_what_is_known_of_all_samples(tmp_path: P
 
 
 def test_positions_and_masks_are_positions_of_the_data() -> None:
-    mask = np.zeros(600, bool)
+    mask = np.zeros(300, bool)
     mask[100:200] = True
     for samples in (mask, list(range(100, 200))):
         known = until(20.0, samples=samples)
@@ -86,10 +80,10 @@ def test_positions_and_masks_are_positions_of_the_data() -> None:
 
 def test_two_models_are_told_apart(whole: ra.Result) -> None:
     standard = ra.load_model("builtin:digits-standard")
-    other = ra.evaluate(standard, DIGITS, LINF, samples=400, progress=False)
+    other = ra.evaluate(standard, DIGITS, LINF, samples=200, progress=False)
     known = until("separated", against=other)
-    assert known.enough and known.difference.low > 0 and known.population == 400
-    assert known.result.samples < 400
+    assert known.enough and known.difference.low > 0 and known.population == 200
+    assert known.result.samples < 200
     same = until("separated", against=whole, samples=80)
     assert not same.enough and same.result.samples == 80
     assert same.difference.value == same.difference.low == same.difference.high == 0
