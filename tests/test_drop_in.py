@@ -61,8 +61,8 @@ def test_it_is_at_least_as_strong_as_autoattack() -> None:
         peer = theirs.AutoAttack(net, norm=norm, eps=eps, seed=0, device="cpu")
         peer.verbose = False
         for each in (peer, ours := AutoAttack(net, norm=norm, eps=eps, seed=0, verbose=False)):
-            each.apgd.n_iter = each.apgd_targeted.n_iter = each.fab.n_iter = 10
-            each.square.n_queries = 50
+            each.apgd.n_iter = each.apgd_targeted.n_iter = each.fab.n_iter = 20
+            each.square.n_queries = 100
         _, labels = peer.run_standard_evaluation(X, Y, batch_size=16)
         _, own = ours.run_standard_evaluation(X, Y, return_labels=True)  # type: ignore[misc]
         assert int(((own == Y) & (labels != Y)).sum()) == 0, norm

@@ -20,7 +20,7 @@ fb = pytest.importorskip("foolbox")
 pyautoattack = pytest.importorskip("pyautoattack")
 
 SAMPLES = 50
-TARGETS = 2
+TARGETS = 4
 STRENGTHS = {"linf": [0.06, 0.1, 0.14], "l2": [0.3, 0.5, 0.7], "l1": [0.8, 1.2, 1.8]}
 PEERS: list[tuple[str, str, Callable[[], Any]]] = [
     ("linf", "FMN", lambda: fb.attacks.LInfFMNAttack(steps=200)),
