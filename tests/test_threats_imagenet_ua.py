@@ -18,7 +18,7 @@ from robustatlas.common.bundle import Fixed, gradient, watched
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
-from robustatlas.threats.historical.imagenet_ua.mix import HistoricalUaMix
+from robustatlas.threats.historical.imagenet_ua.patterns import HistoricalUaMix
 from robustatlas.threats.imagenet_ua import shapes
 from robustatlas.threats.imagenet_ua.edges import edges
 from robustatlas.threats.imagenet_ua.gabor import UaGabor, wave_kernel

@@ -17,25 +17,29 @@ from robustatlas.attacks.search.plan import ruled
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.historical.imagenet_ua.blur import HistoricalUaBlur
-from robustatlas.threats.historical.imagenet_ua.edge import HistoricalUaEdge
-from robustatlas.threats.historical.imagenet_ua.elastic import HistoricalUaElastic
-from robustatlas.threats.historical.imagenet_ua.fbm import HistoricalUaFbm
-from robustatlas.threats.historical.imagenet_ua.fog import HistoricalUaFog
-from robustatlas.threats.historical.imagenet_ua.gabor import HistoricalUaGabor
-from robustatlas.threats.historical.imagenet_ua.glitch import HistoricalUaGlitch
-from robustatlas.threats.historical.imagenet_ua.hsv import HistoricalUaHsv
-from robustatlas.threats.historical.imagenet_ua.jpeg import HistoricalUaJpeg
-from robustatlas.threats.historical.imagenet_ua.kaleidoscope import HistoricalUaKaleidoscope
-from robustatlas.threats.historical.imagenet_ua.klotski import HistoricalUaKlotski
-from robustatlas.threats.historical.imagenet_ua.mix import HistoricalUaMix
-from robustatlas.threats.historical.imagenet_ua.pixel import HistoricalUaPixel
-from robustatlas.threats.historical.imagenet_ua.polkadot import HistoricalUaPolkadot
-from robustatlas.threats.historical.imagenet_ua.prison import HistoricalUaPrison
-from robustatlas.threats.historical.imagenet_ua.snow import HistoricalUaSnow
-from robustatlas.threats.historical.imagenet_ua.texture import HistoricalUaTexture
-from robustatlas.threats.historical.imagenet_ua.whirlpool import HistoricalUaWhirlpool
-from robustatlas.threats.historical.imagenet_ua.wood import HistoricalUaWood
+from robustatlas.threats.historical.imagenet_ua.moves import (
+    HistoricalUaBlur,
+    HistoricalUaElastic,
+    HistoricalUaGlitch,
+    HistoricalUaJpeg,
+    HistoricalUaKaleidoscope,
+    HistoricalUaKlotski,
+    HistoricalUaPixel,
+    HistoricalUaWhirlpool,
+)
+from robustatlas.threats.historical.imagenet_ua.patterns import (
+    HistoricalUaEdge,
+    HistoricalUaFbm,
+    HistoricalUaFog,
+    HistoricalUaGabor,
+    HistoricalUaHsv,
+    HistoricalUaMix,
+    HistoricalUaPolkadot,
+    HistoricalUaPrison,
+    HistoricalUaSnow,
+    HistoricalUaTexture,
+    HistoricalUaWood,
+)
 from robustatlas.threats.imagenet_ua.blur import UaBlur
 from robustatlas.threats.imagenet_ua.edge import UaEdge
 from robustatlas.threats.imagenet_ua.elastic import UaElastic
