@@ -29,20 +29,6 @@ from robustatlas.report.page import build_report
 STRENGTHS = {"linf": [0.05, 0.1, 0.2]}
 
 
-class Cut(torch.autograd.Function):
-    """The identity, whose gradient is zero: at all samples, or at those that are bright."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Tensor) -> Tensor:
-        ctx.save_for_backward(cut)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (cut,) = ctx.saved_tensors
-        return torch.where(cut[:, None, None, None], 0.0, gradient), None
-
-
 def everywhere(x: Tensor) -> Tensor:
     return torch.ones(len(x), dtype=torch.bool)
 
@@ -68,7 +54,8 @@ def net() -> Any:
 
 
 def masked(net: Any, cut: Callable[[Tensor], Tensor]) -> ra.Classifier:
-    return ra.Classifier(net, prepare=lambda x: Cut.apply(x, cut(x)), name="masked")
+    """The network behind the identity, whose gradient is zero at all samples, or at those that are bright."""
+    return ra.Classifier(net, prepare=lambda x: torch.where(cut(x)[:, None, None, None], x.detach(), x), name="masked")
 
 
 @pytest.fixture(scope="module")
