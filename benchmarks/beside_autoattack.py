@@ -13,8 +13,6 @@ What they find counts where this network gets it wrong and it lies within epsilo
 passes of the network for one image. ``evaluate`` finds the curve over twenty strengths, up to twice the epsilon.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -12,8 +12,6 @@ linearised boundary; ``optimizer``, the rest of its steps; ``bookkeeping``, the 
 schedule; ``host``, what stands around the loop.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -10,8 +10,6 @@ TensorFlow: a tape in a function of its own). Bridge and framework alternate, an
 that other work on the machine disturbs little. What is not installed is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

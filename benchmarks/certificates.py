@@ -11,8 +11,6 @@ dense matrices (a tenth of the samples). deep: what the forecast says of a ResNe
 already.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -12,8 +12,6 @@ both fooled, on the ResNet-32 trained against `delta` where ROBUSTATLAS_MODELS a
 (else the built-in network for digits); `--searches ""` leaves them out.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

@@ -7,8 +7,6 @@ process of its own, once with one thread and one worker, and once as the command
 both find is compared. The rest is described at its function.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -14,8 +14,6 @@ The second needs a search that finds what there is: what one of low effort misse
 Exactly 95 in 100 such intervals would be 93 of 100 seeds or more in 7 of 8 cases; exact ones hold a little more.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ input and of what came out of the ReLUs before: a mapping from positions of ReLU
 Source: Zhang et al. 2018, theorem 3.2; the lower line has the slope 1 where the upper bound is the larger one, else 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import torch

@@ -12,8 +12,6 @@ Uses the small MNIST network and the CIFAR-10 ResNet-32 where ROBUSTATLAS_MODELS
 the built-in digits model.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

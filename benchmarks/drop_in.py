@@ -8,8 +8,6 @@ in ROBUSTATLAS_DATA; digits need neither. Seconds are of the processor, on one t
 folder, and a benchmark that was stopped goes on there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

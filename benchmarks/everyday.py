@@ -9,8 +9,6 @@ Both give the network images channels last, which processors convolve in about t
 the clock, which other work on the machine prolongs, and of the processor, all processes together.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

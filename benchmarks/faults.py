@@ -12,8 +12,6 @@ Writes benchmarks/results/faults.json. ``--seeds 0,1,2`` chooses the plans. Need
 ray``.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -11,8 +11,6 @@ Takes the subjects of optimality.py: the small MNIST network where ROBUSTATLAS_M
 built-in networks for digits, and NAME=MODEL@DATA.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import replace

@@ -9,8 +9,6 @@ Large images are read as in every evaluation: the attacks of the full diagnosis 
 What the output has already is not computed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

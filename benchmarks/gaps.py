@@ -20,8 +20,6 @@ search ``minimum``. Only samples that are classified correctly count. With --kep
 and a benchmark that was stopped goes on there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -11,8 +11,6 @@ kinds; 1.3 is the goal on a GPU.
 Writes the row of this device into benchmarks/results/gpu.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

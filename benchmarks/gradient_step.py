@@ -17,8 +17,6 @@ on each half (every second network by name), and with the threshold in its middl
 What the output has already is not computed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -10,8 +10,6 @@ the passes of either: lanes that have ended wait for the next look, and their pa
 python benchmarks/host_syncs.py --output benchmarks/results/host_syncs.json
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -13,8 +13,6 @@ folder, so that a benchmark that was stopped, or whose minutes are over, goes on
 is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ Forward and backward of every map at its medium level, with ImageNet's settings.
 fewest of several runs; memory is how much the process grows at most, by the kernel's count (Linux).
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

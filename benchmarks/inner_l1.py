@@ -10,8 +10,6 @@ the test images of each: the first 8,000 train, the last evaluate. Evaluation is
 trained at. Seconds are the processor's. Networks that the output has already are not trained again.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import time

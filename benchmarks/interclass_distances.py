@@ -8,8 +8,6 @@ class; the results are compared before the times are printed. The rounds alterna
 load on the machine meets all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

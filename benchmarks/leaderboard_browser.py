@@ -13,8 +13,6 @@ Writes benchmarks/results/leaderboard_browser.json. Needs a Chromium (Debian: `a
 playwright.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import gzip

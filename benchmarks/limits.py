@@ -15,8 +15,6 @@ is and that the indicator is for, on both groups.
 What the output has already is not computed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -10,8 +10,6 @@ those that a forward pass keeps of it. Takes the weights in ROBUSTATLAS_MODELS, 
 ROBUSTATLAS_DATA; digits need neither. Linux only.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -3,8 +3,6 @@
 python benchmarks/metrics_speed.py --output metrics_speed.json
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -10,8 +10,6 @@ were left behind.
 Needs ``pip install 'moto[server]' s3fs``. Writes benchmarks/results/object_storage.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -15,8 +15,6 @@ stays in the results with the reason. With --kept, what a contender found stays 
 stopped goes on there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

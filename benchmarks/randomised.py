@@ -8,8 +8,6 @@ single draws of the network say so; its examples are judged here as ours are, by
 reports itself stands beside. Passes are those of the network, counted in front of it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -12,8 +12,6 @@ most, and the memory of the driver.
 Needs ``pip install 'robustatlas[ray]'``. Writes benchmarks/results/ray_nodes.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Benchmarks that stop and go on: what the output has already is not computed again, and each new row is written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

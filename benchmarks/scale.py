@@ -4,8 +4,6 @@ Writes benchmarks/results/scale.json. ``--only workers,ray,plan,memory`` measure
 minute or two, on fewer samples. The load of the machine before each measurement is written beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

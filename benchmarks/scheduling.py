@@ -9,8 +9,6 @@ Efficiency is the work divided by workers x the time until all is done; the tail
 finds nothing to do until then. Writes benchmarks/results/scheduling.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import json

@@ -12,8 +12,6 @@ Networks are those of subjects.py, trained where they are not kept; attention-ci
 the draws of ``gabor``. ``--small``: the built-in digits network, two attacks and a few samples.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Iterator

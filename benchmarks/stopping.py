@@ -8,8 +8,6 @@ those whose interval of the mean over the strengths left the truth out.
     python benchmarks/stopping.py [--runs 2000] [--output benchmarks/results/stopping.json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

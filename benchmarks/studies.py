@@ -7,8 +7,6 @@ NAME: of a study that comes with the package, or ``paper_claims``, that of Fashi
 ``--out`` holds is not done again. Writes ``benchmarks/results/studies/NAME``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

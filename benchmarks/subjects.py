@@ -7,8 +7,6 @@ Each takes some minutes of one core and is kept in the folder, by its name. Need
 for training but for those that :data:`KINDS` keeps apart to be attacked.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass

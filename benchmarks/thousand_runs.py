@@ -14,8 +14,6 @@ first so many runs, which read the runs themselves. Writes benchmarks/results/th
 runs are in the file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

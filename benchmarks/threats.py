@@ -10,8 +10,6 @@ Takes the CIFAR-10 ResNet-32 weights in ROBUSTATLAS_MODELS and CIFAR-10 in ROBUS
 digits models, and those attacks that take 8x8 grey images.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

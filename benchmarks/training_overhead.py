@@ -8,8 +8,6 @@ both. What counts is the median of the ratios of such pairs, in seconds of the p
 bootstrap of the pairs). Nothing is held out or written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -10,8 +10,6 @@ all networks with the thresholds that the package has.
     python benchmarks/trust.py [--samples 40] [--only NAME,NAME] [--output benchmarks/results/trust.json]
 """
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from pathlib import Path

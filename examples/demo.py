@@ -4,8 +4,6 @@ Run it with ``make demo``, or with another folder for the runs: ``python example
 report and a leaderboard to look at. A second start goes on where the first one stopped.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A script that was written for AutoAttack, with its import changed, and what more there is."""
 
-from __future__ import annotations
-
 import torch
 
 import robustatlas as ra

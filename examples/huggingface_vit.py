@@ -1,7 +1,5 @@
 """Vision transformers of transformers at 32 and 224 pixels, from folders that ``save_pretrained`` wrote."""
 
-from __future__ import annotations
-
 import tempfile
 
 import torch

@@ -1,7 +1,5 @@
 """A function of JAX as a model: compiled forward and backward, attacked as any other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 The command line does the same: ``robustatlas evaluate examples/own_file.py:make --data digits --samples 20``.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 import robustatlas as ra

@@ -1,7 +1,5 @@
 """A defense by RobustBench's definition, here with random weights; leave ``arguments`` out for the published ones."""
 
-from __future__ import annotations
-
 import torch
 
 import robustatlas as ra

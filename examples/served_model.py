@@ -1,7 +1,5 @@
 """A model behind an API: a server on this machine that speaks our protocol, attacked within a budget of questions."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

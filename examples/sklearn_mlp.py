@@ -1,7 +1,5 @@
 """A perceptron of scikit-learn, as a network of torch."""
 
-from __future__ import annotations
-
 import torch
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A thousand classes, images of 3 x 64 x 64 as arrays, and a network that expects normalised images."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

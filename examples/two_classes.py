@@ -1,7 +1,5 @@
 """Two classes: a network with two logits. One logit z counts as the two logits (0, z)."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

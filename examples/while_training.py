@@ -1,7 +1,5 @@
 """Robust accuracy while a small network is trained in a loop of one's own, and the figure of it."""
 
-from __future__ import annotations
-
 import tempfile
 
 import torch

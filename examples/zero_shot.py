@@ -1,7 +1,5 @@
 """A zero-shot classifier by a CLIP of transformers, from a folder that ``save_pretrained`` wrote (random weights)."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

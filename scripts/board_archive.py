@@ -1,7 +1,5 @@
 """The runs of a board as one small archive, which has what the board's pages and claims are made of."""
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The numbers of a board made of several trainings of each defense: means, intervals over images, spread."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

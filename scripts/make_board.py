@@ -10,8 +10,6 @@ all seeds is packed after each. Then ``DIR/board`` holds the outcome tables, the
 references, and ``about.json``, and ``DIR/site`` the leaderboard.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

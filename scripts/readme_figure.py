@@ -4,8 +4,6 @@ and the card of one of them.
 python examples/demo.py && python scripts/readme_figure.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import matplotlib.pyplot as plt

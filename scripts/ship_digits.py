@@ -1,7 +1,5 @@
 """Write src/robustatlas/data/digits.npz: scikit-learn's 8x8 digits with a fixed stratified split."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 python scripts/train_digits.py [NAME ...]
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

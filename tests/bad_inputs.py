@@ -1,7 +1,5 @@
 """A folder full of things that go wrong, for the table of mistakes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 Of networks x -> relu(W1 x + b1) -> relu(W2 . + b2) -> W3 . + b3 without batch normalisation; differentiable.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

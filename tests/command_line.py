@@ -1,7 +1,5 @@
 """The command line, as tests enter it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from typing import NamedTuple

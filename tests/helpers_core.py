@@ -1,7 +1,5 @@
 """Small models, exact answers for linear classifiers, and short cuts that the tests of the attack core share."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """Small runs for the tests of outcomes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What is done twice, on the CPU and on the pretend accelerator, in a process that has one; ``test_pretend.py``
 compares the answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

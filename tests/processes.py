@@ -1,7 +1,5 @@
 """Processes, seen from outside."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

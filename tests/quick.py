@@ -1,7 +1,5 @@
 """The tests that ``make quick`` runs, as arguments of pytest: ``python tests/quick.py``."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

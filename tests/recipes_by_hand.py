@@ -1,7 +1,5 @@
 """A tiny network and batch, and attacks written out again, without the package's threat models and optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

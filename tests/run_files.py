@@ -1,7 +1,5 @@
 """Made-up results as runs on disk, for tests of what reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

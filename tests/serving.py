@@ -1,7 +1,5 @@
 """A server on this machine that answers about images in several protocols, and fails as it is told to."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """A small study, as a file that tests change in places."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SMALL = """

@@ -1,7 +1,5 @@
 """ImageNet-UA evaluated: whatever the batch, on images of every kind, and as its public code runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Audits: a random part of the samples searched again, kept beside the run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

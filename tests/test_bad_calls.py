@@ -1,7 +1,5 @@
 """Mistakes of every kind in calls: one sentence, and nothing written; what says the same in other types is taken."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every function that takes a model and data, by every input: one sentence of what is wrong, the same at each."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable

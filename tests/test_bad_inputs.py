@@ -1,7 +1,5 @@
 """Mistakes of every kind, over all commands and functions: one sentence, an exit code, and nothing written or lost."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import unicodedata

@@ -1,7 +1,5 @@
 """The script that makes the board: the whole chain, on digits."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Where sets are not nested, each strength is judged by itself: several together are what they are one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

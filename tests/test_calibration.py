@@ -1,7 +1,5 @@
 """References by both rules, and UAR's calibration against its published example."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Robustness while a network is trained: the training stays as it is without, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

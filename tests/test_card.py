@@ -1,7 +1,5 @@
 """The robustness card: its facts, its words, and every way in which it is drawn."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Certificates against outside truth: bounds of auto_LiRPA, closed forms, and points that would have to be wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

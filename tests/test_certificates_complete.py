@@ -1,7 +1,5 @@
 """Complete certificates against grids that are fine enough to see every mistake, and against attacks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

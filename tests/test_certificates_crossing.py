@@ -1,7 +1,5 @@
 """Certificates are tried out before they are written: what is misclassified within a certified size ends the work."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

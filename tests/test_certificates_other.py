@@ -1,7 +1,5 @@
 """Randomised smoothing and Lipschitz constants against closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

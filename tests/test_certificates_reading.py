@@ -1,7 +1,5 @@
 """What is read of a network is the network: other calls are refused in a sentence, or read with all they say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

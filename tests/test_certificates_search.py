@@ -1,7 +1,5 @@
 """The search for the largest certified size, and what larger sets say of smaller ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Certificates in a run: written, resumed, shared out, checked against what is found, and of use to attacks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Processes that tests start: what they import is what is tested."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

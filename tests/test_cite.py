@@ -1,7 +1,5 @@
 """What to cite for a run: what its records say that ran, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

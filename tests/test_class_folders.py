@@ -1,7 +1,5 @@
 """Pictures in class folders: which count, which number their class has, and what becomes of their pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

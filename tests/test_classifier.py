@@ -1,7 +1,5 @@
 """Classifier: passes, identity, empty batches, modes, seeds, compiled networks."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

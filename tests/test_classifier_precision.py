@@ -1,7 +1,5 @@
 """What passes are computed in: true float32 where it counts, TF32 or bfloat16 where a search asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

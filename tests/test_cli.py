@@ -1,7 +1,5 @@
 """The command line as a user meets it: real files, and real processes where a process is what matters."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Help as a reader meets it: narrow and wide terminals, terminals without colours or Unicode, and examples to copy."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Every option of every command, given twice; and lists with spaces where commas are meant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

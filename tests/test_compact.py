@@ -1,7 +1,5 @@
 """Many runs as one file: the rows that SQL reads of it are those of the runs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

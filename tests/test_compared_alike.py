@@ -1,7 +1,5 @@
 """What is compared is computed on what is shared, else it says of what it is; a board says against what it holds."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

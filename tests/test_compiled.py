@@ -1,7 +1,5 @@
 """Compiled networks: batches of a few sizes on devices that need it, and no gradients of weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

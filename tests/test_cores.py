@@ -1,7 +1,5 @@
 """Threads and processes that an evaluation takes by itself."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Data as most disks hold it: torchvision's pickled CIFAR, and the Parquet files of Hugging Face's hub."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

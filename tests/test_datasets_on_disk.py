@@ -1,7 +1,5 @@
 """Data that stays on disk until it is needed: the same numbers, fingerprints and results as in memory."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

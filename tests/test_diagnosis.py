@@ -1,7 +1,5 @@
 """Whether a number can be trusted: indicators, the verdict, and where it is shown."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Gradients that lie only away from the data: what is looked at where searches end, and what is said of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

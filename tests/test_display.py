@@ -1,7 +1,5 @@
 """How results show themselves, travel and become tables of other packages."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from pathlib import Path

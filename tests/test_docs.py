@@ -1,7 +1,5 @@
 """What the guides show is true: every command line is one that the program takes, and what is cheap is run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib import import_module

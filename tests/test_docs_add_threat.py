@@ -1,7 +1,5 @@
 """The example of the guide "Add a threat model" runs and keeps what the guide promises."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

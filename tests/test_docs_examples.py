@@ -1,7 +1,5 @@
 """The examples of a page run from top to bottom; what they print is written, and what fails is a fault."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

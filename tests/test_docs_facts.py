@@ -1,7 +1,5 @@
 """Facts of README and documentation come from one source: the catalogue, stored measurements, the package itself."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """The job file for Kubernetes has the fields that KubeRay's definition of a RayJob has, and no others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

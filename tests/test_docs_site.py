@@ -1,7 +1,5 @@
 """The pages as a code host shows them, and what a site needs besides."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tutorials work from top to bottom with smaller data: from a network to a LaTeX table, and the paired snippets."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -5,8 +5,6 @@ something has ``Returns``, an error that is raised on purpose has ``Raises``, an
 example that runs.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import doctest

@@ -1,7 +1,5 @@
 """Randomised models: draws that repeat, successes that are not luck, accuracies inside their intervals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Efforts: one rule for all attacks, recorded, and never mixed with another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

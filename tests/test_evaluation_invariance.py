@@ -1,7 +1,5 @@
 """What must not matter does not: batch size, order, shards, a resume, a second run. Float64 exactly, float32 nearly."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from functools import cache
 from pathlib import Path

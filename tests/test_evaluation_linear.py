@@ -1,7 +1,5 @@
 """Whole evaluations of linear classifiers against their true minimal sizes, computed by scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What an attack holds at once, beside what a batch of images and its forward pass take."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

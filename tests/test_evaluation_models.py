@@ -1,7 +1,5 @@
 """Every kind of model and input that users bring: what works, and the one sentence where it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

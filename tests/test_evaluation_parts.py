@@ -1,7 +1,5 @@
 """Parts of the work: sized by time, bounded by memory, each sample in one of them."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

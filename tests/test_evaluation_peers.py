@@ -1,7 +1,5 @@
 """Minimal sizes and robust accuracy beside foolbox and pyautoattack on the same network and images."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import replace

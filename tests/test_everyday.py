@@ -1,7 +1,5 @@
 """Everyday changes through the whole: worst and typical cases of one run, typed strengths, pixels of 8 bits."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Images as files of 8 bits hold them: what an attack finds survives being saved."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``robustatlas export``: what is written is what the run holds, in the form that the schema states."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The package of the guide "Extend it": one of each kind, known by name to the functions and the commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

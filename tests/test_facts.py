@@ -1,7 +1,5 @@
 """What is said of results: the reference that fits, what is left out, and why."""
 
-from __future__ import annotations
-
 import gc
 import re
 import shlex

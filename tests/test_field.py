@@ -1,7 +1,5 @@
 """A field of models: one run each, and one that fails does not keep the others from being evaluated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said before the work, how much fits into memory, and what becomes of it where it does not."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that are functions of other frameworks, and gradients in place of missing ones."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

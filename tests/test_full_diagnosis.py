@@ -1,7 +1,5 @@
 """The full diagnosis: attacks of several kinds beside each other, and planted examples that an attack must find."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The sheet of pictures: titles that say size and class, one scale a row, and something to see where nothing fooled."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

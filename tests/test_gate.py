@@ -1,7 +1,5 @@
 """``robustatlas check``: bounds, comparisons with an earlier version, and the forms that pipelines read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """On a GPU as on a processor: what is found, certified and trained there, how often the host waits for it, and what
 happens when its memory runs out. Skipped where there is none."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Trainings of several seeds as one row: numbers, intervals and tests, against closed forms and printed digits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The number that comes first: where the field usually measures, or what is asked for; on every surface the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``~`` in a path is the home of the user, wherever a path is given, and a path is read in one place."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

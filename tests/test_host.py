@@ -1,7 +1,5 @@
 """How often the host looks: what is found does not depend on it, and it does not wait in between."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """The suites of the adversarial hypervolume: the published protocol, other levels, and another confidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

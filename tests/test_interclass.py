@@ -1,7 +1,5 @@
 """Inter-class distances against brute force, and what they report of broken data."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ctrl-C is heard once, and after what cannot be interrupted."""
 
-from __future__ import annotations
-
 import importlib.abc
 import os
 import signal

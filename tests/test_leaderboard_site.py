@@ -1,7 +1,5 @@
 """The leaderboard site: what is written, and what is refused."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

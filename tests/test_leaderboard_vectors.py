@@ -1,7 +1,5 @@
 """The shared vectors of the board's metrics, in Python; tests/browser runs the same file in the browser."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run whose files or folders are symbolic links: what leads out of it is neither read, nor copied, nor written to."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

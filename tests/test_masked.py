@@ -1,7 +1,5 @@
 """A number that is masked wins nothing, wherever it stands: it is an upper bound only, and the page says why."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The accuracy table: what it holds and what it refuses."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

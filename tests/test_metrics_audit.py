@@ -1,7 +1,5 @@
 """What an audit of some samples says of all: exact tails, coverage by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import hypergeom

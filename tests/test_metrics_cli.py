@@ -1,7 +1,5 @@
 """The commands that print metrics: what they say of runs on disk, and that it is what the metrics say."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What ``compare`` says of runs on disk, and that it is what the metrics say."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Intervals, bootstrap and tests of models against closed forms, other implementations and simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Competitiveness ratio, stability constant, UAR and averages against published digits, toys and properties."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

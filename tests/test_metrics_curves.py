@@ -1,7 +1,5 @@
 """Robustness curves: closed forms of linear models, Theorems 1 and 2, coverage of the bands, optimality."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

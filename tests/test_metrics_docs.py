@@ -1,7 +1,5 @@
 """The page on metrics: its code runs, and gives the numbers that stand beside it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

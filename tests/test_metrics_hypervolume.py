@@ -1,7 +1,5 @@
 """Adversarial hypervolume against closed forms, another library and its properties."""
 
-from __future__ import annotations
-
 import math
 
 import moocore

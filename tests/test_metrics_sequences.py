@@ -1,7 +1,5 @@
 """Intervals that hold at every look, against their sources' other forms and by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import betabinom, binom

@@ -1,7 +1,5 @@
 """UA2, from accuracies and from outcomes, and where it stands."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A number that may be missing is asked whether it is None: ``number or default`` takes 0 for missing."""
 
-from __future__ import annotations
-
 import ast
 import time
 from collections.abc import Iterator

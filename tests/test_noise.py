@@ -1,7 +1,5 @@
 """Random streams belong to samples: not to batches, order or device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Runs in a store of objects: the numbers of a run in a folder, whatever the store does meanwhile."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

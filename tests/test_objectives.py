@@ -1,7 +1,5 @@
 """Objectives: the definitions of their papers, numbers of AutoAttack's code, and few classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said and named in one way everywhere, seen in the sources."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,8 +1,6 @@
 """Brendel and Bethge's attack in l1: its step is the linear program that it claims to solve, and its walk ends where
 nothing smaller is near."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """PGD with a search over epsilon: against the method written out sample by sample, and against closed forms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """APGD, FAB and Square against AutoAttack's own code (pyautoattack), step by step where both are deterministic."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What every optimizer owes the engine, on every kind of threat model it can search."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

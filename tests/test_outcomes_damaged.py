@@ -1,7 +1,5 @@
 """What is lost on the way to the disk, and what is not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

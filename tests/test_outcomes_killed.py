@@ -1,7 +1,5 @@
 """An evaluation that is killed again and again ends with the numbers of one that is left alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Figures of the papers, and the change of slope that one of them shows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Attacks of other libraries as ours, and ours as foolbox's."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Where runs through smoothed ReLUs find much more than those through the true gradient, the diagnosis says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

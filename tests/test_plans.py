@@ -1,7 +1,5 @@
 """A plan is data: what a search runs is what it names, what its key says, and what ``attacks NAME`` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Evaluations of models that have no gradient."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """On a pretend accelerator: the CPU's answers to the last bit, and at most one wait of the host in four steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

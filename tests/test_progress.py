@@ -1,7 +1,5 @@
 """What is shown while the work goes on are the numbers of the table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

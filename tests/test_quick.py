@@ -1,7 +1,5 @@
 """``make quick`` covers each room and each door: a room by a file that imports it, a door by a test that names it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the README shows is true: its example runs, its commands and files exist, its attacks are in the catalogue."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

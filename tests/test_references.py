@@ -1,7 +1,5 @@
 """The shipped references: complete, with the source's digits, and with its known errors put right."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

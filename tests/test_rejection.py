@@ -1,7 +1,5 @@
 """Models that may refuse to answer: what counts as an error, in closed form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

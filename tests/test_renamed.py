@@ -1,7 +1,5 @@
 """What was called otherwise in earlier versions is still understood, and shown nowhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

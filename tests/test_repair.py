@@ -1,7 +1,5 @@
 """Remedies of a diagnosis: ways through what misleads, new evidence in the same run, before and after."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

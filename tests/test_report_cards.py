@@ -1,7 +1,5 @@
 """What the owner of a run says of its model: asked for once, kept in the run, shown by report and board alike."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

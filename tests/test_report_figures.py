@@ -1,7 +1,5 @@
 """Figures for notebooks and papers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

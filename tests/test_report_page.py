@@ -1,7 +1,5 @@
 """The report page: its numbers, its words, and what it refuses."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

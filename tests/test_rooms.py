@@ -1,7 +1,5 @@
 """The rooms of the package: what is drawn of them is what the code is."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Randomised models by the majority of draws and by any of n."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

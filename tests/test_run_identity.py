@@ -1,7 +1,5 @@
 """What a run is about: the answers of its model, the gradients that its attacks were given, and whose its parts are."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The checks before the work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One run by many: processes, parts, several starters, and all the ways in which some of them die."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

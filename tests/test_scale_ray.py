@@ -1,7 +1,5 @@
 """A run on a cluster of Ray, with a node that is killed in the middle of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Scores that are said to be probabilities are, and answers have a column for each class, in every answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

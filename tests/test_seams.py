@@ -1,7 +1,5 @@
 """One rule, seen from every side: table, curve, SQL, bootstrap, facts and the page's JSON agree to the last bit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,8 +1,6 @@
 """What the engine really writes, read through every view: each attack by its own search, and by each other valid one an
 attack of each form; both protocols."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Numeric constants of the searches and of the plans of attacks: few, and each with a name."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sets that choose among draws: each run that begins anew has draws of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The frontier search: closed forms on a linear network, and not above what other searches and restarts find."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python tests/test_search_goldens.py
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

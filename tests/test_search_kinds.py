@@ -1,7 +1,5 @@
 """Which kind of run found a size is on record, and shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

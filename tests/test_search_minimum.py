@@ -1,7 +1,5 @@
 """The search for smallest sizes: closed forms of linear networks, and nothing that depends on a grid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

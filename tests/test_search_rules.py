@@ -1,7 +1,5 @@
 """What the rules of a plan do: less is run, the same is found, whatever the batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,8 +1,6 @@
 """The default is at least as strong as any attack of its norm that takes no more passes, and as any of its own legs, on
 networks of four kinds; and it takes no more passes of a sample than its rule allows."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Models behind an API, asked over HTTP on this machine: protocols, faults, budgets, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

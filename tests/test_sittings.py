@@ -1,7 +1,5 @@
 """Three sittings of somebody new, who reads only what is printed and shown: a paper, a go or no-go, a new attack."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

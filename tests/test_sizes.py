@@ -1,7 +1,5 @@
 """Rooms stay small: files that one reads in a sitting, functions that fit a screen."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ReLUs that go back smoothed: the values stay, the gradient is that of softplus, and the record is what smooths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data that are sorted by class: so many samples are of all classes, and a run begun otherwise goes on as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

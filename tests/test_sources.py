@@ -1,7 +1,5 @@
 """Models by name: what zoos and files bring along, and the one sentence where something is missing."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import io

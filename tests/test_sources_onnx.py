@@ -1,7 +1,5 @@
 """Networks from ONNX files: the numbers of ONNX Runtime, and the gradient of torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Strengths that cannot be meant are refused by what images in [0, 1] can differ by, and fractions stay fractions."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Studies carried out: numbers are those of their runs, and what is there is never done again."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

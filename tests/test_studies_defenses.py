@@ -1,7 +1,5 @@
 """Published defenses as an output of a study: the numbers that the paper prints, from the published accuracies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The four papers, each from one file to all of its tables and figures, on fewer images than their smallest size has,
 and their claims."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

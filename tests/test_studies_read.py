@@ -1,7 +1,5 @@
 """Studies read: each mistake is a sentence that names its key, sizes change entries, parts share the steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

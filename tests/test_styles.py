@@ -1,7 +1,5 @@
 """Colour, dash and marker of a model: its own wherever it is drawn, and another than its neighbours'."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, pairwise
 

@@ -1,7 +1,5 @@
 """Changes of colour: one number for a whole image, or a function of colours."""
 
-from __future__ import annotations
-
 import math
 
 import kornia.color

@@ -1,7 +1,5 @@
 """Everyday changes: each against Pillow, kornia or SciPy on the same images."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from itertools import pairwise

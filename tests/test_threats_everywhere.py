@@ -1,7 +1,5 @@
 """Every threat model on images of the catalogue, on every device there is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

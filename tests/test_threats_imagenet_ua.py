@@ -1,7 +1,5 @@
 """The nineteen attacks of ImageNet-UA, held to the public code and to what every threat model promises."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

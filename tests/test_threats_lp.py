@@ -1,7 +1,5 @@
 """The lp sets: projections and hyperplanes against AutoAttack's numbers, scipy, and their own properties."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

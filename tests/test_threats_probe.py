@@ -1,7 +1,5 @@
 """The probe passes every attack of the catalogue, and names what a broken threat model breaks."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Pixels that move: by one map of the whole image, or each by itself."""
 
-from __future__ import annotations
-
 import kornia.geometry
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What is measured was not trained on, and a reference is of the images that a run is held against it for."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

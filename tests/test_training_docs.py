@@ -1,7 +1,5 @@
 """The Python of docs/training.md runs, and its table names every recipe."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What those who train want besides a recipe: presets, extra images, images on disk, snapshots, averages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

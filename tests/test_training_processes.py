@@ -1,7 +1,5 @@
 """Several processes under accelerate train the same network as one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

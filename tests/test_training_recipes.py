@@ -1,7 +1,5 @@
 """Every recipe against its loss and inner steps written out again, on a tiny network in float64."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

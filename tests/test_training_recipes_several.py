@@ -1,7 +1,5 @@
 """Recipes against several threat models, as test_training_recipes has those against one."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What goes wrong in a training, and what is said of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trainings shared out: the same models whoever trains them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -3,8 +3,6 @@
 What a recipe crafts is another matter (test_training_recipes): here every attack gives a fixed function of the image.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Updates of the trainer made again by hand where what is minimised are bounds or distances, and nothing is crafted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every warning that the program can print has a section in the page on troubleshooting, with its cause and remedy."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The five attacks that UAR suggests to start with, at the printed strengths, and what is ours among them said so."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Evaluations that end when enough is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

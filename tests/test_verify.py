@@ -1,7 +1,5 @@
 """Other people's examples: which count, how large they are, and what they change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

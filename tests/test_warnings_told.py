@@ -1,7 +1,5 @@
 """What is to be doubted is said wherever numbers stand: in scripts, results, tables, ratios, pages and JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The words of the table in Contributing: none that it replaces stands in help, messages, guides or pages."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Zero-shot classifiers: CLIP and SigLIP of transformers, with random weights, since none can be fetched here."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib.util import find_spec

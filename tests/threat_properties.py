@@ -1,7 +1,5 @@
 """What every sound threat model promises, checked on ordinary and on degenerate images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

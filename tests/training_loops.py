@@ -1,7 +1,5 @@
 """Loops of public codes in plain torch, over the batches that the trainer drew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

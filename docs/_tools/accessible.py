@@ -3,8 +3,6 @@
 python docs/_tools/accessible.py docs/_build/html
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

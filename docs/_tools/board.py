@@ -1,7 +1,5 @@
 """A Sphinx extension: the leaderboards of `docs/board` and `docs/board-cifar10`, as sites next to the pages."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory

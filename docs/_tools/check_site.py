@@ -3,8 +3,6 @@
 python docs/_tools/check_site.py docs/_build/html
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from html.parser import HTMLParser

@@ -4,8 +4,6 @@ A part for each command: what it does, examples, and its arguments and options b
 says them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

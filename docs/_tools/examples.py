@@ -13,8 +13,6 @@ python docs/_tools/examples.py --write [PAGE...]   # and write into the pages wh
 What is printed has times and other numbers of one machine in it, so it is written when asked for, and not compared.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

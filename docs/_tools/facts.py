@@ -4,8 +4,6 @@
 table on lines of its own, or a few words within a sentence. A test compares what stands there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

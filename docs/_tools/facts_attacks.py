@@ -1,7 +1,5 @@
 """The table of all attacks: paper, unit, usual strengths, and what a person sees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts that are read from the catalogue: what runs, what to cite, which suites and searches there are."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Facts of everything else that benchmarks measure: speed, coverage, training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts of the optimality beside other libraries, and of efforts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from facts_stored import NORMS, stored, table

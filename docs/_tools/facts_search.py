@@ -1,7 +1,5 @@
 """Facts of the searches: gaps, cost of curves, what rules earn, and published protocols beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from facts_stored import mean, signed, stored, table

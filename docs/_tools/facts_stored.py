@@ -1,7 +1,5 @@
 """What tables of stored measurements are made of."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache

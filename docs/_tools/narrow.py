@@ -1,7 +1,5 @@
 """A Sphinx extension: a picture that has another one for narrow screens beside it (`curves.png`, `curves-narrow.png`)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

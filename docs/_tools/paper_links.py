@@ -4,8 +4,6 @@ A paper is named by its authors and year, as in ``Madry et al. 2018``. One that 
 that no source stands without an address.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

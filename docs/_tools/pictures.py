@@ -1,7 +1,5 @@
 """Pictures of CIFAR-10's size drawn from nothing, in the place of CIFAR-10 where pages are built without a download."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What pages take for granted, and how their long examples are made short when the documentation is built."""
 
-from __future__ import annotations
-
 PREAMBLES = {
     "data_and_models": """
 import importlib.machinery, sys, types

@@ -3,8 +3,6 @@
 The order is that of the layers in pyproject.toml, which ``make lint`` holds; the dots are the imports of today's code.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from html import escape

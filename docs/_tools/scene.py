@@ -4,8 +4,6 @@ python docs/_tools/scene.py            # draws docs/images/attacks
 python docs/_tools/scene.py Colour     # of it, the group of this name
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

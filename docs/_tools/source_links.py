@@ -4,8 +4,6 @@ viewcode links all names of a file by the module that the first of them is docum
 `robustatlas.Attack`, and its neighbour in the same file as `robustatlas.attacks.definition.stages_of`.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from operator import attrgetter

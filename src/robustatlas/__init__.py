@@ -8,8 +8,6 @@ Example:
     ['load_dataset', 'load_model', 'load_reference', 'load_result']
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """``python -m robustatlas`` is the command line, and so is ``robustatlas``."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

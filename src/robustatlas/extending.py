@@ -12,8 +12,6 @@ Example:
     True
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

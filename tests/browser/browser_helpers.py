@@ -1,7 +1,5 @@
 """Made-up runs, and the accessibility check, for the tests in the browser."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real Chromium for the pages, with an eye on the console and on every request."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every number of a page beside what ``show --json`` says of the same runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

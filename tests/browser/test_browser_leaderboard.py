@@ -1,7 +1,5 @@
 """The leaderboard site in a real browser."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """What one does on the leaderboard in a real browser: choosing, sorting, keys, and going back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

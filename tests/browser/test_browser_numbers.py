@@ -1,7 +1,5 @@
 """Reports and boards say what ``show --json`` says, number by number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

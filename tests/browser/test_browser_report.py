@@ -1,7 +1,5 @@
 """The report page in a real browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import combinations

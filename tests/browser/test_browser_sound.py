@@ -1,7 +1,5 @@
 """What holds for every page: sound documents, in sight in ten seconds, cheap to rank again, whole on paper."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

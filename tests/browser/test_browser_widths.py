@@ -1,7 +1,5 @@
 """Both pages at every width: nothing wider than its box, no cell under what it holds, rows of bounded height."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

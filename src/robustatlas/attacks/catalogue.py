@@ -1,7 +1,5 @@
 """The catalogue: every named attack, of this package and of others."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

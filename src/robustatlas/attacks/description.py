@@ -1,7 +1,5 @@
 """An attack as plain data: what a run records of it, and what decides whether two runs' numbers belong together."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """How hard an attack tries: the one rule by which its plans become cheaper or stronger."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

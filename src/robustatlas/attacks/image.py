@@ -2,8 +2,6 @@
 snow and gabor, which are not nested. ``"paper"`` runs each attack as its public code did: historical map, steps, start,
 last iterate; samples that are misclassified clean are attacked and judged as well."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -3,8 +3,6 @@ side is below 85 pixels have the settings of CIFAR-10, others those of ImageNet.
 public code did: published map and start, plain ascent by steps of one length, the last iterate judged, and samples that
 are misclassified clean attacked as well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """What a search really runs of an attack: the kinds of optimizers in its plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, Search, Stage

@@ -1,7 +1,5 @@
 """The attacks in lp norms: strong ones, and published ones by themselves for comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

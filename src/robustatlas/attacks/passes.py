@@ -1,7 +1,5 @@
 """What a plan costs at most."""
 
-from __future__ import annotations
-
 from robustatlas.attacks.search import Search, search_named
 from robustatlas.attacks.search.plan import Plan
 from robustatlas.attacks.search.rules import MostPasses, StopFruitless

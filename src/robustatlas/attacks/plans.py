@@ -1,7 +1,5 @@
 """Plans as they are usually made: legs in the order of their search, with the rules that concern them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

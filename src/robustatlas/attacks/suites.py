@@ -1,7 +1,5 @@
 """Suites: named sets of attacks, each with the strengths and searches of its source, where it has one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

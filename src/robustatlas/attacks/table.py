@@ -1,7 +1,5 @@
 """Plans as a table: which legs and rules each search runs at each effort, and at most how many passes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args

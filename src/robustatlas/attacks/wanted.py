@@ -1,7 +1,5 @@
 """Attacks as people write them: names, suites, and ``file.py:ATTACK`` for one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

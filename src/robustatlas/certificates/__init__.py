@@ -1,7 +1,5 @@
 """Certificates: sizes up to which nothing can be found; one family a file, and ``certify``, which drives them."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -5,8 +5,6 @@ a bound on its curvature. f(x) - s x is smallest at an end of the interval or at
 value lies within curvature * (grid step)^2 / 8 of that on a grid.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

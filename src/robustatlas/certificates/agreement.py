@@ -1,7 +1,5 @@
 """Whether what was read of a model is what the model computes, outside of the export too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """alpha-CROWN: CROWN with the slopes of its lower lines chosen by ascent on the bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

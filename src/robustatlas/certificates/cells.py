@@ -4,8 +4,6 @@ Neurons are given their signs one by one, a half space each, and what is nearest
 first whole region with a point of another class has the nearest one. Whatever ends earlier ends with a lower bound.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """``certify``: certificates x samples -> the other side of a run's table, with progress and resume."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a request asks for, certified: what the run lacks is worked through, and read back as a result."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

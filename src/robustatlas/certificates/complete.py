@@ -1,7 +1,5 @@
 """Complete certificates: the very size of the smallest example of tiny ReLU networks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """Certificates tried out: a few steps of ascent, and random points, at the very sizes that are certified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,8 +1,6 @@
 """CROWN: linear bounds from the margins back to the input, with linear bounds of every layer on the way; and CROWN-IBP,
 with intervals of the hidden layers: cheap, and looser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Interval bound propagation: boxes, layer by layer; the cheapest bound, tight on networks trained for it."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """Sets of one parameter: brightness, contrast, saturation, hue; certified piece by piece along the curve of images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

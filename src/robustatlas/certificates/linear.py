@@ -1,7 +1,5 @@
 """The closed form of linear networks: the exact distance of every decision boundary, inside the box."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, cast
 

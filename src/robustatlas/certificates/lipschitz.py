@@ -1,7 +1,5 @@
 """Margins over Lipschitz constants: given by the user, or the product of those of the layers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal

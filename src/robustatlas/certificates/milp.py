@@ -4,8 +4,6 @@ Source: Tjeng, Xiao and Tedrake 2019, Evaluating Robustness of Neural Networks w
 (each ReLU by one binary variable and its bounds).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

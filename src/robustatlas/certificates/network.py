@@ -1,7 +1,5 @@
 """A network as bounds run through it, again and again: what they need of it is computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

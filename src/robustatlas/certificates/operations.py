@@ -4,8 +4,6 @@ Every operation takes tensors ``[B, ...]``. An affine one is also run backwards:
 become coefficients of each of its inputs, within windows where it keeps these.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

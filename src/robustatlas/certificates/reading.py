@@ -1,7 +1,5 @@
 """A network as a graph of operations that bounds know, read by ``torch.export``."""
 
-from __future__ import annotations
-
 import logging
 import math
 import operator

@@ -1,7 +1,5 @@
 """How each operation of ATen is read into one that bounds know."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

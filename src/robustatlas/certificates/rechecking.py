@@ -1,7 +1,5 @@
 """Stored certificates, looked at again: whether each size that a run holds is certain by its method here and now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sets of inputs that bounds hold on, balls of a norm and pieces of curves, and how far planes are within the box."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Randomised smoothing: certifies not the model but what it says most often under Gaussian noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

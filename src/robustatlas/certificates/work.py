@@ -1,7 +1,5 @@
 """The work of certifying: one certificate on some samples, by whoever does it and wherever."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

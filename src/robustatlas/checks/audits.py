@@ -1,7 +1,5 @@
 """What an audit, kept beside a run, says of the run's own numbers, in sentences and as a finding of the diagnosis."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

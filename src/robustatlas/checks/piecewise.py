@@ -1,7 +1,5 @@
 """What runs through smoothed ReLUs found beyond those through the network's own gradients, as a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line: parses, calls, prints."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a run found, in one table of attacks by strengths, and what to think of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

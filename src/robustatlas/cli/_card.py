@@ -1,7 +1,5 @@
 """The robustness card in a terminal: a row of blocks for each attack."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.table import Table
 

@@ -1,7 +1,5 @@
 """Groups of runs on the command line: ``--group NAME=RUNS``, and what is printed of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The help of every command: what it takes, by subject, and examples that can be copied."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Values of options that need a little grammar."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

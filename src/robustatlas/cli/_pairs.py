@@ -1,7 +1,5 @@
 """One model against another one, in words: differences, tests, crossings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said when Ctrl-C ends a command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

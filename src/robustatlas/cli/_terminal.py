@@ -1,7 +1,5 @@
 """How commands print: names of others made harmless, tables that use the width there is."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

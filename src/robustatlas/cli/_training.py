@@ -1,7 +1,5 @@
 """The options of commands that train, the same in every command that has them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """What is typed behind a command, before its options are read: each option once, and lists with commas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """``robustatlas audit``: what would a stronger search find?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas calibrate``: six strengths of an attack, as hard to learn as those of linf."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

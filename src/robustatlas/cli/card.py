@@ -1,7 +1,5 @@
 """``robustatlas card``: one picture that says how robust a model is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas cite``: what to write of a run, and what to cite for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas compact``: many runs as one file, for SQL over all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

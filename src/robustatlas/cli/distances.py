@@ -1,7 +1,5 @@
 """``robustatlas distances``: the scale of a data set, against which perturbations are large or small."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``robustatlas figure``: the curves of runs, for a paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas gallery``: a picture of what attacks do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`robustatlas leaderboard build | serve`: the leaderboard site, and a look at it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """``robustatlas merge``: several runs as one; ``robustatlas best-known``: and how near each comes to all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas query``: SQL over one or many runs."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

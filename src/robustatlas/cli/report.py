@@ -1,7 +1,5 @@
 """`robustatlas report`: one page for one or several runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``robustatlas show``: what a run found."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Addresses of the web: what stands behind the ``?`` may be a secret, which no record and no sentence keeps."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

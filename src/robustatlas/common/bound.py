@@ -1,7 +1,5 @@
 """Methods that a class of a lower room gets from a room above, named in one place and imported at first use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

@@ -2,8 +2,6 @@
 all at once. A tree is a tensor or any nesting of tuples, lists, dicts and :class:`Bundle` s of them. What is neither a
 tensor nor such a container (settings) belongs to all samples alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields

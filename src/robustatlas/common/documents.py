@@ -1,7 +1,5 @@
 """JSON that others wrote: read whole, checked by pydantic, and refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, TypeVar

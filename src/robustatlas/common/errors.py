@@ -1,7 +1,5 @@
 """The one exception for mistakes that a user can put right, the one kind of warning, and what others say in a line."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Collection

@@ -2,8 +2,6 @@
 work is empty, so loops look at their results only every few steps there, in one transfer. On the CPU nothing is queued:
 looking costs nothing and saves needless work, so loops look at every step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Ctrl-C beside libraries that cannot be interrupted."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

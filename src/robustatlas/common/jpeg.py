@@ -1,7 +1,5 @@
 """The arithmetic of JPEG: tables of quantisation, blocks of cosines, colours."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What is written for a paper."""
 
-from __future__ import annotations
-
 _IN_LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "†": r"$^\dagger$", "∞": r"$\infty$"}
 
 

@@ -1,7 +1,5 @@
 """The papers that docs, docstrings and records name, by authors and year."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

@@ -7,8 +7,6 @@ In another package it is an entry point of the registry's ``group`` in its ``pyp
     mine = "my_package.recipes:Mine"
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import lru_cache

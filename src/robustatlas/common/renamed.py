@@ -1,7 +1,5 @@
 """Names that were others in earlier versions: files and calls that have the old ones are still understood."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """Numbers as people give them: of Python, of NumPy, or in arrays and tensors."""
 
-from __future__ import annotations
-
 import math
 import operator
 from typing import Any

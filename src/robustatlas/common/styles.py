@@ -1,7 +1,5 @@
 """Colour, dash and marker of a model, in every figure and on every page: one rule, by the model's hash."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables that show themselves: in a terminal, in a notebook, and as frames of other packages."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

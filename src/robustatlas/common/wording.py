@@ -1,7 +1,5 @@
 """How things are called in front of people: labels and groups of attacks, numbers, and words in a row."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import shlex

@@ -1,7 +1,5 @@
 """``external``: an attack of another library as one of ours."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

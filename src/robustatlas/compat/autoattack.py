@@ -1,8 +1,6 @@
 """AutoAttack's class, carried out by this package: the same call and the same verdict or a stronger one, and the whole
 curve up to epsilon besides."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Sequence

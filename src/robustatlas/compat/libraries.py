@@ -1,7 +1,5 @@
 """How the attacks of each library are called."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What people hold images and labels in, as arrays and tensors: views, foreign byte orders and lists included."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

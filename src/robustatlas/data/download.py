@@ -1,7 +1,5 @@
 """Downloads into a cache folder, checked against the publisher's checksum."""
 
-from __future__ import annotations
-
 import functools
 import tarfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Folders with a folder of pictures for each class: classes, their numbers, and which pictures count."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Readers of the files of arrays that data sets come in. Nothing that a pickle names is run."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

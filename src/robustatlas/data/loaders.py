@@ -1,7 +1,5 @@
 """Inputs that stay on disk until they are needed: folders of pictures, mapped arrays, data sets of Hugging Face."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Data sets by name: which files they come in, where these are looked for, and where they are downloaded from."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Data sets that stay on disk, by the names that they are asked for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Pictures, whatever their mode, as pixels of one size and number of channels, read when they are needed."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

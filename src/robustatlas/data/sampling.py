@@ -1,7 +1,5 @@
 """Some samples of a data set: the first ones, or, of data that are sorted by class, some of each class."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

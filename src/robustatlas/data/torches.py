@@ -1,7 +1,5 @@
 """Any map-style data set of torch: pairs of an image and a class number, read one by one."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Data sets in the folders that their publishers' archives unpack to: Tiny ImageNet, GTSRB, HAR."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Several points of a sweep in one batch, where fewer samples are left than fit into one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Where runs at a strength end. The loop keeps no iterates; one run of a few samples is made again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

@@ -1,7 +1,5 @@
 """What counts is entered here: margins of every step, and examples once a separate pass has confirmed them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

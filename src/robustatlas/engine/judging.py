@@ -1,8 +1,6 @@
 """What a run of a sample is judged by: the smallest example known, or, where strengths do not imply each other or only
 its last iterate counts, itself alone."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Lanes: a batch of runs of one stage, each at its own strength, target and step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

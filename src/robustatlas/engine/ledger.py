@@ -1,7 +1,5 @@
 """The ledger: what is known of the samples under one attack, and what it cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ The host looks for ended runs every few steps (:mod:`robustatlas.common.host`). 
 last step, of which nothing is entered but the passes; so results do not depend on how often the host looks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The streams of a sample here are those that all of its runs share; the streams of its runs are numbered from 0 on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Who waits for a lane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """An attack set up on some samples: all that the loop needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

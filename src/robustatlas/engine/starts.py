@@ -1,7 +1,5 @@
 """Where a run begins."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Towards which class a run goes: in the order of the logits, by distance, or at random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What is typical of an attack: how often draws of it fool a model, beside the worst case that is searched."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

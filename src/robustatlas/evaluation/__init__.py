@@ -1,7 +1,5 @@
 """``evaluate``: attacks x samples -> the table of a run, with progress and resume."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal

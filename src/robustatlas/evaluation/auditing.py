@@ -3,8 +3,6 @@
 What it finds is kept apart, in a run beside the run, so that the numbers of the run stay what its own search found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

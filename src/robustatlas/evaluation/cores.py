@@ -1,7 +1,5 @@
 """Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

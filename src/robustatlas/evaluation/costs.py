@@ -1,7 +1,5 @@
 """What a sample costs under each attack: what was measured, and until then what its plan says."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The dispatcher of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a request asks for, computed: what the run lacks is worked through, and read back as a result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace

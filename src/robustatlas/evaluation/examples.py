@@ -1,7 +1,5 @@
 """Adversarial examples as somebody hands them over: arrays, a ``.npz`` file, a folder of PNGs, another run."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import zipfile

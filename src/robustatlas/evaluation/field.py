@@ -1,7 +1,5 @@
 """Many models by the same attacks on the same data, one after the other, each in a run of its own."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import shlex

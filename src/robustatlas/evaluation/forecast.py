@@ -1,7 +1,5 @@
 """What an evaluation will take, before it is begun: measured in seconds on a few samples."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Two models with the same answers can have other gradients: rounding passes none 
 attack finds depends on that, so it is part of what determines its numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 

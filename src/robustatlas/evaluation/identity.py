@@ -1,8 +1,6 @@
 """What a run is about: the data, and the model by its weights, its code and what it answers, on a few drawn images and
 on samples of the run itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How many samples fit into memory at once."""
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -1,7 +1,5 @@
 """An evaluation before its work: the model, the data and the attacks, chosen and checked against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

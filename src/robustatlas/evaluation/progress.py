@@ -1,8 +1,6 @@
 """What a person sees while the work goes on: a bar with rate, time left and robust accuracy so far, or plain lines in
 a log."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

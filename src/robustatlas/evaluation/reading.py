@@ -1,7 +1,5 @@
 """What the indicators read of the images, before the work: whether the numbers that come will mean anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

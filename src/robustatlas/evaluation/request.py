@@ -1,7 +1,5 @@
 """What one call asks of an evaluation: built once, checked once, and handed on as one thing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evaluations that end when their numbers are known well enough."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ farther on a level than the nearest neighbour found so far is farther in truth, 
 pairs. Rounding is bounded and decided in favour of keeping a pair, so the result is that of comparing all pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a dear search of some samples says of a cheap search of all."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

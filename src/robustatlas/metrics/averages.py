@@ -1,7 +1,5 @@
 """Average accuracy over attacks, and union accuracy: the per-sample worst case over attacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

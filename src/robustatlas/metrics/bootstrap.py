@@ -2,8 +2,6 @@
 A replicate draws N samples with replacement; how often it drew each sample are the weights of its means. All replicates
 are one product of a matrix of weights [R, N] with the columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Tests of whether one model is more robust than another, and how attacks agree on models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

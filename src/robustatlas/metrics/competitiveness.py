@@ -1,7 +1,5 @@
 """Competitiveness ratio: how near a defense comes to models trained against each attack (MultiRobustBench)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

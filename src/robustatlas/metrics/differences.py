@@ -1,7 +1,5 @@
 """Differences of metrics between two models on the same samples, and whether they can be chance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Adversarial hypervolume: the confidence that a model keeps, over all perturbation sizes up to a limit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Inter-class distances: the scale against which perturbation sizes of a data set are large or small."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args

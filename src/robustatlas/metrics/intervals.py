@@ -1,7 +1,5 @@
 """Confidence intervals: of proportions (Clopper-Pearson), and from bootstrap replicates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -2,8 +2,6 @@
 entry point of another package. One with `against` or `of_attack` then stands in `show`, `compare`, `check` and the
 report by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 looks together with the probability stated, so one may look after every sample and stop when the interval is narrow
 enough. At the last sample its width is 0."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

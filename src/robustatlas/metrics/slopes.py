@@ -1,7 +1,5 @@
 """Where a robustness curve changes its slope: the mark that training at one strength leaves on it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several trainings of one model, with other seeds, as one: mean, deviation and intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Both sides of a robustness curve: attacked from above, certified from below."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

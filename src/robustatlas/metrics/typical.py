@@ -1,7 +1,5 @@
 """Accuracy where nobody looks for the worst, and success over queries of models that can only be asked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """UA2: accuracy under the core attacks of ImageNet-UA at one level."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unforeseen attack robustness (UAR)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

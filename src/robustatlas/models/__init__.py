@@ -3,8 +3,6 @@
 What is named here is imported when it is first used: the names of all sources can be had without torch.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

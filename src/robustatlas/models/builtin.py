@@ -1,7 +1,5 @@
 """The models that ship with robustatlas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import resources
 

@@ -1,7 +1,5 @@
 """What is in a file of weights, and how its names become those of a network. Nothing is unpickled."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Gradients in place of those that a function does not have (BPDA: Athalye, Carlini and Wagner 2018)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models named on the command line, ready to be evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType

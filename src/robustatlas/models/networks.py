@@ -1,7 +1,5 @@
 """Networks to train, from a name, and trained ones from their folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from torch import nn

@@ -12,8 +12,6 @@ log-margin          log(1 + probability-margin): rises with it, and has a gradie
 ==================  ===========================================================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -2,8 +2,6 @@
 inputs of a node (None: left out) and its attributes, and returns its output. onnx2torch reads them up to version 17,
 and torch's exporter writes later ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images brought to the size that a network takes, as its publisher does it; differentiable."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

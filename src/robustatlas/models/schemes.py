@@ -1,7 +1,5 @@
 """What may stand before the colon of a model's name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

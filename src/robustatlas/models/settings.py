@@ -1,7 +1,5 @@
 """Settings of a model as they are typed: ``bits=3``."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Sequence
 from typing import Any

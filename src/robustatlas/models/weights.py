@@ -1,7 +1,5 @@
 """Weights from files into networks; nothing is unpickled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Optimizers: how a threat model is searched; one family a file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from robustatlas.common.registry import Registry, subclass_of

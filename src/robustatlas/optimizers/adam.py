@@ -1,7 +1,5 @@
 """Adam on a penalised objective: how the flow and recolouring attacks of the literature are run (stadv, ReColorAdv)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 

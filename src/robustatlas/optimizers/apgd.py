@@ -1,7 +1,5 @@
 """Auto-PGD (Croce and Hein 2020, algorithm 1): gradient ascent with momentum that halves its own step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

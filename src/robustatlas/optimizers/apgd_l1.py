@@ -1,8 +1,6 @@
 """Auto-PGD for l1 balls (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of
 shrinking radius."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Brendel and Bethge's attack (Brendel et al. 2019) in l1: walks along the boundary, each step the best one nearby."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from robustatlas.common.bundle import dot

@@ -4,8 +4,6 @@ What evaluation adds (verification, sizes, early exit, strengths searched per sa
 optimizers are stepped here directly, and nothing of an attack is written again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

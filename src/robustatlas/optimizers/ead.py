@@ -1,8 +1,6 @@
 """Elastic-net attack (Chen et al. 2018), l1: iterative shrinkage with momentum, and bisection on the weight of the
 margin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

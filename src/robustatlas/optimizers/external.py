@@ -1,7 +1,5 @@
 """An attack that runs its own loop, of another library, as an optimizer of ours."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Fast Adaptive Boundary attack (Croce and Hein 2020b), targeted form: projects on the linearised boundary, back and
 forth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 

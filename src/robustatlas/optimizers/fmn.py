@@ -1,7 +1,5 @@
 """Fast minimum-norm attack (Pintor et al. 2021) over any nested threat model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

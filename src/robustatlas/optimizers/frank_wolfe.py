@@ -1,7 +1,5 @@
 """Towards the best vertex of a set: Frank-Wolfe, which needs no projection, and ascent in the set and the box."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 

@@ -6,8 +6,6 @@ along it, halving the jump until it lands among the misclassified. Every evaluat
 sample goes through these phases at its own pace.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Lagrangian perceptual attack and its fast form (Laidlaw et al. 2021, App. A.2 and A.3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, cast
 

@@ -1,7 +1,5 @@
 """Down along the decision boundary: the smallest perceptual distance that is misclassified."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

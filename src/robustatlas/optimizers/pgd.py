@@ -1,7 +1,5 @@
 """Projected gradient ascent, with the schedules that published attacks use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Projected gradient ascent that looks for the smallest epsilon at which it succeeds, as foolbox 2 runs it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Perceptual projected gradient descent (Laidlaw et al. 2021, App. A.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """Exhaustive looks without gradients: along a one-number threat model, or at a single point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """sigma-zero (Cinà et al. 2025): minimum-l0 attack by a smooth count of the changed coordinates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

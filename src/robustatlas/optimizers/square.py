@@ -4,8 +4,6 @@ Windows and signs are drawn per sample (AutoAttack shares them within a batch), 
 batch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, cast

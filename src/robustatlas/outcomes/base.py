@@ -1,7 +1,5 @@
 """Records: what files of a run say in JSON, read back and checked by pydantic, since a stranger's file can be wrong."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, TypeVar
 

@@ -1,7 +1,5 @@
 """When, where and by what command something was computed."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

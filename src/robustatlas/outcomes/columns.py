@@ -1,7 +1,5 @@
 """What the tables of a run hold: the columns of each, and rules for their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many runs as one file: what SQL over a thousand of them reads. The runs stay the truth."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where two records differ, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

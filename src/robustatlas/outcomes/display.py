@@ -1,7 +1,5 @@
 """What a table of outcomes shows of itself: in a few lines, as a table, and as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What several records of one attack say together: which samples they finished, and what they found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which numbers may be held against others: none that rests on attacks that the model's gradient misleads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Several runs of one model and data set as one: their files side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The parts of a run: read once, and believed where they are whole and say to be of what they lie with."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol

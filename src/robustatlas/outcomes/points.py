@@ -1,7 +1,5 @@
 """Which points, each an attack at a strength, two tables share, and which only one of them has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """SQL over the tables of one or many runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass

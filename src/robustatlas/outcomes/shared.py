@@ -1,7 +1,5 @@
 """What the tables of several models have in common: strengths and samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from typing import TypeVar

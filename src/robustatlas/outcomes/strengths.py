@@ -1,7 +1,5 @@
 """Strengths: when two are the same, when a size counts as one, and what a grid of them must be."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

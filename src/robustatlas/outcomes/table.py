@@ -1,7 +1,5 @@
 """The table: for every sample and attack what was found, of one model on one data set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self

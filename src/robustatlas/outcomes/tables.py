@@ -1,7 +1,5 @@
 """Parquet files written whole or not at all, and read back as numpy arrays."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

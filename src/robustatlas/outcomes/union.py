@@ -1,7 +1,5 @@
 """Several outcomes of one attack on the same samples as one: at every sample the smallest example counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The tables of runs as views of DuckDB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count

@@ -1,7 +1,5 @@
 """The robustness card as a picture of one format, 3.3 inches wide: for READMEs, papers, pages and notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """What to cite for a run: a text on methods for a paper, and the BibTeX of what ran."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A comparison of models for machines and for papers: JSON, CSV, LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

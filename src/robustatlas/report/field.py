@@ -1,7 +1,5 @@
 """The field drawn: every entry at the one strength they share, and the run's own curve through all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A run as a table for a paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from robustatlas.common.latex import in_latex

@@ -1,7 +1,5 @@
 """The leaderboard as a folder of static files: published defenses and the user's own runs, side by side."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence

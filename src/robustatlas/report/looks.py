@@ -1,7 +1,5 @@
 """How a page draws its models: their styles as a style sheet, as data for scripts, and as line samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """Small multiples: accuracy over strength for each attack, in the page before any script runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

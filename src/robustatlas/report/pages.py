@@ -1,7 +1,5 @@
 """Templates and static files, and how values get into pages: always escaped."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import re

@@ -1,7 +1,5 @@
 """What the figures of a report plot: curves, sizes and margins of each attack, and ratios to a reference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

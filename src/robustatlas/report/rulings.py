@@ -1,7 +1,5 @@
 """The first lines of a report: what is required, whether it is kept, and the images that broke."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

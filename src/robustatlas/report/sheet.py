@@ -1,7 +1,5 @@
 """The gallery sheet: what each attack does to one image, at several strengths."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

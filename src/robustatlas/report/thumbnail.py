@@ -1,7 +1,5 @@
 """The robustness card of a row of the board: its strips alone, small enough for a cell of a table."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import groupby
 

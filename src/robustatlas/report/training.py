@@ -1,7 +1,5 @@
 """The course of a training: loss and held-out accuracies over its epochs, as a picture and as a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from io import StringIO

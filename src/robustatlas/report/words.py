@@ -1,7 +1,5 @@
 """The summary of one or several runs in plain words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Studies: one file, many trainings, evaluations, references, and the tables and figures of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Numbers by their names, such as ``linf@8/255``, ``CR ind-avg``, ``UAR elastic`` or ``AH linf``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The steps of a study, what each waits for, and which of them a machine does: pure, nothing is run here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a person sees while a study goes on: one display for all of its steps."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The file of a study read and checked: every mistake is one sentence that names the key."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager

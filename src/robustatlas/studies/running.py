@@ -1,7 +1,5 @@
 """A study carried out: what its folder lacks is done step by step, by the functions behind the single commands."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables of a study: as texts for terminals and Markdown, and with every number of their cells for CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

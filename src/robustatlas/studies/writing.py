@@ -1,7 +1,5 @@
 """The tables and figures of a study written into its folder, with a page that lists them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Threat models whose theta lies in a box around the neutral one: every number at most epsilon away from 0."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import torch

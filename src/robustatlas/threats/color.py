@@ -3,8 +3,6 @@
 theta is one number per image, at most epsilon away from 0. Maps are ``x + change``, so that 0 is the exact identity.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

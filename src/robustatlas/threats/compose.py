@@ -1,7 +1,5 @@
 """Several threat models one after the other, optimised together (Laidlaw and Feizi 2019; Hsiung et al. 2023)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Common corruptions: 19 kinds of noise, blur, weather and digital artefacts at five severities, none optimised."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar

@@ -2,8 +2,6 @@
 takes images ``[B, C, H, W]`` in [0, 1], a noise stream per image and the parameters of one severity, and returns images
 whose values may leave [0, 1] a little."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable

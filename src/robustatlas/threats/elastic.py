@@ -1,7 +1,5 @@
 """Elastic deformation: a smooth field of displacements, each component bounded in pixels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Spatial flow: each pixel is read from a place nearby (Xiao et al. 2018, "Spatially transformed examples")."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

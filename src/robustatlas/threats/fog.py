@@ -1,7 +1,5 @@
 """Fog: a random plasma (diamond-square) whose every random number is optimised, blended over the image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Gabor noise: a field of numbers convolved with a random kernel of waves, the same grey pattern for all channels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ quantisation tables, and ``theta`` moves a coefficient by ``theta / 2``, as publ
 over the right and lower border of images whose sides are not multiples of 16 (grey images: 8).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inputs that an 8-bit file can hold: every number a whole level of 255."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

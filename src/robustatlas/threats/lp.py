@@ -2,8 +2,6 @@
 what optimizers with more structure ask for: ``hyperplane`` (FAB's projection on a linearised decision boundary inside
 the box) and, for l1, ``linear_oracle`` (Frank-Wolfe)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

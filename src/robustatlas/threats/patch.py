@@ -1,7 +1,5 @@
 """An adversarial patch: a square of the image is replaced, its side is the strength (Brown et al. 2017)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,8 +1,6 @@
 """Does a threat model keep its promises? Asked of a few images before any work, since every broken promise costs
 silently: a candidate outside of the set, or of [0, 1], is rejected, and the model looks robust."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -3,8 +3,6 @@
 Colours are CIE LUV, normalised to about [0, 1]. The function is given on a lattice of 16 x 32 x 32 colours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Bilinear sampling of images along a grid, exact where the grid is the identity."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Snow: flakes on seven regular grids, each smeared along a random streak, over a slightly paler image."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ A matrix maps pixels of the input (column, row, 1; the origin is the centre of t
 result, which is read by bilinear sampling along the inverse map; black outside.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What a recipe trains against, from names and strengths: ``{"linf": 0.1, "l2": 1.5}``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isnan

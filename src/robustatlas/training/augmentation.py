@@ -1,7 +1,5 @@
 """Random changes of training images, drawn per sample."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

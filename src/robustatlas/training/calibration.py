@@ -1,8 +1,6 @@
 """UAR's calibration: six strengths of an attack that are as hard to learn as six of linf (Kang et al. 2019, sec. 3).
 The accuracies come from a reference by the rule "ata"."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The state of a training in one safetensors file: nothing is pickled, and it is there whole or not at all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

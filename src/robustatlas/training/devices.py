@@ -2,8 +2,6 @@
 Every process holds the whole network; gradients (and what a recipe remembers) are averaged after each update. So any
 recipe runs on several devices, however often it calls the network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

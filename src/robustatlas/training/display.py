@@ -1,7 +1,5 @@
 """What a person sees while a network is trained: a bar with the time left, or a plain line an epoch in a log."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What happens at the end of an epoch: averaging weights, measuring, recording, keeping the best weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

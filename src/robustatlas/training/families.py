@@ -1,7 +1,5 @@
 """Presets of the papers that train many networks: MultiRobustBench's acc*, UAR's ATA, those of robustness curves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

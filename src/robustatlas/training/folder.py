@@ -1,7 +1,5 @@
 """The folder of a training: whose it is, and what of it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a training is given, whether it fits together, and its images as batches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """What a training as a paper prints it is, and what a training has otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any

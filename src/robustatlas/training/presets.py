@@ -1,8 +1,6 @@
 """Trainings as papers print them: network, recipe, strengths, steps, optimiser and schedule, by one name. What a paper
 does not print, such as a weight decay or an augmentation, is its public code's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from robustatlas.common.errors import unknown

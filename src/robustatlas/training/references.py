@@ -1,7 +1,5 @@
 """References of one's own: the trainings planned, run in any number of parts, evaluated, and put together."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

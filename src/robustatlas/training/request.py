@@ -1,7 +1,5 @@
 """What one training is asked for by names: architecture, preset or recipe, what it is trained against, settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path

@@ -15,8 +15,6 @@ step:75,90    x .1 from each of these epochs on (Madry et al. 2018, TRADES, UAR)
 ============  ==========================================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise

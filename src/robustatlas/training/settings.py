@@ -1,7 +1,5 @@
 """How a network is trained, whatever the recipe: optimizer, schedule, augmentation, and what is held out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite

@@ -1,7 +1,5 @@
 """Folders that are filled independently of each other: by this process, by others, or on a cluster of Ray."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Weights with their card, as a training leaves them in a folder: at its end, and after epochs on its way."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one trainer: any recipe, from any checkpoint of its own, to the same weights."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The updates of a training, batch by batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass

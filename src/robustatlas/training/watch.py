@@ -1,7 +1,5 @@
 """Accuracies while a network is trained, quick and therefore optimistic, and what goes wrong in their history."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

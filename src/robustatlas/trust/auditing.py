@@ -1,7 +1,5 @@
 """``audit``: what would a stronger search find?"""
 
-from __future__ import annotations
-
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.auditing import SAMPLES, search_again
 from robustatlas.evaluation.plan import Data

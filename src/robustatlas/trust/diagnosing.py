@@ -1,7 +1,5 @@
 """``diagnose``: can a robustness number of this model be trusted?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The full diagnosis: attacks of several kinds, a binarisation test, and the indicators that look at them."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

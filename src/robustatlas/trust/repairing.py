@@ -1,7 +1,5 @@
 """``repair``: the remedies of a diagnosis, tried on the samples concerned, as new evidence in the same run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

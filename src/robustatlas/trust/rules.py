@@ -1,7 +1,5 @@
 """Randomised models by two rules: what most draws say, and what any of n draws says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Whom a diagnosis, a repair or an audit is about: a model with data, or what a run says of both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The searches from above: minimum-size runs bound the size of a sample, then ascents work below it until they fail."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from itertools import accumulate
 from typing import ClassVar

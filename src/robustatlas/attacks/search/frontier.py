@@ -1,7 +1,5 @@
 """The search for the lowest margin at every strength, for the adversarial hypervolume."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

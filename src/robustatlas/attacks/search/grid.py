@@ -1,7 +1,5 @@
 """The searches that ask at the strengths of a grid: each by itself, or by bisection."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Pintor's indicators of attack failure that look at an attack's path (3 to 6): PGD in L-inf on the margin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

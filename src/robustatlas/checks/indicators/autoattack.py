@@ -1,7 +1,5 @@
 """AutoAttack's flags that are not read of every model anyway."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The binarisation test: does an attack find an example that is known to be there?"""
 
-from __future__ import annotations
-
 import torch
 
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured

@@ -1,7 +1,5 @@
 """Carlini et al. 2019: what every evaluation should show, asked of each sample."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import torch

@@ -1,7 +1,5 @@
 """Did the gradient tell the truth where searches ended?"""
 
-from __future__ import annotations
-
 from robustatlas.checks.indicators.gradients import DirectionalDerivative
 
 

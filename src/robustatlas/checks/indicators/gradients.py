@@ -1,7 +1,5 @@
 """Is there a gradient, does it tell what the model does, at the border of [0, 1] too, and better than random steps?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Do kinds of attack agree, and with what the data show themselves?"""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Numbers that nobody can tell apart: gradients lost in float32, inputs that a network rounds, saturated outputs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Does the same input give the same output: in another call, in another batch, under small noise?"""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What attacks found of the samples, for the indicators of a full diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Ways around the modules of a network that mislead, found by swapping their backward rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ways for a gradient through a model whose own misleads: the same outputs, and gradients that lead somewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace

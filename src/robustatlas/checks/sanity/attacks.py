@@ -1,7 +1,5 @@
 """Which attacks can say anything of a model, by what they need to learn of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Where the gradient of a model gets lost."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any
 

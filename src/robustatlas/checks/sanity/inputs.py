@@ -1,7 +1,5 @@
 """Would an evaluation of these samples mean anything, and do data and model speak of the same classes?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Would the numbers of this model mean anything?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """What is asked: which model, which samples, which attacks of the run the examples are evidence for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

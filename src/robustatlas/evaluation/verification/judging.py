@@ -1,7 +1,5 @@
 """Which examples count, how large they are, and what the model says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

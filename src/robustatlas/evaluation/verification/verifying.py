@@ -1,7 +1,5 @@
 """Check examples, enter those that count, say what became of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

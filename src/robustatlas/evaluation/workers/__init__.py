@@ -5,8 +5,6 @@ all others and their jobs along, and workers outlive whoever started them and is
 without a word, and in processes that give way to all others. So the crew is our own; Ray says where workers can be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 

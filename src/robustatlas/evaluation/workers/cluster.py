@@ -1,7 +1,5 @@
 """Workers on a cluster of Ray: actors, each with a process that does the jobs, whose outcomes come back here."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

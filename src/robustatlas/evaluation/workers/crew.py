@@ -1,7 +1,5 @@
 """A crew of workers elsewhere: who gets which job, and what becomes of one whose worker died or failed."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

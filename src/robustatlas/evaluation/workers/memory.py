@@ -1,7 +1,5 @@
 """Memory of a process that nothing uses, handed back to the machine."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

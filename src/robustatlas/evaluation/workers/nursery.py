@@ -4,8 +4,6 @@ seconds.
 The fork server of ``multiprocessing`` imports the main script again in each child, which runs one that is not guarded.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

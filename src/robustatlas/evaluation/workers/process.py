@@ -3,8 +3,6 @@
 Of the standard library alone: on a cluster it is held by a process that imports nothing else.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """What runs in the process of a worker: it does jobs for the one that started it, and ends with it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import queue

@@ -1,7 +1,5 @@
 """A share of the samples: what one of several machines does that know nothing of each other."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Models and attacks on their way to other processes."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any

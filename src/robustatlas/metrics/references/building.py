@@ -1,7 +1,5 @@
 """References from models of one's own, by the rules of the two papers that define them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

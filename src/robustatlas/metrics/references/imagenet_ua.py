@@ -1,7 +1,5 @@
 """The three levels of ImageNet-UA: at which strengths its attacks are calibrated, on ImageNet and on CIFAR-10."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Level = Literal["low", "medium", "high"]

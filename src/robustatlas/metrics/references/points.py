@@ -1,7 +1,5 @@
 """Numbers of points, such as how often an attacker chooses each, or how difficult it is: a mapping or a JSON file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The references that come with robustatlas, and those in files of one's own."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """What the authors of ImageNet-UA published of UA2, as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -3,8 +3,6 @@
 Normalisation, where a network wants any, is its first layer (:class:`Normalised`): strengths are in pixels of [0, 1].
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

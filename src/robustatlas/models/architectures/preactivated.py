@@ -1,7 +1,5 @@
 """Residual networks with the activation before the convolution: PreAct-ResNet-18 and wide residual networks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Residual networks for images of about 32x32 pixels (He et al. 2016)."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

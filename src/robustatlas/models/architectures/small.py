@@ -1,7 +1,5 @@
 """Small networks without normalisation layers: images in [0, 1] to logits."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -2,8 +2,6 @@
 says why, who broke it, and how. What judges robustness numbers can be tried on them: ``broken:NAME`` and ``sound:NAME``
 are models like others."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from robustatlas.common.errors import unknown

@@ -1,7 +1,5 @@
 """JPEG whose rounding has no gradient, but for what leaks through."""
 
-from __future__ import annotations
-
 import math
 
 import torch

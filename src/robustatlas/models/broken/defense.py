@@ -1,7 +1,5 @@
 """What a broken defense is: a network on the shipped digits, why it only looks robust, and how it is attacked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Inputs or votes that are discrete: outputs change by jumps, and gradients do not see them."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import torch

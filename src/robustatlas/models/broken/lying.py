@@ -1,7 +1,5 @@
 """Backward passes that do not belong to their forward passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

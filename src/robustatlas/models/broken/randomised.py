@@ -1,7 +1,5 @@
 """Outputs that depend on chance, or on the rest of the batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

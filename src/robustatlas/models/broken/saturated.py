@@ -1,7 +1,5 @@
 """Outputs or hidden layers that saturate: gradients vanish in float32, or losses do not see them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

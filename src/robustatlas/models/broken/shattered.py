@@ -1,7 +1,5 @@
 """Outputs that jump or wave at a scale that a gradient does not see past."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

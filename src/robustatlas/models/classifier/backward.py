@@ -1,8 +1,6 @@
 """Which gradient a model gives to an attack: chosen by the attack, for the time of a pass. Values are always the
 model's own; only the way back through input transformations, or through the ReLUs of the network, differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Batches of the sizes that a network takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

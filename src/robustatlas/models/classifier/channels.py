@@ -1,7 +1,5 @@
 """How many channels a network takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

@@ -1,7 +1,5 @@
 """How many columns a model's answers have: one for each class, always."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A network compiled for the search, and the network itself where that cannot be done."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 draws with torch is drawn from the streams of its samples: each row of a random tensor [B, ...] from its sample's own.
 So results repeat, whatever the batch, its order or the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

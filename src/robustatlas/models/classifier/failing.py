@@ -1,7 +1,5 @@
 """Networks whose backward pass fails: they have no gradient, which ends in a number and a verdict like any other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

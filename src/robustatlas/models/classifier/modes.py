@@ -1,7 +1,5 @@
 """Networks in eval mode for a while, whoever else holds them so."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The mean and deviation that a network expects its inputs to be normalised with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a network's outputs are, as class scores that softmax turns into probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Forward and backward passes, counted for whoever asks."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where a network computes: its device and precision, and how it comes from one place to another."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

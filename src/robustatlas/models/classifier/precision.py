@@ -1,7 +1,5 @@
 """Full float32 for a while, whatever the caller has switched on; restored at the end."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 leaves ordinary logits, whose largest entry is another than the label exactly where an error counts. So attacks work
 against classes and detector at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

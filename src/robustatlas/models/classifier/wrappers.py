@@ -1,7 +1,5 @@
 """What stands around a network, from inputs in [0, 1] to logits: each wrapper is a function of what it wraps."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The feature-squeezing detector (Xu et al. 2018): an input is suspect when squeezing it changes the prediction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """JPEG as a defense."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain
 

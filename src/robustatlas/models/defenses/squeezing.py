@@ -1,7 +1,5 @@
 """Feature squeezing (Xu et al. 2018): fewer bits a pixel, and medians of neighbouring pixels."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What a defense by input transformation is, and a network behind one."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Functions of any framework that come with their gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

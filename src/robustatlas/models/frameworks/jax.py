@@ -1,7 +1,5 @@
 """JAX functions as models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any

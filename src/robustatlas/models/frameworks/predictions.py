@@ -1,7 +1,5 @@
 """Models that only answer: no gradient, scores or labels alone, perhaps slowly and for a price."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """TensorFlow functions and Keras models as models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model answered, kept, so that a resumed evaluation does not ask for it again."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import io

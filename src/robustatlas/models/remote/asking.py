@@ -1,7 +1,5 @@
 """Asking a server until it answers: retries with back-off, and one sentence where it does not."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The forms in which images go to a server and answers come back. One class each."""
 
-from __future__ import annotations
-
 import io
 import json
 from abc import ABC, abstractmethod

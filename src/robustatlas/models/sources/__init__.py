@@ -1,7 +1,5 @@
 """Where models come from: functions in files and packages, what is shipped, model zoos and files of other formats."""
 
-from __future__ import annotations
-
 import inspect
 from functools import partial
 from pathlib import Path

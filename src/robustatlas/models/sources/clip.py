@@ -1,7 +1,5 @@
 """``hf-clip:NAME`` and ``open_clip:ARCH/WEIGHTS``: classifiers whose weights are the names of the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

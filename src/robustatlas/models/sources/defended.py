@@ -1,7 +1,5 @@
 """``defended:jpeg=75,MODEL``: a model behind transformations of its input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn

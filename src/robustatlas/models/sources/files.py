@@ -1,7 +1,5 @@
 """``onnx:FILE``, computed in torch with torch's gradient, and ``export:FILE``, a program of ``torch.export.save``."""
 
-from __future__ import annotations
-
 import io
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """Functions in files and in packages."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

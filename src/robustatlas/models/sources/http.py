@@ -1,7 +1,5 @@
 """``http:URL``: a model that a server answers for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``hf:NAME`` and ``hf:FOLDER``: image classifiers of Hugging Face's transformers, with their own preprocessing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

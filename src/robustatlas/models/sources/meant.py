@@ -1,7 +1,5 @@
 """What somebody may have meant by a name that is not a model."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import PurePath

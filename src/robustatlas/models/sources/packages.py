@@ -1,7 +1,5 @@
 """Packages that only some models need."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 from types import ModuleType

@@ -1,7 +1,5 @@
 """``robustbench:ID``: the defenses of RobustBench, such as ``robustbench:Carmon2019Unlabeled``."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

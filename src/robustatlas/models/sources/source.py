@@ -1,7 +1,5 @@
 """What a source is: something that makes a model, with settings, in the surroundings it needs."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

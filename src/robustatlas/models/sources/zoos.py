@@ -1,7 +1,5 @@
 """``timm:NAME`` and ``torchvision:NAME``: published image models, with their own normalisation and size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run asks of the place where its files lie."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -2,8 +2,6 @@
 names that no other writer shares. So a copy is never stale, only behind: what is in the store and not here is got, what
 was written here is sent."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial

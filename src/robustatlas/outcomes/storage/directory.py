@@ -1,7 +1,5 @@
 """A run in a directory: tables and texts as files."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

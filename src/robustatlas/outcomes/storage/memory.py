@@ -1,7 +1,5 @@
 """A run that is kept nowhere but in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The objects below one address of a store, by fsspec: put and got whole, tried again where the store fails."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Small parts of a run as one larger object: stores, and those who pay for them, count requests."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a run is: a folder, or an address in a store of objects."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Protocol

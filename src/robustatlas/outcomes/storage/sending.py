@@ -1,7 +1,5 @@
 """What a run has written here on its way to a store: in the background, whatever the store does meanwhile."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

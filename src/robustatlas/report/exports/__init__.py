@@ -1,7 +1,5 @@
 """Results in the forms that other programs and auditors read. A new form is a file here and one entry below."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 The schema stands beside this file, ``evidence.schema.json``; a change that a reader has to know raises its version.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

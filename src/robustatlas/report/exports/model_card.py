@@ -1,7 +1,5 @@
 """The part of a Hugging Face model card that says how robust a model is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

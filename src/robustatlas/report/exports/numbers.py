@@ -1,7 +1,5 @@
 """What trackers and hubs are told of a run: its accuracies with their intervals, its settings, and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

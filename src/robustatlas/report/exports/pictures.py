@@ -1,7 +1,5 @@
 """Examples that a run kept, as PNG files that ``robustatlas verify`` reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run in a tracker: MLflow, or Weights & Biases."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How attacks agree on models: UAR of each model under each attack, and its correlation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

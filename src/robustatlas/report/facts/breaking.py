@@ -1,7 +1,5 @@
 """Where a model breaks: one rule for every page."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

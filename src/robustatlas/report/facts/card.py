@@ -1,7 +1,5 @@
 """The robustness card: one fixed-format picture of a run, as facts; every renderer only draws them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

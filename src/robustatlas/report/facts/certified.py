@@ -1,7 +1,5 @@
 """What is certain of a run's attacks, as numbers and in sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

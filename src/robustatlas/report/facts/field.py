@@ -1,7 +1,5 @@
 """A run beside the field: published models at the one point a benchmark asks for, and what that point hides."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether the strengths of an attack tell anything about a model, and which ones would."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The one number that a run is first asked for: robust accuracy at the strength that the field usually takes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

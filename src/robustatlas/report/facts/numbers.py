@@ -1,7 +1,5 @@
 """The numbers of a model, each with its one interval: exact for a single proportion, bootstrap for all else."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pairs of models on the same samples: differences, p-values, and who is ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Places on a board: by the ratio, ties by the stability constant, and the places that the intervals leave open."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What can be said of one run: every number with its interval where there is one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

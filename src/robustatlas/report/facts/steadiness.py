@@ -1,7 +1,5 @@
 """Stability constants of a run, with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """That a run stopped when enough was known, and what is known of all samples whenever one stops."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Strips of the robustness card: one attack each, on an axis that all attacks share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A verdict in the forms that other programs read: JUnit XML, SARIF, and Markdown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether a run keeps what is required of it, its diagnosis included, and whether it fell behind an earlier version."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

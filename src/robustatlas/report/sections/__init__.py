@@ -1,7 +1,5 @@
 """Sections of the report that stand by themselves, below the curves: one file and one line each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

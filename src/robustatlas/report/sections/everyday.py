@@ -1,7 +1,5 @@
 """Worst and typical cases beside each other, where draws say what is typical."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from robustatlas.common import wording

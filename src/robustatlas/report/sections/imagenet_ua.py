@@ -1,7 +1,5 @@
 """The numbers that ImageNet-UA defines, where its attacks were evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from robustatlas.report import pages

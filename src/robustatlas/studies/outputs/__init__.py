@@ -1,7 +1,5 @@
 """The tables and figures that a study can ask for by name; a new one is one class and one line here."""
 
-from __future__ import annotations
-
 from robustatlas.common.registry import Registry, subclass_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 

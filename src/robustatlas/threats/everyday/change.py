@@ -1,7 +1,5 @@
 """What everyday changes have in common: a few numbers a sample, of which the strength bounds the first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar, cast, get_args

@@ -1,8 +1,6 @@
 """Everyday changes of place and shape. Each is a matrix from pixels (column, row, 1; the origin is the centre of the
 top left pixel) of the image to those of the result, which is read by bilinear sampling."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Everyday changes of light and colour: exposure, gamma, contrast, saturation."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Everyday changes by lens, sensor and file: blur, motion blur, noise, resolution, JPEG quality, occlusion."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import ClassVar

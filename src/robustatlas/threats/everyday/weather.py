@@ -1,7 +1,5 @@
 """Everyday weather by its density: fog, rain, snow."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

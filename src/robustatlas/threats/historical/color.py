@@ -1,7 +1,5 @@
 """Brightness as run by MultiRobustBench."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

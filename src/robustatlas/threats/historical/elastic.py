@@ -1,7 +1,5 @@
 """Elastic deformation as published (Kang et al. 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Spatial flow as run by MultiRobustBench."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

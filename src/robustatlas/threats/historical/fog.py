@@ -1,7 +1,5 @@
 """Fog as published (Kang et al. 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The perceptual threat model as searched by the code of Laidlaw et al. 2021."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

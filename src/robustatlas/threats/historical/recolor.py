@@ -1,7 +1,5 @@
 """Recolouring as run by MultiRobustBench (the code of Laidlaw and Feizi 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

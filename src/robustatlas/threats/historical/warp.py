@@ -1,7 +1,5 @@
 """Global warps as run by MultiRobustBench."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Blur: the image fades into a blurred one, more here and less there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Patterns laid over an image at many places at once: correlation with a kernel of each sample's own."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

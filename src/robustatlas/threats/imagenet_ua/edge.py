@@ -1,7 +1,5 @@
 """Edges: grey, and then any colour, along the edges of the image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Where the edges of an image are, as the attacks ``ua-edge`` and ``ua-texture`` see them."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Elastic deformation: a coarse field of displacements, enlarged to the image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Fractional Brownian motion: several octaves of gradient noise, whose gradients are optimised."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

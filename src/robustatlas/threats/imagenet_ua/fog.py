@@ -1,7 +1,5 @@
 """Fog: a plasma whose every number is optimised, and which hides the image where it is far from 0."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Gabor noise: a sparse field of weights, each of which lays a kernel of waves over the image."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The sets that latent numbers lie in: boxes and Euclidean balls around 0."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Glitches: bars of rows whose channels are shifted sideways, each by itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

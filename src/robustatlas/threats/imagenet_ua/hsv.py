@@ -1,7 +1,5 @@
 """Hue, saturation and value of every pixel, changed smoothly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Changes of the cosine coefficients of blocks of 8 by 8 pixels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Kaleidoscope: coloured, half transparent shapes with bright outlines, whose colours are optimised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

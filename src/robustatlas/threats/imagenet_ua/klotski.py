@@ -1,7 +1,5 @@
 """Sliding blocks: eight by eight blocks of the image, each read from somewhere near."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

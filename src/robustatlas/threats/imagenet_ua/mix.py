@@ -1,7 +1,5 @@
 """Mixing: another picture shines through the image, more here and less there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar

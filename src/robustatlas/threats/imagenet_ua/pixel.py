@@ -1,7 +1,5 @@
 """Pixelation: every block of every channel fades towards one of its pixels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar

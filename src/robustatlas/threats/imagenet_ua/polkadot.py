@@ -1,7 +1,5 @@
 """Dots: round patches of random colours, whose sizes are optimised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Bars: grey bars in front of the image, whose pixels are optimised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

@@ -2,8 +2,6 @@
 spans, which take little memory: in each column the rows from ``low`` to before ``high``, twice, as a square is drawn as
 two triangles."""
 
-from __future__ import annotations
-
 import math
 
 import torch

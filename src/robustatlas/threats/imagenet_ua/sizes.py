@@ -1,7 +1,5 @@
 """Settings that differ between CIFAR-10 and ImageNet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

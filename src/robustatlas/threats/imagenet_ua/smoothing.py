@@ -1,7 +1,5 @@
 """Gaussian smoothing as the attacks of ImageNet-UA do it."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

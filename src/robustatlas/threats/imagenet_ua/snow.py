@@ -1,7 +1,5 @@
 """Snow: flakes at random places of five layers, each smeared along a random streak, over a slightly paler image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

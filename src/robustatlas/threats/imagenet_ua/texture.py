@@ -1,7 +1,5 @@
 """Texture: black edges, and all between them fades to white."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Whirlpools: the image swirls around random centres."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Wood: dark rings around the middle of the image, whose radius is bent."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The callback of Keras, and its models as ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

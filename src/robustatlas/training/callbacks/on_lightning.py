@@ -1,7 +1,5 @@
 """The callback of Lightning."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import Any

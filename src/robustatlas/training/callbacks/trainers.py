@@ -1,7 +1,5 @@
 """Callbacks of trainers: each is made by a function that imports the trainer's package when it is called."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

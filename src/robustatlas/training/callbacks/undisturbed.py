@@ -1,7 +1,5 @@
 """A training that does not notice that its network was looked at."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections import OrderedDict, defaultdict, deque

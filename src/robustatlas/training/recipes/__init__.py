@@ -1,7 +1,5 @@
 """The recipes by name; a new one is one file and one line here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any

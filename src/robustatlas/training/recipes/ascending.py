@@ -1,7 +1,5 @@
 """Adversarial training of the hypervolume paper: strengths that rise over the epochs, and a margin attack."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

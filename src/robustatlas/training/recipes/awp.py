@@ -1,7 +1,5 @@
 """Adversarial weight perturbation: a loss that is low also around the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """What recipes by bounds share: margins that are certain on a set, differentiable in the weights."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Training on CROWN-IBP: bounds of the margins by lines at first, by intervals in the end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

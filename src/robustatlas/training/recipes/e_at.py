@@ -1,7 +1,5 @@
 """Extreme norm adversarial training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Helper-based adversarial training: less of a price in clean accuracy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Training on interval bounds: cheap, and networks whose certified sizes are large."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Training on the dual bound of the convex outer polytope."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

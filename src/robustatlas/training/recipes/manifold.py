@@ -1,7 +1,5 @@
 """Manifold regularisation: outputs and activation patterns that random perturbations do not change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar

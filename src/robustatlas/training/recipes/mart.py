@@ -1,7 +1,5 @@
 """Misclassification-aware adversarial training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

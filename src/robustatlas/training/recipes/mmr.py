@@ -1,7 +1,5 @@
 """Maximum margin regularisation: linear regions and decision boundaries that lie far from the images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Meta noise generation with adversarial consistency."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Joint training by multi steepest descent."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

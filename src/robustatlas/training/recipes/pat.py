@@ -1,7 +1,5 @@
 """Perceptual adversarial training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

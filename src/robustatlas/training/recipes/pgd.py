@@ -1,7 +1,5 @@
 """Adversarial training against one attack at one strength."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

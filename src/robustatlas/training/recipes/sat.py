@@ -1,7 +1,5 @@
 """Joint training with one attack drawn at random."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

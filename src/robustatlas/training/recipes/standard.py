@@ -1,7 +1,5 @@
 """Training on clean images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

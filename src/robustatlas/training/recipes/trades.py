@@ -1,7 +1,5 @@
 """TRADES: clean accuracy, and predictions that stay the same within the set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """UAR's training: targeted attacks at strengths drawn uniformly up to the largest, against one attack or several."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Variation regularisation: predictions that differ little between any two points of a set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

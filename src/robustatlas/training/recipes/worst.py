@@ -1,7 +1,5 @@
 """Joint training on the worst of several attacks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

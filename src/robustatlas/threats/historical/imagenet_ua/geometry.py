@@ -1,7 +1,5 @@
 """The updates of the published attacks, where they are not those of a box or a ball."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

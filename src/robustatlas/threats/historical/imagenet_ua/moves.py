@@ -1,7 +1,5 @@
 """Moved, blurred and compressed pixels of ImageNet-UA as published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

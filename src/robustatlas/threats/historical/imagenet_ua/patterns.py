@@ -1,7 +1,5 @@
 """Patterns of ImageNet-UA as published: what is laid over the image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Sampling half a pixel off, as the published attacks that move pixels do."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

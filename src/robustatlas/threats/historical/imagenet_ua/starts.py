@@ -1,7 +1,5 @@
 """How the published attacks begin."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
