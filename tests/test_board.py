@@ -39,7 +39,7 @@ def test_the_chain_from_nothing(script: ModuleType, tmp_path: Path, capsys: pyte
     """Every number of the board belongs to a run, every run to a card; a second seed goes on from the first. At a
     strength that covers the image the reference is 0, and that entry is left out."""
     attacks, references = {"linf": (0.1, 0.9), "contrast": (0.25, 0.5)}, {"linf": (0.1,), "contrast": (0.5,)}
-    board = replace(script.SMALL, training=500, epochs=3, test=15, attacks=attacks, references=references)
+    board = replace(script.SMALL, training=500, epochs=3, test=15, effort="low", attacks=attacks, references=references)
     script.make(board, tmp_path)
     box = tmp_path / "board"
     names = {"standard-seed0", "pgd-linf-seed0", "bits-standard-seed0"}

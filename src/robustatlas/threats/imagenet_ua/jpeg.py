@@ -35,6 +35,7 @@ class UaJpeg(LatentThreat):
     The change is added to the image itself.
 
     Example:
+        >>> import torch
         >>> threat = UaJpeg()
         >>> threat.neutral(torch.rand(2, 3, 32, 32)).latent.shape
         torch.Size([2, 3, 16, 8, 8])
