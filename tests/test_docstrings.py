@@ -150,8 +150,10 @@ def errors(thing: Any) -> set[str]:
 def gives(thing: Any) -> bool:
     if not inspect.isfunction(thing):
         return False
-    annotation = str(inspect.signature(thing).return_annotation)
-    return annotation not in ("None", "NoReturn") and not annotation.startswith(("Iterator[None]", "Generator[None"))
+    annotation = inspect.signature(thing).return_annotation
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = text.removeprefix("collections.abc.")
+    return text not in ("None", "NoReturn") and not text.startswith(("Iterator[None]", "Generator[None"))
 
 
 def shown(thing: Any) -> bool:

@@ -18,6 +18,7 @@ from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import fitting_batch
 from robustatlas.evaluation.workers.memory import peak_bytes
+from robustatlas.models.classifier import Passes
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -156,7 +157,7 @@ def test_whoever_watches_the_passes_may_prevent_one() -> None:
     net = Hungry(most=100)
     model, x = ra.Classifier(net), digits_images(4, torch.float64)[0]
 
-    def watch(passes: ra.classifier.Passes) -> None:
+    def watch(passes: Passes) -> None:
         if passes.forward:
             raise TimeoutError
 
