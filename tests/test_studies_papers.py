@@ -7,6 +7,7 @@ import pytest
 
 import robustatlas as ra
 from robustatlas.studies import Study, forecast_study, read_study, shipped
+from robustatlas.studies.outputs.matrices import CrMatrix
 from robustatlas.studies.outputs.pages import Gallery
 
 CLAIMS = Path(__file__).parents[1] / "benchmarks" / "paper_claims.toml"
@@ -16,15 +17,16 @@ SHOWN = {"attacks": ["linf"], "columns": 1, "strengths": {"linf": (0.9,)}}
 
 
 def smaller(study: Study) -> Study:
-    """All its steps and outputs, of fewer images and pictures."""
+    """All its steps and outputs, of fewer images and pictures; something is printed beside ratios."""
     changes = {"data": FEW | {"train_samples": 64}, "evaluations": FEW, "references": {"samples": 2}}
     parts = {
         part: {name: entry.model_copy(update=change) for name, entry in getattr(study, part).items()}
         for part, change in changes.items()
     }
-    outputs = {
-        name: output.model_copy(update=SHOWN) if isinstance(output, Gallery) else output
+    outputs = study.outputs | {
+        name: output.model_copy(update=SHOWN if isinstance(output, Gallery) else {"printed": {"linf": {"linf": 50.0}}})
         for name, output in study.outputs.items()
+        if isinstance(output, Gallery | CrMatrix)
     }
     return study.model_copy(update=parts | {"outputs": outputs})
 

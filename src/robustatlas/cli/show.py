@@ -189,7 +189,7 @@ def print_facts(
     if uneven:
         console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
     if facts.reference:
-        names += _print_against(facts, facts.reference, console, trained_on)
+        names += _print_against(facts.reference, console, trained_on)
     for beside in facts.beside:
         _print_field(beside, console)
     if explain:
@@ -211,9 +211,7 @@ def named_points(strengths: Mapping[str, float]) -> str:
     return safe(", ".join(f"{attack}@{strength(most, of=attack)}" for attack, most in strengths.items()))
 
 
-def _print_against(
-    run: RunFacts, facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None
-) -> list[str]:
+def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
         if note not in facts.held.doubts:  # said above, with the warnings

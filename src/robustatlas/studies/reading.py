@@ -98,7 +98,7 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
     sizes = document.get("size", {})
     _tables({**given, "size": sizes}, where)
     if not sizes and size is None:
-        return _with_trainings(given, where)
+        return _with_trainings(given)
     chosen = USUAL if size is None else size
     if chosen not in sizes:
         there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
@@ -119,7 +119,7 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
     gone = models - set(given.get("models", {}))
     for section in ("evaluations", "outputs"):
         given[section] = {name: _left(entry, gone) for name, entry in given.get(section, {}).items()}
-    return _with_trainings(given, where) | {"size": chosen, "differs": differs}
+    return _with_trainings(given) | {"size": chosen, "differs": differs}
 
 
 def _now_named(document: Any) -> Any:
@@ -162,7 +162,7 @@ def _named_in(section: str, entries: Any) -> dict[str, Any]:
     return {f"{section}.{name}": entry for name, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
 
-def _with_trainings(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _with_trainings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The document whose trainings say themselves what the section ``training`` says for all."""
     common, models = given.get("training", {}), {}
     for name, entry in given.get("models", {}).items():
@@ -196,7 +196,7 @@ def _check(study: Study, where: str) -> None:
             if (data := getattr(entry, "data", None)) is not None:
                 check_known(data, study.data, f"{section}.{name}.data of {where}")
     for name, model in study.models.items():
-        _check_model(study, name, model, f"models.{name}")
+        _check_model(study, model, f"models.{name}")
         _check_chain(study, name, where)
     for name, evaluation in study.evaluations.items():
         for evaluated in evaluation.models or ():
@@ -207,7 +207,7 @@ def _check(study: Study, where: str) -> None:
         output.check(study, f"outputs.{name} of {where}")
 
 
-def _check_model(study: Study, name: str, model: ModelEntry, place: str) -> None:
+def _check_model(study: Study, model: ModelEntry, place: str) -> None:
     for key in ("start", "of"):
         if (other := getattr(model, key)) is not None:
             check_known(other, study.models, f"{place}.{key}")

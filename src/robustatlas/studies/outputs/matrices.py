@@ -33,8 +33,12 @@ class _Matrix(Output):
     attacks: list[str] | None = None
     reference: str
     printed: dict[str, dict[str, float]] = Field(default_factory=dict)
-    kind_of_number: ClassVar[str] = ""
     unit: ClassVar[str] = ""
+
+    @property
+    def kind_of_number(self) -> str:
+        """What its numbers are called, before the name of an attack."""
+        raise NotImplementedError
 
     def columns(self, done: Finished) -> list[str]:
         """The attacks: those of the evaluation that the reference has."""
@@ -64,8 +68,11 @@ class _Matrix(Output):
 class UarMatrix(_Matrix):
     """UAR of each model under each attack."""
 
-    kind_of_number = "UAR"
     unit = "UAR (%)"
+
+    @property
+    def kind_of_number(self) -> str:
+        return "UAR"
 
 
 class CrMatrix(_Matrix):
@@ -74,12 +81,9 @@ class CrMatrix(_Matrix):
     worst: bool = False
     unit = "CR (%)"
 
-    def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
-        kind = "CR ind-worst" if self.worst else "CR"
-        return {
-            model: {a: self.number(done, f"{kind} {a}", model) for a in self.columns(done)}
-            for model in self.chosen(done.study)
-        }
+    @property
+    def kind_of_number(self) -> str:
+        return "CR ind-worst" if self.worst else "CR"
 
 
 class Correlations(UarMatrix):
