@@ -24,7 +24,9 @@ class FieldEntry:
         name: as the benchmark has it.
         accuracy: best known robust accuracy in percent; of corruptions the mean accuracy.
         clean: clean accuracy in percent.
-        title, venue, url: of the paper.
+        title: of the paper.
+        venue: where it appeared.
+        url: of the paper.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own images.
         autoattack: accuracy under AutoAttack in percent; None of corruptions.

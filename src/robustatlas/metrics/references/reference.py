@@ -47,7 +47,8 @@ class Defense:
     Attributes:
         name: short name in the source.
         accuracies: measured accuracies in percent; may lack attacks that the source did not evaluate.
-        title, paper_url: of the paper.
+        title: of the paper.
+        paper_url: where the paper is.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own training images.
         trained_on: attack -> largest strength it was trained against; empty for none.

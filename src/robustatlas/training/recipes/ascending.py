@@ -19,8 +19,7 @@ class Ascending(Recipe):
     The copies x~ have the lowest margin of probabilities p_y - max p_j that projected ascent finds. ``points``:
 
     - "union" (the paper's listing): the TRADES loss over the batch [x; x~], with an inner attack of the same radius
-    around each point. Around x~ it may reach twice the radius from x, unless ``anchored``;
-
+      around each point. Around x~ it may reach twice the radius from x, unless ``anchored``;
     - "adversarial": the same over x~ alone; "replace": TRADES on x with x~ in place of its inner attack.
 
     ``ascending=False`` keeps the strength at epsilon. Examples are crafted just before their update.
