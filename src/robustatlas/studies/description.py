@@ -178,7 +178,10 @@ class Study(StudyEntry):
         paper: what it is a study of.
         size: at which its numbers are; empty where the file has no sizes.
         differs: in what this size is not as in the paper, one sentence each.
-        data, models, evaluations, references: by name.
+        data: by name.
+        models: by name.
+        evaluations: by name.
+        references: by name.
         outputs: tables and figures by name; see :data:`robustatlas.studies.outputs.OUTPUTS`.
 
     Example:

@@ -74,9 +74,9 @@ class Classifier:
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
+    What is given stays an attribute of its name (``batch_size``: ``batch_sizes``).
+
     Attributes:
-        net, prepare, mean, std, device, precision, compiled, outputs, batch_sizes, knowledge, queries, rejection,
-            draws, threshold, classes, name, origin: as above.
         dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
         network_dtype: of the network's parameters, in which it computes.
         casts: whether there are such, so that inputs are cast to that.
