@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -129,7 +129,7 @@ class Optimizer(ABC, Generic[S]):
 
     def init(self, problem: Problem, theta: Tree) -> S:
         """The state that begins at ``theta``; of an optimizer that remembers more than that, one of its own."""
-        return State(theta, counter(problem.epsilon))  # type: ignore[return-value]
+        return cast(S, State(theta, counter(problem.epsilon)))
 
     def ahead(self, problem: Problem, state: S, count: int) -> S:
         """The states of the next ``count`` points, ``[B * count]`` rows, those of a sample one after the other; of an

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -36,9 +37,9 @@ class _Matrix(Output):
     unit: ClassVar[str] = ""
 
     @property
+    @abstractmethod
     def kind_of_number(self) -> str:
         """What its numbers are called, before the name of an attack."""
-        raise NotImplementedError
 
     def columns(self, done: Finished) -> list[str]:
         """The attacks: those of the evaluation that the reference has."""
