@@ -1,14 +1,14 @@
 """How near certificates and attacks come to each other, whether certificates are sound, and what they cost.
 
-    python benchmarks/certificates.py [--parts widths,lines,complete,soundness,cost,residual,deep] [--output FILE]
+    python benchmarks/certificates.py [--parts widths,lines,exact,soundness,cost,residual,deep] [--output FILE]
 
 widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the
 median of upper / lower, the area between both curves, by network and norm. lines: the same of sets of one number.
-complete: default, minimum and high search against the exact sizes of tiny ReLU networks. soundness: random and attacked
-points inside certified balls of 50 random networks in float64, of every supported activation and pooling. cost: seconds
-of this process, and what the forecast said. residual: two trained residual networks of CIFAR-10, by the package and by
-dense matrices (a tenth of the samples). deep: what the forecast says of a ResNet-32. Parts add to what the file holds
-already.
+exact: default, minimum and high search, and certificates, against exact sizes of networks with two inputs, by brute
+force. soundness: random and attacked points inside certified balls of 50 random networks in float64, of every supported
+activation and pooling. cost: seconds of this process, and what the forecast said. residual: two trained residual
+networks of CIFAR-10, by the package and by dense matrices (a tenth of the samples). deep: what the forecast says of a
+ResNet-32. Parts add to what the file holds already.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import robustatlas as ra
+from brute_force import exact_sizes
 from crown_by_matrices import Layer, Matrices, margins, matrices
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
@@ -84,68 +85,56 @@ def lines(samples: int) -> Iterator[Row]:
             yield told(result, attack)
 
 
-def tiny(inputs: int, width: int, classes: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """Two hidden layers trained on classes that another network draws on [0, 1]^inputs."""
-    torch.manual_seed(inputs)
+def tiny(seed: int, inputs: int, width: int, classes: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a network of two hidden layers, trained on classes that another one draws, with points and labels."""
+    torch.manual_seed(seed)
     teacher = nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, classes))
     x = torch.rand(2000, inputs)
     with torch.no_grad():
         scores = teacher(2 * x - 1)
         y = (scores - scores.mean(0)).argmax(1)
-    return _trained(_layers(inputs, width, classes), x, y), x, y
-
-
-def _layers(inputs: int, width: int, classes: int) -> nn.Module:
     hidden = [nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, classes))
-
-
-def _trained(net: nn.Module, x: Tensor, y: Tensor) -> nn.Module:
+    net = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, classes))
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
     for _ in range(300):
         optimizer.zero_grad()
         F.cross_entropy(net(x), y).backward()
         optimizer.step()
-    return net.eval()
+    return net.eval(), x, y
 
 
-def complete(samples: int, only: str) -> Iterator[Row]:
-    """Gaps of searches over exact sizes; l2 too, whose regions are few with these widths, and fewer digits in l0,
-    where one takes some seconds."""
-    digits = ra.load_dataset("digits", "train")
-    torch.manual_seed(0)
-    subjects = {f"{n} inputs, 16-16": tiny(n, 16, 3) for n in (2, 4, 16)}
-    subjects["digits, 64-16-16-10"] = (_trained(_layers(64, 16, 10), digits.images, digits.labels), *_test(samples))
-    for name, (net, x, y) in subjects.items():
-        for attack in ("linf", "l2", "l1", "l0"):
+def exact(samples: int, only: str) -> Iterator[Row]:
+    """Yield gaps of searches, and of certificates, to exact sizes: networks with two inputs, by brute force."""
+    for seed, width in ((0, 16), (1, 16), (2, 32)):
+        net, x, y = tiny(seed, 2, width, 3)
+        name = f"2 inputs, {width}-{width}, seed {seed}"
+        for attack, p in NORMS.items():
             if only not in f"{name} {attack}":
                 continue
-            count = samples // 3 if attack == "l0" and x[0].numel() > 16 else samples
-            data, model = (x[:count], y[:count]), ra.Classifier(net, name=name)
-            exact = ra.certify(model, data, attack, method="complete", progress=False)
+            with torch.no_grad():
+                right = (net(x).argmax(1) == y).nonzero().flatten()[:samples]
+            data, model = (x[right], y[right]), ra.Classifier(net, name=name)
+            sizes = exact_sizes(net, data[0].double().numpy(), data[1].numpy(), p)
             for search, effort in (("descent", "default"), ("minimum", "default"), ("descent", "high")):
                 common: Any = {"effort": effort, "progress": False, "diagnose": False, "audit": 0}
                 found = ra.evaluate(model, data, attack, search, **common)
-                yield _gap(name, attack, search if effort == "default" else effort, exact, found)
+                row: Row = {"network": name, "attack": attack, "search": search if effort == "default" else effort}
+                known = sizes <= found.strengths(attack)[-1]
+                yield row | _gap(found.minimal_size(attack)[known] / sizes[known] - 1)
+            for method in ("interval", "crown-ibp", "crown", "alpha-crown"):
+                lower = ra.certify(model, data, attack, method=method, progress=False).certified_size(attack)
+                row = {"network": name, "attack": attack, "method": method}
+                yield row | _gap(1 - lower / sizes) | {"above": int((lower > sizes).sum())}
 
 
-def _test(samples: int) -> tuple[Tensor, Tensor]:
-    test = ra.load_dataset("digits", "test").take(samples)
-    return test.images, test.labels
-
-
-def _gap(name: str, attack: str, search: str, exact: ra.Result, found: ra.Result) -> Row:
-    lower, upper = exact.certified_size(attack), found.minimal_size(attack)
-    lower = lower + (attack == "l0")  # which certifies one number less than is needed
-    known = (found.minimal_size(attack) > 0) & (lower > 0) & (lower <= found.strengths(attack)[-1])
-    ratio = upper[known] / lower[known] - 1
+def _gap(ratio: Any) -> Row:
     return {
-        "network": name, "attack": attack, "search": search, "samples": int(known.sum()),
+        "samples": len(ratio),
         "median gap %": round(100 * float(np.median(ratio)), 3),
         "within 1 %": round(100 * float((ratio < 0.01).mean()), 1),
         "largest gap %": round(100 * float(ratio.max()), 1) if np.isfinite(ratio).all() else None,
         "not found": int(np.isinf(ratio).sum()),
-    }  # fmt: skip
+    }
 
 
 ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.GELU, nn.SiLU)
@@ -350,10 +339,6 @@ def cost(only: str) -> Iterator[Row]:
     tried += [("line", "brightness"), ("lipschitz", "l2")]
     cases: list[tuple[ra.Classifier, Any, str, str]] = [(small, digits, *each) for each in tried]
     cases.append((ra.load_model("builtin:digits-ibp"), digits, "crown", "linf"))
-    net, x, y = tiny(4, 16, 3)
-    cases += [
-        (ra.Classifier(net, name="4 inputs, 16-16"), (x[:40], y[:40]), "complete", norm) for norm in ("linf", "l2")
-    ]
     for classes in (3, 10):
         linear = nn.Sequential(nn.Flatten(), nn.Linear(64, classes)).eval()
         with torch.no_grad():
@@ -389,9 +374,9 @@ def _kind(row: Row) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="widths,lines,complete,soundness,cost,residual,deep")
-    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of complete")
-    parser.add_argument("--only", default="", help="of complete, cost, residual: what is in the names")
+    parser.add_argument("--parts", default="widths,lines,exact,soundness,cost,residual,deep")
+    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of exact")
+    parser.add_argument("--only", default="", help="of exact, cost, residual: what is in the names")
     parser.add_argument("--networks", type=int, default=50)
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "certificates.json")
@@ -399,7 +384,7 @@ def main() -> None:
     parts = {
         "widths": lambda: widths(asked.samples),
         "lines": lambda: lines(asked.samples),
-        "complete": lambda: complete(max(1, asked.samples // 5), asked.only),
+        "exact": lambda: exact(max(1, asked.samples // 5), asked.only),
         "soundness": lambda: soundness(asked.networks, asked.points),
         "cost": lambda: cost(asked.only),
         "residual": lambda: residual(max(1, asked.samples // 10), asked.only),

@@ -20,7 +20,6 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "alpha-crown": "certificates.alpha_crown:AlphaCrown",
         "linear": "certificates.linear:Linear",
         "line": "certificates.line:LineCertificate",
-        "complete": "certificates.complete:Complete",
         "lipschitz": "certificates.lipschitz:Lipschitz",
         "smoothing": "certificates.smoothing:Smoothing",
     },

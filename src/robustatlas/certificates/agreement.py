@@ -9,7 +9,6 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Network
-from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
@@ -73,7 +72,7 @@ def _logits(network: Network, model: Classifier, points: Tensor) -> tuple[Tensor
     for some in torch.split(points.double(), COMPARED):
         bounds = Bounds.of(network, NormBall(some, some.new_zeros(len(some)), torch.inf, box=False), backwards=False)
         logits = network.graph.run(some)
-        most = torch.minimum(deviations(bounds), _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True))
+        most = torch.minimum(bounds.deviations(), _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True))
         known.append(logits)
         off.append(torch.where(bounds.overflows[:, None], torch.inf, most))
     return torch.cat(known), torch.cat(off)

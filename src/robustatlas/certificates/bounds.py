@@ -206,6 +206,21 @@ class Bounds:
         fixed = _sum(values * torch.where(up, offset, rows.of(lines.high_offset)[owner]))
         return rows.but(values * torch.where(up, below, rows.of(lines.high_slope)[owner])), fixed
 
+    def deviations(self) -> Tensor:
+        """``[B, C]``: how far each logit of the network as it is computed may be from that in real numbers."""
+        errors: list[Tensor] = []
+        for node, rounding in zip(self.network.graph.nodes, self.rounding, strict=True):
+            operation, before = node.operation, [errors[k] for k in node.inputs]
+            own = torch.zeros_like(self.low[len(errors)]) if rounding is None else rounding
+            if isinstance(operation, AffineOperation):
+                own = own + operation.spread(*before)
+            elif isinstance(operation, MaxPool):
+                own = own + operation.apply(*before)
+            elif operation is not None:
+                own = own + before[0] * max(map(abs, operation.slopes))
+            errors.append(own)
+        return errors[-1]
+
     def _enter(self, low: Tensor, high: Tensor, rounding: Tensor | None) -> None:
         """The interval of the next node, and its rounding, which is not in it yet."""
         self.rounding.append(rounding)

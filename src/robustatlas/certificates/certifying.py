@@ -69,7 +69,7 @@ def _usual(attack: Attack, subject: Subject, effort: Effort) -> Certificate:
     covered = listed(["linf", "l2", "l1", "brightness", "contrast", "saturation", "hue"])
     raise UserError(
         f"No certificate covers {attack.name!r} of {subject.model.name}; there are such for {covered}, and for l0 of "
-        "linear networks (and of small ReLU networks by 'complete'). Leave it out, or look at what attacks find."
+        "linear networks. Leave it out, or look at what attacks find."
     )
 
 

@@ -13,7 +13,6 @@ from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples,
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Graph, Node
 from robustatlas.certificates.operations import Convolution, Dense, MaxPool, Moved, Scaled, Sum
-from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Shape, Windowed
 from robustatlas.common.errors import UserError
@@ -83,7 +82,7 @@ class Lipschitz(Certificate):
         margins = _margins(network.graph.run(samples.x), labels)
         reach = (margins / rates).amin(1).clamp_min(0)
         around = Bounds.of(network, NormBall(samples.x, reach, 2.0), backwards=False)
-        off = deviations(around)
+        off = around.deviations()
         margins = margins - off.gather(1, labels[:, None]) - off
         sizes = (margins / rates).amin(1).clamp_min(0) / MARGIN_OF_SIZES
         return torch.where(around.overflows, 0.0, sizes).cpu()

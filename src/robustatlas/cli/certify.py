@@ -38,8 +38,8 @@ def certify(
         str | None,
         ATTACKS.option(
             "NAME",
-            "How: interval, crown-ibp, crown, alpha-crown, complete, linear, line, lipschitz or smoothing. By "
-            "default what fits the network and the attack, at the effort that is asked for.",
+            "How: interval, crown-ibp, crown, alpha-crown, linear, line, lipschitz or smoothing. By default "
+            "what fits the network and the attack, at the effort that is asked for.",
         ),
     ] = None,
     method_setting: Annotated[
