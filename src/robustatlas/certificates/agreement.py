@@ -49,10 +49,10 @@ def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack]
 
 def check_known(subject: Subject, attacks: Sequence[Attack], work: Work, batch: int) -> None:
     """:func:`check_reading` on some of the samples, where a method has read the network."""
-    if subject.known is not None:
+    if subject.network_read is not None:
         rows = torch.linspace(0, len(work.labels) - 1, min(COMPARED, len(work.labels))).round().long()
         x = work.rows[rows].to(subject.model.device, subject.model.dtype)
-        check_reading(subject.known, subject.model, attacks, x, batch)
+        check_reading(subject.network_read, subject.model, attacks, x, batch)
 
 
 def _points(attacks: Sequence[Attack], x: Tensor) -> Tensor:
@@ -70,10 +70,14 @@ def _logits(network: Network, model: Classifier, points: Tensor) -> tuple[Tensor
     """Logits [P, C] of what was read, and by how much rounding may move each; inf where numbers overflow."""
     known, off = [], []
     for some in torch.split(points.double(), COMPARED):
-        bounds = Bounds.of(network, NormBall(some, some.new_zeros(len(some)), torch.inf, box=False), backwards=False)
+        bounds = Bounds(network, NormBall(some, some.new_zeros(len(some)), torch.inf, box=False), backwards=False)
         logits = network.graph.run(some)
-        most = torch.minimum(bounds.deviations(), _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True))
+        explained = _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True)
+        most = torch.minimum(bounds.output_deviations(), explained)
         known.append(logits)
+        if (ending := network.graph.ending) is not None:
+            logits, most = ending(logits), 2 * most + _RELATIVE[model.network_dtype]
+            known[-1] = logits
         off.append(torch.where(bounds.overflows[:, None], torch.inf, most))
     return torch.cat(known), torch.cat(off)
 

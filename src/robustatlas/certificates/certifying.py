@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.certificates import CERTIFICATES, Certificate, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
-from robustatlas.certificates.base import in_ball, norm_of
+from robustatlas.certificates.base import is_ball, norm_of
 from robustatlas.certificates.work import LARGEST_BATCH, Certification, do, done, inputs, record_of
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
@@ -36,7 +36,7 @@ from robustatlas.threats.color import Line
 
 Method = str | Certificate | None
 
-_BY_EFFORT: dict[Effort, str] = {"low": "crown-ibp", "default": "crown", "high": "alpha-crown"}
+_BY_EFFORT: dict[Effort, str] = {"low": "interval", "default": "crown", "high": "beta-crown"}
 
 
 def certificate_for(
@@ -62,9 +62,9 @@ def certificate_for(
 def _usual(attack: Attack, subject: Subject, effort: Effort) -> Certificate:
     if isinstance(attack.threat, Line):
         return certificate_named("line")
-    if norm_of(attack) is not None and subject.network.graph.affine:
+    if norm_of(attack) is not None and subject.network.graph.is_affine:
         return certificate_named("linear")
-    if in_ball(attack):
+    if is_ball(attack):
         return certificate_named(_BY_EFFORT[effort])
     covered = listed(["linf", "l2", "l1", "brightness", "contrast", "saturation", "hue"])
     raise UserError(
@@ -218,7 +218,7 @@ def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
 def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
     """What a task will take, from a few samples spread over those that are missing."""
     first = inputs(ready.subject.model, Job.of(ready.work, missing[:1]))
-    most = task.certificate.most(ready.subject, task.attack, first)
+    most = task.certificate.seconds_at_most(ready.subject, task.attack, first)
     count, seconds = 0, 0.0
     while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
         count = min(len(missing), max(_TRIED, count * _TRIED))

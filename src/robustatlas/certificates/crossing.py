@@ -35,7 +35,7 @@ def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor,
     found = torch.full_like(sizes, torch.inf)
     rows = (sizes > 0).nonzero().squeeze(1)
     if len(rows):
-        some = samples.take(rows)
+        some = samples.select(rows)
         some = Samples(some.x.to(model.dtype), some.labels, some.index)
         found[rows] = _smallest(model, attack, some, sizes[rows].to(some.x.device), seed).cpu()
     return found

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject
-from robustatlas.certificates.bounds import Bounds, most_seconds
+from robustatlas.certificates.bounds import Bounds, seconds_of_crown
 from robustatlas.certificates.regions import Segment
 from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line
@@ -42,15 +42,15 @@ class LineCertificate(Certificate):
 
     precision: float = 1e-3
 
-    def fits(self, attack: Attack) -> bool:
+    def supports(self, attack: Attack) -> bool:
         return isinstance(attack.threat, Line)
 
     def check(self, subject: Subject, attack: Attack) -> None:
         super().check(subject, attack)
         _ = subject.network
 
-    def most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
-        return _PIECES * most_seconds(subject.network, x)
+    def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        return _PIECES * seconds_of_crown(subject.network, x)
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         threat = attack.threat
@@ -98,5 +98,5 @@ def _piece(threat: Line, x: Tensor, start: Tensor, end: Tensor) -> Segment:
 
 
 def _certified(subject: Subject, piece: Segment, labels: Tensor) -> Tensor:
-    bounds = Bounds.of(subject.network, piece, backwards=True)
+    bounds = Bounds(subject.network, piece, backwards=True)
     return bounds.margins(labels, backwards=True).amin(1) > 0

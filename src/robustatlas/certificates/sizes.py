@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 Margin = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K], certified where positive, and to how
-far the lines of these bounds would reach [K]: up to which size they keep the margin above 0. They hold on the set of
-that size and all smaller ones, so below it a reach is certified, and above it a guess; 0 where there is none."""
+"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K], certified where positive, and to the
+sizes [K] up to which the lines of these bounds keep the margin above 0. Lines hold on the set of the size and on all
+smaller ones, so a reach below the size is certified, and one above it is a guess; 0 where there is none."""
 
 PRECISION = 5e-4
 """Relative: half of what radii are compared by (.1 %)."""
@@ -20,96 +19,63 @@ _ROUNDS = 60
 _SMALLEST = 1e-9
 _LEAST = 1e-12
 """Share of a margin that counts as lost at least, which has a logarithm."""
+_POWER = 1.4
+"""Power of the size by which a margin falls, where only one size was bounded: 1.2 to 2 on the digits."""
 _DIGITS = 9
 """Digits kept of a size, rounded down, so that it does not depend on who shared a batch."""
 
 
-@dataclass
 class _Brackets:
-    """What is known of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
+    """Sizes of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
 
-    A margin falls by a power of the size, by higher ones as lines loosen. So sizes u are logarithms, and margins the
-    logarithm v of the share of the ``whole`` margin, at the sample itself, that is lost. ``along``: how far the lines
-    at the sample reach. ``points``: u and v [3, 2, B] of the largest success, the smallest failure and what one of them
-    was before; NaN: none yet. ``stalled``: how often in turn the same side moved.
+    A margin falls by a power of the size. So sizes u are logarithms, and margins the logarithm v of the share of the
+    ``whole`` margin, at the sample itself, that is lost. ``success`` and ``failure``: u and v [2, B] at both ends; NaN:
+    none yet. ``stalled``: how often in turn the same end moved.
     """
 
-    low: Tensor
-    high: Tensor
-    whole: Tensor
-    along: Tensor
-    points: Tensor
-    stalled: Tensor
+    def __init__(self, count: int) -> None:
+        unknown = torch.full((count,), torch.nan, dtype=torch.float64)
+        self.low, self.high = torch.zeros_like(unknown), torch.full_like(unknown, torch.inf)
+        self.whole, self.along = unknown.clone(), torch.zeros_like(unknown)
+        self.success, self.failure = unknown.repeat(2, 1), unknown.repeat(2, 1)
+        self.stalled = torch.zeros_like(unknown)
 
-    @classmethod
-    def beginning(cls, low: Tensor) -> _Brackets:
-        unknown = torch.full_like(low, torch.nan)
-        never, none = torch.full_like(low, torch.inf), torch.zeros_like(low)
-        return cls(low.clone(), never, unknown, none, unknown.repeat(3, 2, 1), none.clone())
-
-    def open(self, ceiling: float) -> Tensor:
-        """``[K]``: samples whose size is not known well enough."""
+    def open_rows(self, ceiling: float) -> Tensor:
+        """Return the samples [K] whose size is not known well enough."""
         wide = self.high > self.low * (1 + PRECISION)
         return (wide & (self.low < ceiling) & (self.high > _SMALLEST * ceiling)).nonzero().squeeze(1)
 
     def learn(self, rows: Tensor, size: Tensor, margin: Tensor, reach: Tensor) -> None:
-        """Take what a bound said of some samples."""
-        good, begun = margin > 0, ~self.whole[rows].isnan()
+        """Store bounds of the samples ``rows``."""
+        good, begun = (margin > 0) | (reach > size), ~self.whole[rows].isnan()
         lost = ((self.whole[rows] - margin) / self.whole[rows]).clamp_min(_LEAST)
-        point = torch.stack([size.log(), lost.log()])
-        for kind, at in ((0, good & begun), (1, ~good & begun)):
-            self.points[2, :, rows[at]] = self.points[kind, :, rows[at]]
-            self.points[kind, :, rows[at]] = point[:, at]
+        point = torch.stack([size.log(), torch.where(good, lost.clamp_max(1 - _LEAST), lost).log()])
+        self.success[:, rows[good & begun]] = point[:, good & begun]
+        self.failure[:, rows[~good & begun]] = point[:, ~good & begun]
         self.whole[rows[~begun]], self.along[rows[~begun]] = margin[~begun], reach[~begun]
         side = torch.where(good, 1.0, -1.0)
         self.stalled[rows] = torch.where(self.stalled[rows] * side > 0, self.stalled[rows], 0.0) + side
-        won, failed = rows[good], rows[~good]
-        self.low[won] = torch.maximum(self.low[won], size[good])
-        self.high[failed] = size[~good]
-        self.low[failed] = torch.maximum(self.low[failed], torch.minimum(reach, size)[~good])
+        self.high[rows[~good]] = size[~good]
+        self.low[rows] = torch.maximum(self.low[rows], torch.where(good, size, torch.minimum(reach, size)))
 
-    def next(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
-        """``[K]``: the size to try: 0, half of what lines reach there, and from there towards the root; a little
+    def next_sizes(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
+        """Return sizes [K] to bound: 0, half of what lines reach there, and from there towards the root; a little
         beyond it, as the lines of a failure certify what they reach."""
         low, high, along = self.low[rows], self.high[rows], self.along[rows]
-        success, failure, third = self.points[:, :, rows]
-        succeeded, failed = success[0].isfinite(), failure[0].isfinite()
-        begin = torch.where(low > 0, low * (1 + PRECISION), torch.where(along > 0, along / 2, first))
-        bent = self._bent(rows, torch.where(failed, failure, success))
-        root = _root(torch.where(succeeded, success, third), torch.where(failed, failure, third), third).exp()
-        root = torch.where(root.isfinite(), root, bent) * (1 + PRECISION / 4)
+        (u0, v0), (u1, v1) = self.success[:, rows], self.failure[:, rows]
+        succeeded, failed = u0.isfinite(), u1.isfinite()
+        from_one = torch.where(succeeded, u0 - v0 / _POWER, u1 - v1 / _POWER)
+        root = torch.where(succeeded & failed, u0 - v0 * (u1 - u0) / (v1 - v0), from_one).exp() * (1 + PRECISION / 4)
         most, least = torch.where(failed, high, low * _GROWTH), torch.where(succeeded, low, high / _GROWTH)
         bold = torch.where(succeeded & failed, (low * high).sqrt(), torch.where(failed, least, most))
         size = torch.where(self.stalled[rows].abs() > 2, bold, root.minimum(most).maximum(least))
-        size = torch.where(succeeded | failed, size, begin)
+        size = torch.where(succeeded | failed, size, torch.where(along > 0, along / 2, first))
         size = torch.maximum(size, low * (1 + PRECISION)).minimum(high / (1 + PRECISION)).clamp_max(ceiling)
         return torch.where(self.whole[rows].isnan(), 0.0, size)
 
-    def _bent(self, rows: Tensor, point: Tensor) -> Tensor:
-        """``[K]``: where the margin is lost that falls at first as the network does, and through one point besides."""
-        size, lost = point.exp().unbind()
-        fall = torch.where(self.along[rows] > 0, 1 / self.along[rows], 0.0)
-        bend = ((lost - fall * size) / size**2).clamp_min(0)
-        all_lost: Tensor = 2 / (fall + (fall**2 + 4 * bend).sqrt())
-        return all_lost
 
-
-def _root(one: Tensor, two: Tensor, third: Tensor) -> Tensor:
-    """``[K]``: u where v is 0, by the parabola u(v) through three points where these rise, else by the line through the
-    first two."""
-    (u0, v0), (u1, v1), (u2, v2) = one, two, third
-    line = u0 - v0 * (u1 - u0) / (v1 - v0)
-    parabola = (
-        u0 * v1 * v2 / ((v0 - v1) * (v0 - v2))
-        + u1 * v0 * v2 / ((v1 - v0) * (v1 - v2))
-        + u2 * v0 * v1 / ((v2 - v0) * (v2 - v1))
-    )
-    rising = ((u2 - u0) * (v2 - v0) > 0) & ((u2 - u1) * (v2 - v1) > 0) & (parabola > u0) & (parabola < u1)
-    return torch.where(rising, parabola, line)
-
-
-def largest(margin: Margin, count: int, first: float, ceiling: float, start: Tensor | None = None) -> Tensor:
-    """The largest sizes found that are certified, to :data:`PRECISION` where the bound falls with the size.
+def largest(margin: Margin, count: int, first: float, ceiling: float) -> Tensor:
+    """Return the largest sizes found that are certified, to :data:`PRECISION` where the bound falls with the size.
 
     A certified size certifies all smaller ones, since sets are nested, so the largest success counts whether the bound
     is monotone or not.
@@ -119,17 +85,16 @@ def largest(margin: Margin, count: int, first: float, ceiling: float, start: Ten
         count: of samples B.
         first: size to begin with, where lines do not say how far they reach.
         ceiling: size of the whole space; what is certified there is so at every size.
-        start: ``[B]``, sizes known to be certified, 0 where none is.
 
     Returns:
         ``[B]`` float64, 0 where nothing was certified down to :data:`_SMALLEST` times the ceiling.
     """
-    brackets = _Brackets.beginning(torch.zeros(count, dtype=torch.float64) if start is None else start)
+    brackets = _Brackets(count)
     for _ in range(_ROUNDS):
-        rows = brackets.open(ceiling)
+        rows = brackets.open_rows(ceiling)
         if not len(rows):
             break
-        size = brackets.next(rows, first, ceiling)
+        size = brackets.next_sizes(rows, first, ceiling)
         value, reach = margin(size, rows)
         brackets.learn(rows, size, value.nan_to_num(nan=-torch.inf), reach.nan_to_num(nan=0.0))
     return _rounded_down(torch.where(brackets.low >= ceiling, torch.inf, brackets.low))

@@ -71,4 +71,4 @@ class Kw(Bounded):
         return replace(graph, nodes=tuple(nodes))
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        return Bounds.of(network, ball, backwards=True).margins(batch.labels, backwards=True)
+        return Bounds(network, ball, backwards=True).margins(batch.labels, backwards=True)
