@@ -128,7 +128,7 @@ READ: dict[str, Forward] = {
     "bilinear with corners": lambda net, x: net.plain(
         F.interpolate(x, size=(9, 5), mode="bilinear", align_corners=True)[..., 2:6, :4]
     ),
-    "linear": lambda net, x: net.plain(F.interpolate(x.flatten(2), size=25, mode="linear")[..., ::2][..., :16]),
+    "linear": lambda net, x: net.plain(F.interpolate(x.flatten(2), size=31, mode="linear")[..., ::2]),
     "pixel_shuffle": lambda net, x: net.plain(
         F.pixel_shuffle(torch.cat([x, x * 2, x / 2, 1 - x], 1), 2)[..., ::2, 1::2]
     ),
@@ -302,7 +302,7 @@ def _given(name: str, argument: str) -> Iterator[Any]:
         "dtype": [torch.float32, torch.float64],
         "out_dtype": [torch.float32],
         "memory_format": [torch.contiguous_format],
-        "size": [[3, 4, 6, 6], [2, 4, 6, 6]] if name == "expand" else [[4, 72], [2, 144]],
+        "size": [[2, 4, 6, 6], [-1, 4, 6, 6]] if name == "expand" else [[4, 72], [2, 144]],
         "shape": [[4, 72], [2, 144]],
         "sizes": [[2, 2]],
         "start_dim": [1],
@@ -349,14 +349,14 @@ def _overloads() -> Iterator[tuple[str, OpOverload]]:
         for overload in packet.overloads():
             target = getattr(packet, overload)
             tensors = [each for each in target._schema.arguments if "Tensor" in str(each.type)]
-            odd = ("out", "Dimname", "names", "prim_", "dtype_out")
+            odd = ("list_Tensor", "out", "Dimname", "names", "prim_", "dtype_out")
             if tensors and not any(part in str(target._schema) for part in odd):
                 yield f"{name}.{overload}", target
 
 
 TARGETS = dict(_overloads())
 NEVER_READ = {"conv1d.padding", "conv2d.padding", "conv3d.padding", "view.dtype", "mm.dtype", "addmm.dtype"}
-NEVER_READ |= {"mean.default", "sum.default"}  # of the whole batch
+NEVER_READ |= {"mean.default", "sum.default", "index.Tensor_hacked_twin"}  # across the batch
 
 
 @pytest.mark.parametrize("which", TARGETS)
@@ -391,7 +391,7 @@ def test_a_reading_takes_every_argument_or_there_is_none(which: str) -> None:
 
 
 def _double(value: Any) -> Any:
-    return value.double() if isinstance(value, Tensor) else value
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _read_rightly(name: str, target: OpOverload, given: dict[str, Any]) -> str:

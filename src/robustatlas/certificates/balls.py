@@ -95,7 +95,8 @@ class BallCertificate(Certificate):
         return Verdicts(proven, torch.zeros_like(proven))
 
     def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
-        return _BOUNDS * seconds_of_crown(subject.network, x) if self.backwards else 0.0
+        bounds = len(self.strengths) or _BOUNDS
+        return bounds * seconds_of_crown(subject.network, x) if self.backwards else 0.0
 
     def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
         """Prove the very sizes, and certify again only where that fails, which may be as larger sets told more of the

@@ -64,7 +64,7 @@ class AffineValues:
 
 @dataclass(frozen=True)
 class NodeBounds:
-    """What is known of one node on the regions of B samples.
+    """Bounds of the numbers of one node on the regions of B samples.
 
     Attributes:
         low, high: ``[B, ...]``, between which its numbers lie.
@@ -91,9 +91,9 @@ class Relaxation:
     multipliers: Tensor
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plane:
-    """Affine functions of the input below rows of a node.
+    """Affine functions of the input that are below rows of a node.
 
     Attributes:
         slope: coefficients [R, ...]; None: there are none.
@@ -237,15 +237,15 @@ class Bounds:
             if k in relaxations:
                 at = Windowed.full(at.dense())
                 passed[k] = at.values
-                back, constant = _through_lines(at, relaxations[k].lines)
+                back, constant = _rows_before_lines(at, relaxations[k].lines)
                 back = back.with_values(back.values + relaxations[k].multipliers)
             else:
-                back, constant = self._through(k, node, at, owner)
+                back, constant = self._rows_before(k, node, at, owner)
             total = total + constant
             add_rows(waiting, node.inputs[0], back)
         return Plane(None, total, passed)
 
-    def _through(self, position: int, node: Node, rows: Windowed, owner: Tensor) -> tuple[Windowed, Tensor]:
+    def _rows_before(self, position: int, node: Node, rows: Windowed, owner: Tensor) -> tuple[Windowed, Tensor]:
         """Return rows of a nonlinear node as rows of its input, and constants."""
         lines = self.lines(position)
         if isinstance(lines, Picked):
@@ -255,7 +255,7 @@ class Bounds:
             return Windowed.full(back), constant
         sides = (lines.lower_A, lines.lower_bias, lines.upper_A, lines.upper_bias)
         cropped = (rows.crop(each)[owner] for each in sides)
-        return _through_lines(rows, Lines(*cropped))
+        return _rows_before_lines(rows, Lines(*cropped))
 
     def output_deviations(self) -> Tensor:
         """Return how far each logit [B, C] of the network as it is computed may be from that in real numbers."""
@@ -381,7 +381,7 @@ def _rounded(low: Tensor, high: Tensor, rounding: Tensor | None, affine: AffineV
     return NodeBounds(low - rounding, high + rounding, rounding, affine)
 
 
-def _through_lines(rows: Windowed, lines: Lines) -> tuple[Windowed, Tensor]:
+def _rows_before_lines(rows: Windowed, lines: Lines) -> tuple[Windowed, Tensor]:
     """Return rows of an activation as rows of its input, below them, and constants; the lines are of each row."""
     values = rows.values
     lower = values >= 0

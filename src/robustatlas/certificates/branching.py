@@ -38,7 +38,7 @@ _CLOSE = 1.01
 
 
 class Decision(Enum):
-    """What is known of a ball in the end."""
+    """The end of a proof on a ball."""
 
     PROVEN = "no example"
     REFUTED = "an example"
@@ -282,6 +282,9 @@ class BetaCrown(Crown):
     source: ClassVar[str] = "Wang et al. 2021 (beta-CROWN)"
 
     seconds: float = 30.0
+
+    def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        return super().seconds_at_most(subject, attack, x) + self.seconds * max(1, len(self.strengths))
 
     def prove(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Verdicts:
         """Bound the margins on all balls at once, then decide those that are left one by one."""

@@ -14,7 +14,7 @@ from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line
 
 _FIRST = 1 / 32
-"""Of the strengths of an attack: the length of the first piece."""
+"""Length of the first piece, relative to the largest strength of an attack."""
 _ROUNDS = 200
 _PIECES = 40
 """Bounds that a sample takes, about: 33 to 47 on the digits."""
@@ -22,7 +22,7 @@ _PIECES = 40
 
 @dataclass(frozen=True)
 class LineCertificate(Certificate):
-    """Walks from the clean image in both directions, each piece bounded by CROWN along the chord between its ends.
+    """A walk from the clean image in both directions, each piece bounded by CROWN along the chord between its ends.
 
     A piece that is certified is followed by one twice as long, another one is halved, until it is shorter than
     ``precision`` of the size. How far numbers leave the chord, where they are clipped or their hue turns, is known
@@ -79,13 +79,13 @@ class LineCertificate(Certificate):
         return (found / MARGIN_OF_SIZES).cpu()
 
     def _ends(self, at: Tensor, limit: Tensor, stopped: Tensor) -> Tensor:
-        """How far to go in each direction: nobody needs more than where the other one has stopped."""
+        """Return how far to go in each direction: no further than where the other one has stopped."""
         own = torch.where(stopped, at, torch.inf).view(-1, 2)
         return torch.minimum(limit.view(-1, 2), own.flip(1)).flatten()
 
 
 def _piece(threat: Line, x: Tensor, start: Tensor, end: Tensor) -> Segment:
-    """The images between two thetas [P], as a chord and how far they leave it."""
+    """Return the images between two thetas [P], as a chord and how far they leave it."""
     first, last = threat.at(x, per_sample(start, x)), threat.at(x, per_sample(end, x))
     low, high = torch.minimum(start, end), torch.maximum(start, end)
     below, above = torch.zeros_like(x), torch.zeros_like(x)

@@ -52,7 +52,7 @@ _UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**
 
 
 def read(model: Classifier, shape: Shape) -> Graph:
-    """The graph of a classifier for inputs [B, *shape]."""
+    """Return the graph of a classifier for inputs [B, *shape]."""
     refuse(model)
     example = torch.zeros(2, *shape, dtype=model.network_dtype, device=model.device)
     with model.evaluating():
@@ -71,13 +71,13 @@ def read(model: Classifier, shape: Shape) -> Graph:
 
 
 def program_of(net: nn.Module, x: Tensor) -> Any:
-    """A network exported for inputs like ``x`` [B, ...], as :func:`graph_of` reads it whenever its weights change."""
+    """Export a network for inputs like ``x`` [B, ...], which :func:`graph_of` reads whenever its weights change."""
     return _exported(net, torch.cat([x[:1], x[:1]]), type(net).__name__)
 
 
 def graph_of(program: Any, net: nn.Module) -> Graph:
-    """The graph of an exported network with the parameters that the ``net`` has now, in exact arithmetic; bounds on it
-    are differentiable in the parameters.
+    """Return the graph of an exported network with the parameters that the ``net`` has now, in exact arithmetic; bounds
+    on it are differentiable in the parameters.
 
     Example:
         >>> net, x = nn.Linear(4, 3), torch.rand(2, 4)
@@ -148,7 +148,7 @@ def _refuse_draws(program: Any, name: str) -> None:
 
 
 def _calls(program: Any) -> Iterator[fx.Node]:
-    """All calls of a program, those in graphs within its graph too."""
+    """Yield all calls of a program, those in graphs within its graph too."""
     for module in program.graph_module.modules():
         if isinstance(module, fx.GraphModule):
             yield from (node for node in module.graph.nodes if node.op == "call_function")
@@ -174,7 +174,7 @@ class _Reader:
             if node.op == "placeholder":
                 self._place(node, placeholders[node.name])
             elif node.op == "call_function":
-                self._values[node] = self._called(node)
+                self._values[node] = self._call_value(node)
             elif node.op == "get_attr":
                 self._values[node] = operator.attrgetter(str(node.target))(program.graph_module)
             elif node.op == "output":
@@ -183,8 +183,8 @@ class _Reader:
 
     @staticmethod
     def _placeholders(program: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
-        """Names of what goes into the graph -> parameters, buffers and constants, None for the input; those that are
-        ``live`` with their gradients."""
+        """Return parameters, buffers and constants by their names in the graph, None for the input; ``live`` ones with
+        their gradients."""
         signature = program.graph_signature
         held = {**program.state_dict, **program.constants}
         of = {
@@ -204,7 +204,7 @@ class _Reader:
         else:
             self._values[node] = value
 
-    def _called(self, node: fx.Node) -> Any:
+    def _call_value(self, node: fx.Node) -> Any:
         target: Any = node.target
         args: Any = fx.map_arg(node.args, self._values.__getitem__)
         named: Any = fx.map_arg(node.kwargs, self._values.__getitem__)
@@ -221,7 +221,7 @@ class _Reader:
             raise self._unsupported(name)
         call = self._call(target, arguments_of(target, args, named), _sample_shape(node))
         if name in _CONSTANT:
-            return torch.full((1, *call.shape), _CONSTANT[name], dtype=self._kind)
+            return torch.full((1, *call.shape), _CONSTANT[name], dtype=self._kind, device=node.meta["val"].device)
         if name in SPLITTING:
             return call
         if name in _ENDINGS and (ended := self._ended(node, call)) is not None:

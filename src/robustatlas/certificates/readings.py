@@ -1,4 +1,4 @@
-"""How each operation of ATen is read into one that bounds know.
+"""Readers, which turn each operation of ATen into one that bounds know.
 
 A reader declares the arguments that it handles. A call in which another argument is away from its default is refused,
 so nothing that a network says is left out.
@@ -262,7 +262,7 @@ def _torch_itself(call: Call, terms: int = 0, output: int | None = None) -> Line
 @_reads("slice select permute transpose flip roll repeat expand index index_select pixel_shuffle pixel_unshuffle", None)
 @_reads("reflection_pad1d reflection_pad2d reflection_pad3d", None)
 @_reads("replication_pad1d replication_pad2d replication_pad3d", None)
-def _moved(call: Call) -> Operation | None:
+def _rearranged(call: Call) -> Operation | None:
     return _torch_itself(call)
 
 
@@ -342,7 +342,7 @@ def _max_pooled(call: Call) -> Operation | None:
 
 @_reads(
     "clone contiguous detach alias _to_copy to lift_fresh_copy",
-    "self dtype memory_format layout device copy non_blocking pin_memory",
+    "self other dtype memory_format layout device copy non_blocking pin_memory",
 )
 def _unchanged(call: Call) -> Operation | None:
     return NOTHING
@@ -354,7 +354,7 @@ def _dropped(call: Call) -> Operation | None:
 
 
 @_reads("cat stack", None)
-def _joined(call: Call) -> Operation | None:
+def _concatenated(call: Call) -> Operation | None:
     return _torch_itself(call) if all(isinstance(each, NodeValue) for each in call["tensors"]) else None
 
 

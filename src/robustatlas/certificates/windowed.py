@@ -56,7 +56,7 @@ class Windowed:
 
     def dense(self) -> Tensor:
         """Return all coefficients ``[R, C, H, ...]``."""
-        return self._enlarged(tuple(slice(0, side) for side in self.shape[1:]))
+        return self._padded_values(tuple(slice(0, side) for side in self.shape[1:]))
 
     def with_values(self, values: Tensor) -> Windowed:
         """Return other values in the same window."""
@@ -80,9 +80,9 @@ class Windowed:
             slice(min(one.start, two.start), max(one.stop, two.stop))
             for one, two in zip(self.window, other.window, strict=True)
         )
-        return Windowed(self._enlarged(window) + other._enlarged(window), self.shape, window)
+        return Windowed(self._padded_values(window) + other._padded_values(window), self.shape, window)
 
-    def _enlarged(self, window: tuple[slice, ...]) -> Tensor:
+    def _padded_values(self, window: tuple[slice, ...]) -> Tensor:
         """Return the values in a window around this one."""
         if window == self.window:
             return self.values
