@@ -62,15 +62,15 @@ def kept_corners(corners: Floats, height: Floats) -> Floats:
     return np.array(found).reshape(-1, 2)
 
 
-def class_polygons(net: nn.Module) -> list[tuple[int, Floats]]:
+def class_polygons(net: nn.Sequential) -> list[tuple[int, Floats]]:
     """Return the class and the corners of polygons that cover the unit square.
 
     Args:
-        net: ``nn.Sequential`` of linear layers and ReLUs, two inputs.
+        net: linear layers and ReLUs, with two inputs.
     """
     square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     pieces = [Piece(square, np.eye(2), np.zeros(2))]
-    for layer in net.children():
+    for layer in net:
         if isinstance(layer, nn.Linear):
             pieces = [piece.after_layer(layer) for piece in pieces]
         elif isinstance(layer, nn.ReLU):
@@ -108,7 +108,7 @@ def distance_to_segments(x: Floats, start: Floats, end: Floats, p: float) -> Flo
     return np.min([np.linalg.norm(away + share[:, None] * along, ord=p, axis=1) for share in places], axis=0)
 
 
-def exact_sizes(net: nn.Module, x: Floats, labels: NDArray[np.int64], p: float) -> Floats:
+def exact_sizes(net: nn.Sequential, x: Floats, labels: NDArray[np.int64], p: float) -> Floats:
     """Return the distance of each point ``x`` [B, 2] to the nearest point of the unit square of another class, [B].
 
     Args:

@@ -25,7 +25,7 @@ def _sizes(net: nn.Module, x: Tensor, y: Tensor, certificate: Certificate, attac
         return certificate.sizes(subject, attack_named(attack), samples).nan_to_num(nan=0.0, posinf=torch.inf)
 
 
-def _scaled(hidden: int, inputs: int, scale: float, linear: bool) -> nn.Module:
+def _scaled(hidden: int, inputs: int, scale: float, linear: bool) -> nn.Sequential:
     """Return one and the same function for every ``scale``: the first layer times it, the second one over it."""
     torch.manual_seed(2)
     first, second, last = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, 3)
