@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from robustatlas.outcomes.storage.objects import Objects
 
 import robustatlas as ra
 from command_line import entered
@@ -18,7 +19,6 @@ from robustatlas.common.errors import RobustnessWarning
 from robustatlas.common.files import Address, named
 from robustatlas.outcomes import Run, merge, query
 from robustatlas.outcomes.storage import bucket, objects, packing, sending
-from robustatlas.outcomes.storage.objects import Objects
 
 fsspec = pytest.importorskip("fsspec")
 memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem

@@ -33,9 +33,8 @@ __all__ = [
 def work_here(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
     """Have jobs done by this process, one after the other, all of them or ``until`` says so; errors are raised as they
     are."""
-    while not until():
-        if not _one(do, jobs) and not jobs.wait():
-            return
+    while not until() and _one(do, jobs):
+        pass
 
 
 def _one(do: Do, jobs: Jobs) -> bool:

@@ -38,10 +38,6 @@ class Jobs(Protocol):
     def called(self, job: Any) -> str:
         """The job in the middle of a sentence."""
 
-    def wait(self) -> bool:
-        """No job is at work here or to be had; wait a while, and say whether there may be one then."""
-        return False
-
 
 class _Line(Protocol):
     """To a worker at ``where``, for what :func:`~robustatlas.evaluation.workers.serving.serve` hears and says; where
@@ -101,7 +97,7 @@ class Crew:
                     pass
                 if any(worker.order for worker in self.workers) or not any(worker.ready for worker in self.workers):
                     self._listen()
-                elif not self.jobs.wait():
+                else:
                     return
         finally:
             for worker in self.workers:
