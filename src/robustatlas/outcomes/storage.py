@@ -74,6 +74,7 @@ class Storage:
         self.root = root
         self._filesystem, self._base = _filesystem_at(root)
         self._copies: Path | None = None
+        self._texts: dict[str, str] = {}
 
     @property
     def folder(self) -> Path | None:
@@ -85,7 +86,7 @@ class Storage:
         with self._asked():
             if not self._filesystem.isfile(f"{self._base}/{IDENTITY_FILE}"):
                 return None
-            return self._text(IDENTITY_FILE)
+        return self._texts_of([IDENTITY_FILE])[0]
 
     def begin(self, identity: str) -> str:
         """Create ``run.json`` with the text `identity` unless it exists, and return the text that is there afterwards.
@@ -148,9 +149,8 @@ class Storage:
 
     def texts(self, folder: str) -> dict[str, str]:
         """Return the texts in a folder, by what messages call them."""
-        with self._asked():
-            files = [file for file in self._files(folder) if file.endswith(".json")]
-            return {self._place(file): self._text(file) for file in files}
+        files = [file for file in self._files(folder) if file.endswith(".json")]
+        return {self._place(file): text for file, text in zip(files, self._texts_of(files), strict=True)}
 
     def create_text(self, name: str, text: str) -> str:
         """Write a text unless there is one of that name, and return the text that is there afterwards."""
@@ -193,12 +193,16 @@ class Storage:
             content: bytes = self._filesystem.cat_file(self._path(file))
             return content
 
-    def _text(self, file: str) -> str:
-        """Return a text; an empty one where it is not in UTF-8, which its reader refuses by name."""
-        try:
-            return self._content(file).decode()
-        except UnicodeDecodeError:
-            return ""
+    def _texts_of(self, files: Sequence[str]) -> list[str]:
+        """Return texts; an empty one for a file that is not in UTF-8, which its reader refuses by name."""
+        unread = [file for file in files if file not in self._texts]
+        with self._asked():
+            contents = self._filesystem.cat_ranges([self._path(file) for file in unread], None, None)
+            for file, content in zip(unread, contents, strict=True):
+                if isinstance(content, Exception):
+                    raise content
+                self._texts[file] = _decoded(content)
+        return [self._texts[file] for file in files]
 
     def _paths(self, names: Sequence[str]) -> list[Path]:
         """Return a file on this machine for each table: the table's own, or a copy that is freed with this object."""
@@ -243,17 +247,17 @@ class Storage:
     def _create(self, file: str, text: str) -> str:
         """Write a text unless the file exists, and return the text that is there afterwards."""
         if self.folder is not None:
-            publish_once(inside(self.folder, self.folder / file), text)
-            return self._text(file)
+            is_new = publish_once(inside(self.folder, self.folder / file), text)
+            return text if is_new else self._texts_of([file])[0]
         try:
             self._filesystem.pipe_file(self._path(file), text.encode(), mode="create")
-        except Exception:
+            return text
+        except Exception:  # each library has errors of its own for a file that exists
             with self._asked():
-                is_there = self._filesystem.exists(self._path(file))
-            # A store that knows no conditional writes: of two writers at once the last one stays.
-            if not is_there:
-                self._put(file, text.encode())
-        return self._text(file)
+                exists = self._filesystem.isfile(self._path(file))
+        if not exists:  # a store that knows no conditional writes: of two writers at once the last one stays
+            self._put(file, text.encode())
+        return self._texts_of([file])[0]
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -309,6 +313,13 @@ def _filesystem_at(root: Path | None) -> tuple[Any, str]:
     except ValueError as error:
         raise StoreError(f"{root} is the address of no store that fsspec knows ({error}).") from error
     return filesystem, base.rstrip("/")
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _table_file(name: str) -> str:
