@@ -20,7 +20,6 @@ from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.against import hold_against
 from robustatlas.report.facts.numbers import intervals_against
@@ -123,14 +122,6 @@ def test_how_often_each_example_is_misclassified_is_kept_and_shown(tmp_path: Pat
     assert [row != (None, None) for row in rows] == known.tolist()
     plain = ra.evaluate(linear(np.eye(2, 6), np.zeros(2)), (x, y), "linf", strengths={"linf": [0.1]})
     assert plain.outcome("linf").drawn is None and set(plain.misclassification("linf")) == {None}
-    # Parts that were written without these columns are read: nothing is known of them.
-    for file in (tmp_path / "run" / "outcomes").rglob("*.parquet"):
-        columns, about = read_parquet(file), read_abouts([file])[file]
-        del columns["mistakes"], columns["drawn"]
-        write_parquet(file, columns, about)
-    old = ra.load_result(tmp_path / "run")
-    assert np.array_equal(old.minimal_size("linf"), result.minimal_size("linf"))
-    assert old.outcome("linf").drawn is None and set(old.misclassification("linf")) == {None}
 
 
 def test_ratios_to_a_reference_cover_the_doubt() -> None:

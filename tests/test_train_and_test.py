@@ -185,10 +185,10 @@ def test_references_of_other_images_are_marked_wherever_a_run_is_compared(runs: 
     """368.7 % of the accuracy of specialists came without a word, of specialists for other images."""
     run, beside = str(runs / "digits-digits-linf"), str(runs / "digits-digits-l2")
     other = _reference(tmp_path / "other.json", runs / "other-digits-linf")
-    own, old = _reference(tmp_path / "own.json", Path(beside)), _reference(tmp_path / "old.json", None)
+    own, unsaid = _reference(tmp_path / "own.json", Path(beside)), _reference(tmp_path / "unsaid.json", None)
     mark = "The reference ref was measured on other images (other), this run on digits"
     told = {}
-    for name, reference in (("other", other), ("own", own), ("old", old)):
+    for name, reference in (("other", other), ("own", own), ("unsaid", unsaid)):
         given = ["--reference", reference]
         site, page = tmp_path / f"site-{name}", tmp_path / f"{name}.html"
         entered("report", run, *given, "-o", page)
@@ -207,7 +207,7 @@ def test_references_of_other_images_are_marked_wherever_a_run_is_compared(runs: 
     assert "See the warnings on the reference." in told["other"][0]
     assert "See the warnings on the reference." in told["other"][4]
     assert f'<p class="warnings">{mark}' in told["other"][5]
-    for name in ("own", "old"):
+    for name in ("own", "unsaid"):
         assert not any("was measured on other images" in text for text in told[name])
         assert "See the warnings" not in told[name][0]
         assert "Against specialists" in told[name][0]

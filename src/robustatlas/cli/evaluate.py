@@ -297,16 +297,10 @@ def samples_and_folder(
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
-    """Where a run of a model on a data set goes by default: each set of weights has its own; one that was begun before
-    folders were named by weights goes on."""
-    from robustatlas.outcomes import Run
-
-    plain = Path("runs") / f"{in_path(model.name)}-{in_path(data.name)}"
+    """Return the default folder of a run. Each set of weights has its own, named by a hash of them."""
+    name = f"{in_path(model.name)}-{in_path(data.name)}"
     weights = model.identity().weights_sha256
-    with suppress(UserError):
-        if weights is None or Run.open(plain).identity.model.weights_sha256 == weights:
-            return plain
-    return plain.with_name(f"{plain.name}-{(weights or '')[:8]}")
+    return Path("runs") / (name if weights is None else f"{name}-{weights[:8]}")
 
 
 def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:

@@ -11,7 +11,6 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.renamed import takes_old_names
 from robustatlas.common.scalars import generator_of, real
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import opened, positions_of, samples_of
@@ -82,7 +81,6 @@ class Known:
         return [self.clean, *(entry for row in self.accuracies.values() for entry in row)]
 
 
-@takes_old_names
 def evaluate_until(
     model: Any,
     data: Any,

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
-from robustatlas.common.renamed import takes_old_names
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.common.wording import strength
 from robustatlas.evaluation.auditing import evaluated_and_audited
@@ -62,7 +61,6 @@ class ByRules(Tabular):
         }
 
 
-@takes_old_names
 def evaluate_by_rules(
     model: Any, data: Data, attacks: Attacks | None = None, *, any_of: int = 10, draws: int = _DRAWS, **options: Any
 ) -> ByRules:
