@@ -104,8 +104,8 @@ class Attack:
         check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
         if not isinstance(self.plans, Mapping):
             raise UserError(
-                f"plans of {self.name!r} is a {type(self.plans).__name__}; expected a mapping from searches to plans, as "
-                "robustatlas.attacks.plans.plans_of returns it."
+                f"plans of {self.name!r} is a {type(self.plans).__name__}; expected a mapping from searches to plans, "
+                "as robustatlas.attacks.plans.plans_of returns it."
             )
         allowed = self._allowed()
         if not self.plans:
