@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
+    from robustatlas.trust import audit, diagnose
 
 __all__ = [
     "Attack",
@@ -62,7 +62,6 @@ __all__ = [
     "compose",
     "diagnose",
     "evaluate",
-    "evaluate_by_rules",
     "evaluate_until",
     "external",
     "from_gradient",
@@ -77,7 +76,6 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
-    "repair",
     "straight_through",
     "study",
     "surrogate",
@@ -106,7 +104,6 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "evaluate_by_rules": "trust",
     "evaluate_until": "evaluation.until",
     "external": "compat.adapters",
     "from_gradient": "models.frameworks",
@@ -120,7 +117,6 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "metrics.figures",
     "plot_curves": "metrics.figures",
-    "repair": "trust",
     "straight_through": "models.gradients",
     "study": "studies",
     "surrogate": "models.gradients",

@@ -27,6 +27,7 @@ class Reading(Record):
         limit: from which value on a sample is doubtful, in words.
         means: what a flag says.
         remedy: what to do then.
+        code: the remedy as one line of Python; empty where there is nothing to do.
         decides: whether the verdict counts it.
         values: [n] what was measured; None where nothing can be said.
         doubtful: rows, from 0, of the samples that it speaks against.
@@ -45,6 +46,7 @@ class Reading(Record):
     limit: str = ""
     means: str = ""
     remedy: str = ""
+    code: str = ""
     source: str = ""
     decides: bool = True
     values: tuple[float | None, ...] = ()
