@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from robustatlas.compat.torchattacks import as_torchattacks
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
-    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.metrics.references import load_reference
@@ -62,7 +61,6 @@ __all__ = [
     "compose",
     "diagnose",
     "evaluate",
-    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -104,7 +102,6 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "evaluate_until": "evaluation.until",
     "external": "compat.adapters",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",

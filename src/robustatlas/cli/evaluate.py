@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _runs, _until, _workers
+from robustatlas.cli import _asked, _models, _runs, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
@@ -50,8 +50,6 @@ def evaluate(
     channels: _asked.Channels = None,
     samples: _asked.Samples = None,
     stratified: _asked.Stratified = None,
-    until: _until.Until = None,
-    against: _until.Against = None,
     run: Annotated[
         Path | None,
         OUTPUT.option(
@@ -158,10 +156,6 @@ def evaluate(
 
         robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --protocol paper
 
-    As many of 10,000 images as it takes to know every accuracy to two points:
-
-        robustatlas evaluate mynet.py:make --data cifar10 --attacks linf --until 2.0
-
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
@@ -201,7 +195,7 @@ def evaluate(
     if dry_run:
         print_forecast(classifier, dataset, request)
     else:
-        _evaluated(classifier, dataset, request, card, until, against, first)
+        _evaluated(classifier, dataset, request, card, first)
 
 
 def _evaluated(
@@ -209,13 +203,15 @@ def _evaluated(
     data: Dataset,
     request: Request,
     card: Mapping[str, Any],
-    until: str | None,
-    against: Path | None,
     first: Mapping[str, float] | None,
 ) -> None:
+    from robustatlas.evaluation.auditing import evaluated_and_audited
+    from robustatlas.evaluation.workers.memory import hand_back_at_once
+
     folder = cast(Path, request.run)
+    hand_back_at_once()
     with stopped_by_hand(partial(what_is_kept, folder)):
-        result = _until.result_of(model, data, request, until, against)
+        result = evaluated_and_audited(model, data, request)
     _conclude(result, card, folder, request, first)
 
 
