@@ -9,7 +9,6 @@ A run on disk is a directory::
     cards/HASH.json                               what the owner says of the model (CardRecord)
     audit/                                        a run of its own: what a dear search of some samples found
     diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
-    stops/HASH.json                               that it ended before all samples were searched (StopRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -42,7 +41,7 @@ from robustatlas.outcomes.identity import Identity, check_format
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord, StopRecord
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
 from robustatlas.outcomes.storage.places import RunPlace
@@ -193,14 +192,6 @@ class Run:
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
-
-    def keep_stop(self, record: StopRecord) -> None:
-        """Keep that an evaluation ended, since enough was known, before all samples were searched."""
-        self._storage.put_text(f"stops/{record.name}", record.to_json())
-
-    def stops(self) -> list[StopRecord]:
-        """Where evaluations ended, those of fewest samples first."""
-        return sorted(self._records("stops", StopRecord), key=lambda record: len(record.order))
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
