@@ -61,7 +61,8 @@ def made(folder: Path, number: int, samples: int) -> Path:
         size[random.random(samples) < 0.05] = np.inf
         forward = random.integers(50, 400, samples)
         columns = {
-            "index": index, "minimal_size": size, "found_class": np.where(np.isinf(size), -1, (labels + 1) % 10),
+            "index": index, "minimal_size": size, "true_size": np.full(samples, -1.0),
+            "found_class": np.where(np.isinf(size), -1, (labels + 1) % 10), "found_leg": np.full(samples, -1),
             "forward": forward, "backward": forward // 2, "rejected": np.zeros(samples, np.int64),
             "seconds": np.full(samples, 0.1), "margins": np.full((samples, 20), np.nan, np.float32),
             "fooled": np.where(size[:, None] <= np.array(STRENGTHS), 1, -1).astype(np.int8),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from robustatlas.compat.torchattacks import as_torchattacks
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
-    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.metrics.references import load_reference
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
+    from robustatlas.trust import audit, diagnose
 
 __all__ = [
     "Attack",
@@ -62,8 +61,6 @@ __all__ = [
     "compose",
     "diagnose",
     "evaluate",
-    "evaluate_by_rules",
-    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -77,7 +74,6 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
-    "repair",
     "straight_through",
     "study",
     "surrogate",
@@ -106,8 +102,6 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "evaluate_by_rules": "trust",
-    "evaluate_until": "evaluation.until",
     "external": "compat.adapters",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
@@ -120,7 +114,6 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "metrics.figures",
     "plot_curves": "metrics.figures",
-    "repair": "trust",
     "straight_through": "models.gradients",
     "study": "studies",
     "surrogate": "models.gradients",

@@ -52,8 +52,6 @@ def _add(run: Run, joined: Run) -> None:
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)
-    for stop in run.stops():
-        joined.keep_stop(stop)
     joined.adopt(run)
 
 

@@ -9,7 +9,6 @@ A run on disk is a directory::
     cards/HASH.json                               what the owner says of the model (CardRecord)
     audit/                                        a run of its own: what a dear search of some samples found
     diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
-    stops/HASH.json                               that it ended before all samples were searched (StopRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -36,11 +35,11 @@ from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now, told
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.identity import FORMAT_VERSION, OLDEST_FORMAT, RENAMED_SINCE, Identity, format_of
+from robustatlas.outcomes.identity import Identity, check_format
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord, StopRecord
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
 from robustatlas.outcomes.storage import Storage, is_run
 from robustatlas.outcomes.table import OutcomeTable
@@ -65,7 +64,7 @@ class Run:
         self._audit: Run | None = None
         self._storage = Storage(None) if storage is None else storage
         self.path = self._storage.root
-        self._parts = Parts(self._storage, identity, str(self.path or "The run"))
+        self._parts = Parts(self._storage, identity)
         self.certificates = Certificates(self._storage, self._parts, self.path)
 
     @classmethod
@@ -119,7 +118,7 @@ class Run:
         """The run in ``path``.
 
         Raises:
-            UserError: no run there, or one of an older format.
+            UserError: no run is there, or a newer version of the package wrote it.
         """
         storage = _storage_at(path)
         if (about := storage.identity()) is None:
@@ -131,11 +130,7 @@ class Run:
     @classmethod
     def _of(cls, storage: Storage, about: str) -> Run:
         file = f"{storage.root}/run.json"
-        if (version := format_of(about, file)) < OLDEST_FORMAT:
-            raise UserError(
-                f"{storage.root} is a run of format {version}, which was never released, and this robustatlas reads "
-                f"formats {OLDEST_FORMAT} to {FORMAT_VERSION}; evaluate anew, in another folder."
-            )
+        check_format(about, file)
         return cls(parse(Identity, about, file), storage)
 
     def records(self) -> dict[str, AttackRecord]:
@@ -155,10 +150,9 @@ class Run:
             UserError: the run has an attack of that name with another threat model.
         """
         known = self.records().values()
-        old = self.identity.format_version < RENAMED_SINCE
         for record in records:
             check_joins(record, known, str(self.path or "The run"))
-            self._storage.create_text(f"attacks/{record.key}", record.to_json(old_names=old))
+            self._storage.create_text(f"attacks/{record.key}", record.to_json())
         self._storage.create_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
@@ -197,14 +191,6 @@ class Run:
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
-
-    def keep_stop(self, record: StopRecord) -> None:
-        """Keep that an evaluation ended, since enough was known, before all samples were searched."""
-        self._storage.create_text(f"stops/{record.name}", record.to_json())
-
-    def stops(self) -> list[StopRecord]:
-        """Where evaluations ended, those of fewest samples first."""
-        return sorted(self._records("stops", StopRecord), key=lambda record: len(record.order))
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
