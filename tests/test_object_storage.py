@@ -32,7 +32,7 @@ class Store:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
         self.fault: Callable[[str, str], None] = lambda kind, path: None
-        for kind in ("pipe_file", "cat_file", "ls", "isfile"):
+        for kind in ("pipe_file", "cat_file", "ls"):
             patch.setattr(MemoryFileSystem, kind, self._watched(kind, getattr(MemoryFileSystem, kind)))
 
     def _watched(self, kind: str, usual: Any) -> Any:

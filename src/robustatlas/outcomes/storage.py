@@ -7,7 +7,7 @@ import tempfile
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,7 @@ class Storage:
 
     def identity(self) -> str | None:
         """Return the text of ``run.json``; None: no run is here."""
-        with self._asked():
-            if not self._filesystem.isfile(f"{self._base}/{IDENTITY_FILE}"):
-                return None
-        return self._texts_of([IDENTITY_FILE])[0]
+        return self._text_if_there(IDENTITY_FILE)
 
     def begin(self, identity: str) -> str:
         """Create ``run.json`` with the text `identity` unless it exists, and return the text that is there afterwards.
@@ -161,7 +158,7 @@ class Storage:
         files = [file for file in self._files(name) if file.endswith(".parquet")]
         with self._asked():
             for file in [*files, f"{name}.json"]:
-                if self._filesystem.isfile(self._path(file)):
+                with suppress(FileNotFoundError):
                     self._filesystem.rm_file(self._path(file))
 
     def place(self, name: str) -> str:
@@ -203,6 +200,13 @@ class Storage:
                     raise content
                 self._texts[file] = _decoded(content)
         return [self._texts[file] for file in files]
+
+    def _text_if_there(self, file: str) -> str | None:
+        with self._asked():
+            try:  # isfile() would say False where a store lets nobody in
+                return _decoded(self._filesystem.cat_file(self._path(file)))
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
     def _paths(self, names: Sequence[str]) -> list[Path]:
         """Return a file on this machine for each table: the table's own, or a copy that is freed with this object."""
@@ -253,11 +257,10 @@ class Storage:
             self._filesystem.pipe_file(self._path(file), text.encode(), mode="create")
             return text
         except Exception:  # each library has errors of its own for a file that exists
-            with self._asked():
-                exists = self._filesystem.isfile(self._path(file))
-        if not exists:  # a store that knows no conditional writes: of two writers at once the last one stays
+            there = self._text_if_there(file)
+        if there is None:  # a store that knows no conditional writes: of two writers at once the last one stays
             self._put(file, text.encode())
-        return self._texts_of([file])[0]
+        return text if there is None else there
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
