@@ -50,12 +50,6 @@ def train_one_epoch(net):
     optimizer.step()
 log = lambda numbers: None
 """,
-    "served": """
-import torch
-import robustatlas as ra
-data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
-ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
-""",
     "extending": """
 from robustatlas.attacks.search import SEARCHES, Schedule
 SEARCHES["downwards"] = Schedule  # an installed package has given the name before

@@ -26,7 +26,6 @@ from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.storage import answers_of
 from robustatlas.results.result import Result
 
 _SURE = 0.05
@@ -37,9 +36,6 @@ untrained networks of four kinds."""
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
-    folder = request.run.path if isinstance(request.run, Run) else request.run
-    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
-        keep(answers_of(folder))
     cores = request.cores or cores_for(classifier, work.rows)
     with cores.used(), surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)

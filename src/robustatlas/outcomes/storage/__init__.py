@@ -2,6 +2,6 @@
 
 from robustatlas.outcomes.storage.base import Storage
 from robustatlas.outcomes.storage.memory import Memory
-from robustatlas.outcomes.storage.places import answers_of, is_run, place_of
+from robustatlas.outcomes.storage.places import is_run, place_of
 
-__all__ = ["Memory", "Storage", "answers_of", "is_run", "place_of"]
+__all__ = ["Memory", "Storage", "is_run", "place_of"]

@@ -21,8 +21,6 @@ from robustatlas.outcomes.storage.directory import Directory, text_of
 from robustatlas.outcomes.storage.objects import Objects
 
 ABOUT = "run.json"
-ANSWERS = "answers"
-"""What a model behind an API answered, kept in a run's directory from before it begins."""
 
 
 class RunPlace(Protocol):
@@ -52,7 +50,7 @@ class Folder:
     def begin(self, about: str) -> str:
         with one_sentence(self._root):
             self._root.mkdir(parents=True, exist_ok=True)
-            held = [entry for entry in self._root.iterdir() if not is_temporary(entry) and entry.name != ANSWERS]
+            held = [entry for entry in self._root.iterdir() if not is_temporary(entry)]
         if held and not (self._root / ABOUT).exists():
             raise UserError(f"{self._root} is not empty and is not a run (no {ABOUT}); give a new or an empty folder.")
         publish_once(self._root / ABOUT, about)
@@ -92,12 +90,6 @@ def place_of(path: object) -> tuple[Path, RunPlace]:
     """
     root = named(path, "the folder of a run")
     return root, (ObjectStore(root) if isinstance(root, Address) else Folder(root))
-
-
-def answers_of(path: str | Path) -> Path:
-    """The folder on this machine for what a model behind an API answers during a run."""
-    root = named(path, "the folder of a run")
-    return _beside(root, "") / ANSWERS if isinstance(root, Address) else inside(root, root / ANSWERS)
 
 
 def is_run(path: str | Path) -> bool:
