@@ -109,8 +109,7 @@ SHORTER = {
         'device="cuda"': 'device="cpu"',
     },
     "defenses": {
-        "import foolbox\n": "import foolbox\nmodel, images, labels = ra.Classifier(net), data.images, data.labels\n"
-        "foolbox_model = foolbox.PyTorchModel(net, bounds=(0, 1))\n",
+        "import foolbox\n": "import foolbox\nmodel = ra.Classifier(net)\n",
         'result = ra.evaluate(model, data, "linf")\nfound': "model, adversarial = ra.Classifier(net), 1 - data.images.numpy()\n"
         'result = ra.evaluate(model, data, "linf")\nfound',
     },

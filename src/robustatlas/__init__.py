@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
     from robustatlas.compat.adapters import external
-    from robustatlas.compat.foolbox import as_foolbox
-    from robustatlas.compat.torchattacks import as_torchattacks
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
     from robustatlas.evaluation.until import evaluate_until
@@ -54,8 +52,6 @@ __all__ = [
     "ThreatModel",
     "UserError",
     "__version__",
-    "as_foolbox",
-    "as_torchattacks",
     "audit",
     "callbacks",
     "certify",
@@ -99,8 +95,6 @@ _HOME = {
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "common.errors",
-    "as_foolbox": "compat.foolbox",
-    "as_torchattacks": "compat.torchattacks",
     "audit": "trust",
     "certify": "certificates.certify",
     "compose": "attacks.catalogue",
