@@ -121,7 +121,6 @@ def test_every_command_takes_an_address(store: Store, tmp_path: Path, monkeypatc
         ["report", AT, "-o", str(tmp_path / "report.html")],
         ["leaderboard", "build", AT, "--reference", "none", "-o", str(tmp_path / "board")],
         ["query", "SELECT * FROM runs", AT],
-        ["compact", AT, "-o", str(tmp_path / "all.duckdb")],
         ["merge", AT, "memory://bucket/other", "-o", "memory://bucket/both"],
     ):
         said = entered(*arguments)
