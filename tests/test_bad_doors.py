@@ -14,7 +14,6 @@ from torch import nn
 import robustatlas as ra
 from robustatlas.drop_in import AutoAttack
 from robustatlas.evaluation import forecast
-from robustatlas.evaluation.until import evaluate_until
 from robustatlas.training import Settings
 from robustatlas.training.callbacks import watch
 from robustatlas.training.references import ReferencePlan, make_reference
@@ -56,14 +55,9 @@ def _referred(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
         return make_reference(plan, training, measured, f"{folder}/made", progress=False, device="cpu")
 
 
-def _until(model: Any, data: Any, **options: Any) -> Any:
-    return evaluate_until(model, data, "linf", until=49.0, strengths={"linf": [0.1]}, **options)
-
-
 DOORS: dict[str, Callable[..., Any]] = {
     "evaluate": lambda model, data, **options: evaluate(model=model, data=data, **options),
     "forecast": lambda model, data, **options: forecast(model, data, "linf", budget=0.01, **options),
-    "evaluate_until": _until,
     "certify": lambda model, data, **options: ra.certify(model, data, "linf", **options),
     "diagnose": lambda model, data, **options: ra.diagnose(model, data, **options),
     "AutoAttack": _autoattack("run_standard_evaluation"),

@@ -53,9 +53,9 @@ def test_evidence_has_the_audits() -> None:
 def test_the_schema_refuses_what_it_does_not_state(run: Path) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == "urn:robustatlas:evidence:2", "a name, and no address that is not there"
+    assert schema["$id"] == "urn:robustatlas:evidence:1", "a name, and no address that is not there"
     told = evidence_of(ra.load_result(run))
-    for wrong in ({"version": 1}, {"outcomes": [{"attack": "linf"}]}, {"clean_accuracy": 120}):
+    for wrong in ({"version": 2}, {"outcomes": [{"attack": "linf"}]}, {"clean_accuracy": 120}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(told | wrong, json.loads(SCHEMA.read_text()))
 

@@ -187,12 +187,3 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
     assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
     found = standings_of(what_is_shared(runs, distinct_names(runs)))
     assert found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()
-
-
-def test_no_run_stops_with_a_verdict_on_it(tmp_path: Path) -> None:
-    asked = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.2", "--samples", "40", "--effort", "low")
-    entered("evaluate", "broken:zero-backward", *asked, "--run", tmp_path / "blind")
-    more = ("--run", tmp_path / "sound", "--until", "separated", "--against", tmp_path / "blind")
-    text = entered("evaluate", "builtin:digits-linf", *asked, *more).line
-    assert f"the average accuracy is {MASKED}, so neither is told to be higher. † linf: {WHY}" in text
-    assert "is lower" not in text and "is higher" not in text

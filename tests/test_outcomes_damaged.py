@@ -27,10 +27,10 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, damage: str) -> None:
         file.write_bytes(part_of(tmp_path, "samples", 0).read_bytes())
     else:
         file.write_bytes({"truncate": content[: len(content) // 2], "empty": b"", "not parquet": b"x" * 99}[damage])
-    with pytest.warns(UserWarning, match=rf"damaged part counts as not done: .*{file.name}"):
+    with pytest.warns(UserWarning, match=rf"part.* counts as not done: .*{file.name}"):
         run = examples.begin(tmp_path)
         assert run.done(examples.record()).tolist() == [0, 1, 2, 6]
-    with pytest.warns(UserWarning, match="damaged part"):
+    with pytest.warns(UserWarning, match="counts as not done"):
         assert load_result(tmp_path).missing == {"linf": 3}
     assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from robustatlas.compat.adapters import external
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
-    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.metrics.references import load_reference
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
+    from robustatlas.trust import audit, diagnose
 
 __all__ = [
     "Attack",
@@ -58,8 +57,6 @@ __all__ = [
     "compose",
     "diagnose",
     "evaluate",
-    "evaluate_by_rules",
-    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -73,7 +70,6 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
-    "repair",
     "straight_through",
     "study",
     "surrogate",
@@ -100,8 +96,6 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "evaluate_by_rules": "trust",
-    "evaluate_until": "evaluation.until",
     "external": "compat.adapters",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
@@ -114,7 +108,6 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "metrics.figures",
     "plot_curves": "metrics.figures",
-    "repair": "trust",
     "straight_through": "models.gradients",
     "study": "studies",
     "surrogate": "models.gradients",

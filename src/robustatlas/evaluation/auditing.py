@@ -100,7 +100,7 @@ def _kinds(
         ways = around(model, LookedAt(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack
-    yield "estimated gradient", estimated(model).model, shortened(attack)
+    yield "estimated gradient", estimated(model), _shortened(attack)
 
 
 def _others(attack: Attack) -> list[Attack]:
@@ -117,7 +117,7 @@ def _recorded(name: str, result: Result) -> Attack:
     return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
 
 
-def shortened(attack: Attack) -> Attack:
+def _shortened(attack: Attack) -> Attack:
     """The attack with one bounding run and one ascent, for gradients that cost many passes."""
     search, plan = attack.searches[0], attack.plans[attack.searches[0]]
     first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]

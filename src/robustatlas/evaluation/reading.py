@@ -163,6 +163,7 @@ def reading_of(indicator: Indicator, found: Measured, severity: str | None = Non
             "limit": indicator.limit,
             "means": indicator.means,
             "remedy": indicator.remedy,
+            "code": indicator.code,
             "source": indicator.source,
             "decides": indicator.decides,
             "values": tuple(values),

@@ -56,8 +56,6 @@ def _add(run: Run, joined: Run) -> None:
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)
-    for stop in run.stops():
-        joined.keep_stop(stop)
     assert run.folder is not None
     with one_sentence(joined.folder or Path()):
         for folder in _FOLDERS:

@@ -9,7 +9,6 @@ A run on disk is a directory::
     cards/HASH.json                               what the owner says of the model (CardRecord)
     audit/                                        a run of its own: what a dear search of some samples found
     diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
-    stops/HASH.json                               that it ended before all samples were searched (StopRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
@@ -38,11 +37,11 @@ from robustatlas.outcomes.certified import CertificateRecord, Certificates, Cert
 from robustatlas.outcomes.circumstances import now, told
 from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.identity import FORMAT_VERSION, OLDEST_FORMAT, RENAMED_SINCE, Identity, format_of
+from robustatlas.outcomes.identity import Identity, check_format
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord, StopRecord
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
 from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
 from robustatlas.outcomes.storage.places import RunPlace
@@ -69,7 +68,7 @@ class Run:
         self.path = path
         self._audit: Run | None = None
         self._storage: Storage = storage or Memory()
-        self._parts = Parts(self._storage, identity, str(path or "The run"))
+        self._parts = Parts(self._storage, identity)
         self.certificates = Certificates(self._storage, self._parts, path)
 
     @classmethod
@@ -123,7 +122,7 @@ class Run:
         """The run in ``path``.
 
         Raises:
-            UserError: no run there, or one of an older format.
+            UserError: no run is there, or a newer version of the package wrote it.
         """
         root, place = place_of(path)
         if (about := place.about()) is None:
@@ -133,11 +132,7 @@ class Run:
     @classmethod
     def _of(cls, root: Path, place: RunPlace, about: str) -> Run:
         file = str(root / "run.json")
-        if (version := format_of(about, file)) < OLDEST_FORMAT:
-            raise UserError(
-                f"{root} is a run of format {version}, which was never released, and this robustatlas reads formats "
-                f"{OLDEST_FORMAT} to {FORMAT_VERSION}; evaluate anew, in another folder."
-            )
+        check_format(about, file)
         return cls(parse(Identity, about, file), root, place.storage(about))
 
     def records(self) -> dict[str, AttackRecord]:
@@ -157,10 +152,9 @@ class Run:
             UserError: the run has an attack of that name with another threat model.
         """
         known = self.records().values()
-        old = self.identity.format_version < RENAMED_SINCE
         for record in records:
             check_joins(record, known, str(self.path or "The run"))
-            self._storage.put_text(f"attacks/{record.key}", record.to_json(old_names=old))
+            self._storage.put_text(f"attacks/{record.key}", record.to_json())
         self._storage.put_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
@@ -198,14 +192,6 @@ class Run:
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
-
-    def keep_stop(self, record: StopRecord) -> None:
-        """Keep that an evaluation ended, since enough was known, before all samples were searched."""
-        self._storage.put_text(f"stops/{record.name}", record.to_json())
-
-    def stops(self) -> list[StopRecord]:
-        """Where evaluations ended, those of fewest samples first."""
-        return sorted(self._records("stops", StopRecord), key=lambda record: len(record.order))
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.

@@ -1,4 +1,4 @@
-"""Whom a diagnosis, a repair or an audit is about: a model with data, or what a run says of both."""
+"""The model and the data that a diagnosis or an audit is about: given, or found by what a run says of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

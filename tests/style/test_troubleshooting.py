@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
@@ -19,7 +19,6 @@ SAID_BY = {
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "common/wording.py": ("invalid_sentence", "why_masked"),
-    "outcomes/records.py": ("cumulated_sentence",),
     "report/facts/against.py": ("_other_data",),
     "metrics/references/building.py": ("_marks",),
 }

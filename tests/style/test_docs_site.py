@@ -11,7 +11,7 @@ import robustatlas as ra
 from robustatlas import training
 from robustatlas.cli import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 PLACES = ("README.md", "docs/*.md", "docs/api/cli.md", "docs/research/*.md")
 PAGES = [page for place in PLACES for page in sorted(ROOT.glob(place))]

@@ -21,7 +21,7 @@ from robustatlas.common.papers import known, named_in, papers
 from robustatlas.report.citing import HOPPING, OPTIMIZERS, Citation
 from robustatlas.training import RECIPES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_tools"))
 

@@ -10,7 +10,7 @@ import quick
 import robustatlas as ra
 from robustatlas.cli import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"from_jax", "from_tensorflow"}
 """Their packages are not there in every environment; ``make zoos`` tests them."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
