@@ -1,10 +1,7 @@
 """Threads and processes that an evaluation takes by itself."""
 
-import pickle
 import threading
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +13,6 @@ from robustatlas.evaluation.cores import Cores, cores_for
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.memory import bytes_kept
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.workers.nursery import Nursery
-from robustatlas.evaluation.workers.process import Processes
 from robustatlas.models.classifier import Classifier
 from test_evaluation_parts import dispatcher_of, found_of
 from test_scale import ATTACKS, COUNT, Alike, Seen, assert_same, digits_images
@@ -100,18 +95,6 @@ def test_what_a_forward_pass_keeps_is_counted() -> None:
     model, x = Classifier(net), ra.load_dataset("digits").rows[:3]
     assert bytes_kept(model, x) == 4 * (64 + 1000 + 1000)
     assert bytes_kept(Classifier(net, knowledge="scores"), x) == 0
-
-
-def test_a_nursery_that_has_ended_is_done_without(tmp_path: Path) -> None:
-    gone = Nursery("no_module_of_this_name")
-    gone.process.wait()
-    with pytest.raises(ChildProcessError):
-        gone.child("builtins:print")
-    with closing(Processes(["cpu"], 1, gone)) as places:
-        (started,) = places.start([])
-        assert pickle.loads(started.hear()) == ("hello",)
-        started.stop()
-    gone.close()
 
 
 def test_few_samples_take_few_processes() -> None:
