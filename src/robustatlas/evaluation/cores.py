@@ -1,6 +1,5 @@
 """Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
 
-import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
 from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
-from robustatlas.evaluation.workers import start_fork_server
+from robustatlas.evaluation.workers import can_start_workers, start_fork_server
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
@@ -114,7 +113,7 @@ class Sharing:
 def can_share(model: Classifier) -> bool:
     """Return if processes of this machine may do the work of a model: it is torch's, on the processor, and this process
     may start others."""
-    return _by_torch(model) and not multiprocessing.current_process().daemon
+    return _by_torch(model) and can_start_workers()
 
 
 def _by_torch(model: Classifier) -> bool:

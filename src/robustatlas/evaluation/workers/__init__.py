@@ -1,7 +1,6 @@
 """Workers that do the jobs of evaluations, certifications and trainings: processes of this machine, or a cluster of
 Ray."""
 
-import multiprocessing
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,6 +13,7 @@ from robustatlas.evaluation.workers.pool import (
     Pool,
     Report,
     Workload,
+    can_start_workers,
     start_fork_server,
 )
 from robustatlas.evaluation.workers.travel import CannotShareError, packed
@@ -25,6 +25,7 @@ __all__ = [
     "Jobs",
     "Report",
     "Workload",
+    "can_start_workers",
     "cluster_of",
     "run_jobs",
     "share_jobs",
@@ -68,9 +69,10 @@ def share_jobs(workload: Workload, what: str, places: Sequence[str] | Cluster, t
         with connected(places) as ray:
             Pool(RayWorkers(ray, places, ray.put(content)).start, jobs).run()
         return
-    if multiprocessing.current_process().daemon:
+    if not can_start_workers():
         raise CannotShareError(
-            "This process is a daemon of multiprocessing, which may start no other processes; evaluate with workers=1."
+            "This process was started by multiprocessing as a daemon or as a fork, and cannot start workers; evaluate "
+            "with workers=1, or start it by 'spawn'."
         )
     each = max(1, torch.get_num_threads() // len(places)) if threads is None else threads
     Pool(LocalWorkers(places, each, content).start, jobs).run()

@@ -334,6 +334,16 @@ def _main_hidden() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
+_STARTED_BY: set[int] = set()
+"""The process that has started the fork server; others are its forks."""
+
+
+def can_start_workers() -> bool:
+    """Return if this process may start others. A daemon of multiprocessing may not; nor may the fork of a process that
+    has a fork server, which it cannot reach."""
+    return not multiprocessing.current_process().daemon and _STARTED_BY.issubset({os.getpid()})
+
+
 def start_fork_server() -> None:
     """Start the process that workers are forked from, unless it is running.
 
@@ -346,6 +356,7 @@ def start_fork_server() -> None:
         with _main_hidden():
             multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
             forkserver.ensure_running()  # inherits that Ctrl-C is blocked, and so do its children
+        _STARTED_BY.add(os.getpid())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
