@@ -154,7 +154,8 @@ class Pool:
             while True:
                 self._add_workers()
                 self._submit_jobs()
-                if self.tasks or not self.idle:
+                # Workers that are beginning need not be awaited: a cluster may never have room for them.
+                if not self.idle or any(task.attempt is not None for task in self.tasks.values()):
                     self._await_tasks()
                 elif not self.jobs.wait():
                     return
