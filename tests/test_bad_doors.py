@@ -30,12 +30,6 @@ def _autoattack(method: str) -> Callable[..., Any]:
     return door
 
 
-def _foolbox(model: Any, data: Any, **options: Any) -> Any:
-    foolbox = pytest.importorskip("foolbox")
-    bounded = foolbox.PyTorchModel(model.eval(), bounds=(0, 1), device="cpu")
-    return ra.as_foolbox("linf", **options)(bounded, *data, epsilons=0.1)
-
-
 def _watched(model: Any, data: Any, **options: Any) -> Any:
     """A look raises nothing: what it warns of counts as what it says."""
     strengths = {"linf": [0.1]}
@@ -69,8 +63,6 @@ DOORS: dict[str, Callable[..., Any]] = {
     "AutoAttack": _autoattack("run_standard_evaluation"),
     "AutoAttack, each": _autoattack("run_standard_evaluation_individual"),
     "AutoAttack, clean": _autoattack("clean_accuracy"),
-    "as_foolbox": _foolbox,
-    "as_torchattacks": lambda model, data, **options: ra.as_torchattacks(model, eps=0.1, **options)(*data),
     "watch": _watched,
     "train": _trained,
     "reference": _referred,
@@ -142,7 +134,6 @@ def _meets(door: str, name: str) -> bool:
         ("seed" in given and door in UNSEEDED)
         or ("batch_size" in given and door in UNBATCHED)
         or (door in OWN_NETWORK and ("model" in given or name in DATA_OF_CLASSES))
-        or (door == "as_foolbox" and name == "weights without content")  # foolbox itself moves the network
     )
 
 

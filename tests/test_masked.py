@@ -17,7 +17,6 @@ from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.card import card
-from robustatlas.report.exports.numbers import PREFIX, numbers_of
 from robustatlas.report.facts import beside_the_field, facts_of, standings_of, what_is_shared
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import distinct_names
@@ -161,21 +160,6 @@ def test_it_has_no_place_beside_the_field(runs: dict[str, Result]) -> None:
     assert "1st" not in blind.sentence and blind.accuracy.value > strong.accuracy.value
     rows = views("blind", [blind])[0].rows
     assert rows[-1].own and MASKED in rows[-1].notes  # below all entries, though its number is above
-
-
-def test_exports_keep_it_apart(runs: dict[str, Result], paths: dict[str, Path], tmp_path: Path) -> None:
-    names = {number.name for number in numbers_of(facts_of(runs["blind"]))}
-    assert {
-        "clean_accuracy",
-        "robust_accuracy/hue",
-        f"{PREFIX}robust_accuracy/linf",
-        f"{PREFIX}average_accuracy",
-    } < names
-    assert "average_accuracy" not in names and "robust_accuracy/linf" not in names
-    pytest.importorskip("huggingface_hub")
-    entered("export", paths["blind"], "--to", "huggingface-card", "-o", tmp_path / "README.md")
-    text = (tmp_path / "README.md").read_text()
-    assert f"robust accuracy, linf, {MASKED} at 0.01" in " ".join(text.split()) and WHY in " ".join(text.split())
 
 
 def test_show_and_what_reads_it(paths: dict[str, Path]) -> None:

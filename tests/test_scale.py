@@ -25,11 +25,10 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from helpers_core import digits_images
-from processes import alive
+from processes import alive, driver
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
@@ -322,7 +321,7 @@ def test_the_diagnosis_is_of_whoever_is_first(tmp_path: Path) -> None:
 class Elsewhere(Alike):
     """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
 
-    late = 6
+    late = 8
 
     def __init__(self) -> None:
         super().__init__()
@@ -409,16 +408,17 @@ def drive(run: str, file: str) -> None:
     evaluate(Path(run), net=Hangs(Path(file)), devices=["cpu"])
 
 
-def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, nursery: Nursery, whole: ra.Result) -> None:
+def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, whole: ra.Result) -> None:
     """Its lock ends with it, and so does its worker, whatever that is at."""
     run, file = tmp_path / "run", tmp_path / "worker"
-    driver = nursery.child("test_scale:drive", [str(run), str(file)])
-    until(lambda: file.exists() or not alive(driver.pid))
+    first = driver(drive, str(run), str(file))
+    until(lambda: file.exists() or not first.is_alive())
     worker = int(file.read_text())
     with pytest.raises(ra.UserError, match="Another command is at work"):
         evaluate(run)
-    driver.kill()
-    assert driver.wait() == -signal.SIGKILL
+    first.kill()
+    first.join()
+    assert first.exitcode == -signal.SIGKILL
     until(lambda: not alive(worker))
     assert_same(evaluate(run), whole)
     assert computed_twice(run) == 0

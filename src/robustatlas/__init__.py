@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
     from robustatlas.compat.adapters import external
-    from robustatlas.compat.foolbox import as_foolbox
-    from robustatlas.compat.torchattacks import as_torchattacks
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
     from robustatlas.evaluation.verification import verify
@@ -53,8 +51,6 @@ __all__ = [
     "ThreatModel",
     "UserError",
     "__version__",
-    "as_foolbox",
-    "as_torchattacks",
     "audit",
     "callbacks",
     "certify",
@@ -95,8 +91,6 @@ _HOME = {
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "common.errors",
-    "as_foolbox": "compat.foolbox",
-    "as_torchattacks": "compat.torchattacks",
     "audit": "trust",
     "certify": "certificates.certify",
     "compose": "attacks.catalogue",

@@ -69,8 +69,6 @@ def evaluate(
     ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
-    header: _models.Header = None,
-    queries: _models.Queries = None,
     classes: _models.Classes = None,
     prompt: _models.Prompt = None,
     draws: Annotated[
@@ -163,7 +161,7 @@ def evaluate(
 
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     wanted, how = parse_strengths(strengths or []), _precision(precision)
-    asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
+    asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
     chosen = _asked.chosen(_asked.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.common.addresses import shown
 from robustatlas.common.wording import marked
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -195,8 +194,8 @@ def _provenance(result: Result) -> dict[str, str]:
         return {}
     model = result.identity.model
     known = {
-        "source": shown(model.source),
-        "home": shown(model.home or ""),
+        "source": model.source,
+        "home": model.home or "",
         "licence": model.licence,
         "library": model.library,
     }
