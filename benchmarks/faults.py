@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -199,16 +200,12 @@ def written(run: str, cache: str) -> int:
 
 
 def workers_of(driver: int) -> list[int]:
-    """Processes that a driver has started to work."""
-    found = []
+    """Processes that a driver has started to work: children of its fork server."""
+    parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"robustatlas.evaluation.workers" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except (OSError, IndexError):
-            continue
-    return found
+        with suppress(OSError, IndexError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    return [number for number, parent in parents.items() if parents.get(parent) == driver]
 
 
 def carried_out(plan: Plan, run: str, world: World) -> dict[str, Any]:

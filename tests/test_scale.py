@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import digits_images
-from processes import alive
+from processes import alive, driver
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
@@ -258,7 +257,7 @@ def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
 class Elsewhere(Alike):
     """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
 
-    late = 6
+    late = 8
 
     def __init__(self) -> None:
         super().__init__()
@@ -345,21 +344,22 @@ def drive(run: str, file: str) -> None:
     evaluate(Path(run), net=Hangs(Path(file)), devices=["cpu"])
 
 
-def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, nursery: Nursery, whole: ra.Result) -> None:
+def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, whole: ra.Result) -> None:
     """Its claims end with it, and so does its worker, whatever that is at."""
     run, file = tmp_path / "run", tmp_path / "worker"
-    driver = nursery.child("test_scale:drive", [str(run), str(file)])
-    until(lambda: file.exists() or not alive(driver.pid))
+    first = driver(drive, str(run), str(file))
+    until(lambda: file.exists() or not first.is_alive())
     worker = int(file.read_text())
     waited = []
 
     def told(message: str) -> None:
         waited.append(message)
-        driver.kill()
+        first.kill()
 
     assert_same(evaluate(run, progress=Seen(told=told)), whole)
     assert len(waited) == 1 and "at work in other processes" in waited[0]
-    assert driver.wait() == -signal.SIGKILL
+    first.join()
+    assert first.exitcode == -signal.SIGKILL
     until(lambda: not alive(worker))
     assert computed_twice(run) == 0
 

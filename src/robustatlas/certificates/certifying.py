@@ -21,13 +21,13 @@ from robustatlas.evaluation.cores import cores_for
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
-from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.identity import ModelProbe, check_answers, identity_of
 from robustatlas.evaluation.plan import Data, Work, chosen_attacks
 from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner, doing_elsewhere
-from robustatlas.evaluation.workers import work_elsewhere, work_here
+from robustatlas.evaluation.work import Job, Manner, ModelWork
+from robustatlas.evaluation.workers import run_jobs, share_jobs
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.certified import CrossedError
 from robustatlas.outcomes.claims import Claims
@@ -147,8 +147,8 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
             if len(missing):
                 tried.append(_tried(ready, task, missing))
-        hands = request.hands(ready.subject.model)
-    return Forecast(tuple(tried), hands, ready.manner.batch_size, ready.seconds if tried else 0.0)
+        workers = request.worker_count(ready.subject.model)
+    return Forecast(tuple(tried), workers, ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Di
         Costs([1.0] * len(ready.tasks), 0.1),
         claims,
         request.shard_size,
-        request.hands(ready.subject.model),
+        request.worker_count(ready.subject.model),
         ready.display,
     )
 
@@ -195,12 +195,12 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
+        run_jobs(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
         return
     unread = Subject(model, ready.subject.shape, ready.manner.seed)
     there = partial(do, unread, tuple(ready.tasks), ready.manner)
-    make = partial(doing_elsewhere, model, ready.identity, unread.shape, there)
-    work_elsewhere(make, f"The model {model.name}", places, None, dispatcher)
+    probe = ModelProbe.of(model, ready.identity, unread.shape, {None})
+    share_jobs(ModelWork(model, probe, there), f"The model {model.name}", places, None, dispatcher)
 
 
 @contextmanager

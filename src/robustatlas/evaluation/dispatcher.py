@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.wording import some
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import bytes_of_a_part
 from robustatlas.evaluation.plan import Integers, Work
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
 from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.records import spans_of
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
@@ -31,6 +33,10 @@ _SHORTEST = 10.0
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at what other processes have finished of a run."""
+
+
+_SPANS = 100
+"""Ranges of samples that a sentence names."""
 
 
 class Undertaking(Protocol):
@@ -176,13 +182,14 @@ class Dispatcher:
         self.display.expect(self.remaining() / self.workers)
 
     def again(self, job: Job, why: str) -> None:
-        """The job is begun anew by another worker; ``why`` is a sentence."""
+        """Take notice that another worker does a job again; the sentence ``why`` says what happened."""
         self.piles[job.task].active.pop(job.number, None)
-        self.display.note(f"{why} Its {self.called(job)} are given to another worker.")
+        self.display.note(f"{why} Another worker does the {self.called(job)} again.")
 
     def called(self, job: Job) -> str:
-        """The job in the middle of a sentence."""
-        return f"{len(job.index)} samples"
+        """Return the words for a job in the middle of a sentence: which samples of the data set it has."""
+        spans = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in spans_of(job.index)]
+        return f"samples {some(spans, at_most=_SPANS)} of {self.tasks[job.task].record.name!r}"
 
     def remaining(self) -> float:
         """Seconds of work that are left, for one worker."""

@@ -121,10 +121,10 @@ class Request:
         count = max(workers, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
 
-    def hands(self, model: Classifier) -> int:
-        """Workers to be counted on, this process where it works alone."""
+    def worker_count(self, model: Classifier) -> int:
+        """Return the number of workers to be counted on; a process that works alone is one."""
         places = self.places(model)
-        return places.hands if isinstance(places, Cluster) else max(1, len(places))
+        return places.worker_count if isinstance(places, Cluster) else max(1, len(places))
 
     def begin(self, identity: Identity) -> Run:
         """The run to write to, begun where it is not there."""
