@@ -19,7 +19,6 @@ SAID_BY = {
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "common/wording.py": ("invalid_sentence", "why_masked"),
-    "outcomes/records.py": ("cumulated_sentence",),
     "report/facts/against.py": ("_other_data",),
     "metrics/references/building.py": ("_marks",),
 }
@@ -27,7 +26,6 @@ SAID_BY = {
 HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
-    "compat/smallest.py",
     "trust/diagnosing.py",
     "evaluation/prepared.py",
     "outcomes/accuracies.py",
