@@ -17,6 +17,7 @@ from robustatlas.certificates.balls import Crown, Verdicts
 from robustatlas.certificates.base import MARGIN_OF_SIZES, ROUNDING, Samples, Subject
 from robustatlas.certificates.bounds import Bounds, Plane, Relaxation
 from robustatlas.certificates.crossing import crossing
+from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Windowed
 from robustatlas.threats.lp import Lp, whole
@@ -254,6 +255,11 @@ class BranchAndBound:
         return torch.where(score.amax(1) > 0, chosen, -1)
 
 
+def _can_branch(network: Network) -> bool:
+    operations = (network.graph.nodes[k].operation for k in network.nonlinear)
+    return any(isinstance(each, Activation) and each.convex_pieces is not None for each in operations)
+
+
 def _open_ones(parts: Subproblems) -> Subproblems:
     """Return the subproblems that are not proven, those with the best bounds last, which are branched first."""
     order = parts.bound.argsort()
@@ -298,6 +304,8 @@ class BetaCrown(Crown):
     def largest_sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         """Return sizes [B] between those of CROWN and those of the examples that a short attack finds."""
         sizes = super().largest_sizes(subject, attack, samples)
+        if not _can_branch(subject.network):
+            return sizes
         for row in sizes.isfinite().nonzero().flatten():
             one, deadline = samples.select(row[None]), time.perf_counter() + self.seconds
             low, high = float(sizes[row]), torch.inf
