@@ -11,7 +11,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, ROUNDING, Certificate, Samples, Subject, is_ball
 from robustatlas.certificates.bounds import Bounds, LargerBounds, seconds_of_crown
 from robustatlas.certificates.regions import NormBall
-from robustatlas.certificates.sizes import largest
+from robustatlas.certificates.sizes import is_certified, largest
 from robustatlas.threats.lp import Lp, whole
 
 _BOUNDS = 6
@@ -79,9 +79,11 @@ class BallCertificate(Certificate):
             ball = NormBall(samples.x[at], size.to(samples.x.device) * MARGIN_OF_SIZES, p)
             bounds = Bounds(subject.network, ball, backwards=self.backwards, known=larger.select(at))
             found, reach = (each.amin(1) for each in self.margins_and_reaches(bounds, samples.labels[at]))
-            if self.backwards:
-                larger.store(at, found <= 0, bounds.activation_inputs, len(samples.x))
-            return found.cpu(), reach.cpu() * (1 - ROUNDING) / MARGIN_OF_SIZES
+            reach = reach * (1 - ROUNDING) / MARGIN_OF_SIZES
+            if self.backwards:  # what a reach certifies did not fail: larger sets than this one will be tried
+                failed = ~is_certified(size.to(found.device), found, reach)
+                larger.store(at, failed, bounds.activation_inputs, len(samples.x))
+            return found.cpu(), reach.cpu()
 
         return largest(margin, len(samples.x), first, whole(p, samples.x[0].numel()))
 

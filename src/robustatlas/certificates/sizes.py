@@ -25,6 +25,11 @@ _DIGITS = 9
 """Digits kept of a size, rounded down, so that it does not depend on who shared a batch."""
 
 
+def is_certified(size: Tensor, margin: Tensor, reach: Tensor) -> Tensor:
+    """Return if sizes are certified by bounds of their margins, or by how far the lines of these reach."""
+    return (margin > 0) | (reach > size)
+
+
 class _Brackets:
     """Sizes of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
 
@@ -47,7 +52,7 @@ class _Brackets:
 
     def learn(self, rows: Tensor, size: Tensor, margin: Tensor, reach: Tensor) -> None:
         """Store bounds of the samples ``rows``."""
-        good, begun = (margin > 0) | (reach > size), ~self.whole[rows].isnan()
+        good, begun = is_certified(size, margin, reach), ~self.whole[rows].isnan()
         lost = ((self.whole[rows] - margin) / self.whole[rows]).clamp_min(_LEAST)
         point = torch.stack([size.log(), torch.where(good, lost.clamp_max(1 - _LEAST), lost).log()])
         self.success[:, rows[good & begun]] = point[:, good & begun]
