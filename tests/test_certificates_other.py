@@ -30,7 +30,7 @@ def test_smoothing_a_plane_gives_the_distance_and_abstains_on_it() -> None:
     assert (found[:3] <= exact).all()  # each with probability .999
     assert (found[:3] > exact - 0.02).all()
     assert found[3].isnan()
-    alone = smoothing.sizes(Subject(model, (9,)), L2, samples.take(torch.tensor([2])))
+    alone = smoothing.sizes(Subject(model, (9,)), L2, samples.select(torch.tensor([2])))
     assert alone[0] == found[2]
     wrong = smoothing.sizes(Subject(model, (9,)), L2, Samples(x.double(), 1 - y, torch.arange(4)))
     assert (wrong[:3] == 0).all()

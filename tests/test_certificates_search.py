@@ -59,15 +59,16 @@ def test_lines_of_a_large_ball_hold_on_those_within(norm: str) -> None:
     x, y, crown = data.images.double(), data.labels, certificate_named("crown")
     subject = Subject(ra.load_model("builtin:digits-linf"), (1, 8, 8))
     sizes = crown.sizes(subject, attack_named(norm), Samples(x, y, torch.arange(6)))
-    large = Bounds(subject.network, NormBall(x, 1.005 * sizes, p, box=p == torch.inf), backwards=True)
+    large = Bounds(subject.network, NormBall(x, 1.005 * sizes, p), backwards=True)
     margins, reach = (each.amin(1) for each in large.margins_and_reaches(y))
     assert (margins < 0).all() and (reach < 1.005 * sizes).all() and (reach > 0.8 * sizes).all()
-    at_reach = NormBall(x, reach * (1 - 1e-9), p, box=p == torch.inf)
-    assert (Bounds(subject.network, at_reach, backwards=True).margins(y, backwards=True).amin(1) > 0).all()
+    at_reach = NormBall(x, reach * (1 - 1e-9), p)
+    samples = Samples(x, y, torch.arange(6))
+    assert crown.prove(subject, attack_named(norm), samples, reach * (1 - 1e-4)).proven.all()
     inside = Bounds(subject.network, at_reach, backwards=True, known=large.activation_inputs)
     alone = Bounds(subject.network, at_reach, backwards=True)
     for position, (low, high) in inside.activation_inputs.items():
-        assert (low >= large.low[position] - 1e-12).all() and (high <= large.high[position] + 1e-12).all()
+        assert (low >= large.nodes[position].low - 1e-12).all() and (high <= large.nodes[position].high + 1e-12).all()
     torch.testing.assert_close(
         inside.margins(y, backwards=True), alone.margins(y, backwards=True), rtol=1e-3, atol=1e-3
     )

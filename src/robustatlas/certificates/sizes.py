@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,8 +20,6 @@ _ROUNDS = 60
 _SMALLEST = 1e-9
 _LEAST = 1e-12
 """Share of a margin that counts as lost at least, which has a logarithm."""
-_POWER = 1.4
-"""Power of the size by which a margin falls, where only one size was bounded: 1.2 to 2 on the digits."""
 _DIGITS = 9
 """Digits kept of a size, rounded down, so that it does not depend on who shared a batch."""
 
@@ -30,20 +29,29 @@ def is_certified(size: Tensor, margin: Tensor, reach: Tensor) -> Tensor:
     return (margin > 0) | (reach > size)
 
 
+@dataclass
 class _Brackets:
     """Sizes of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
 
-    A margin falls by a power of the size. So sizes u are logarithms, and margins the logarithm v of the share of the
-    ``whole`` margin, at the sample itself, that is lost. ``success`` and ``failure``: u and v [2, B] at both ends; NaN:
-    none yet. ``stalled``: how often in turn the same end moved.
+    A margin falls by a power of the size, by higher ones as lines loosen. So sizes u are logarithms, and margins the
+    logarithm v of the share of the ``whole`` margin, at the sample itself, that is lost. ``along``: how far the lines
+    at the sample reach. ``points``: u and v [3, 2, B] of the largest success, the smallest failure and what one of them
+    was before; NaN: none yet. ``stalled``: how often in turn the same side moved.
     """
 
-    def __init__(self, count: int) -> None:
+    low: Tensor
+    high: Tensor
+    whole: Tensor
+    along: Tensor
+    points: Tensor
+    stalled: Tensor
+
+    @classmethod
+    def unknown(cls, count: int) -> _Brackets:
+        """Return the brackets of ``count`` samples before any bound."""
         unknown = torch.full((count,), torch.nan, dtype=torch.float64)
-        self.low, self.high = torch.zeros_like(unknown), torch.full_like(unknown, torch.inf)
-        self.whole, self.along = unknown.clone(), torch.zeros_like(unknown)
-        self.success, self.failure = unknown.repeat(2, 1), unknown.repeat(2, 1)
-        self.stalled = torch.zeros_like(unknown)
+        never, none = torch.full_like(unknown, torch.inf), torch.zeros_like(unknown)
+        return cls(none, never, unknown, none.clone(), unknown.repeat(3, 2, 1), none.clone())
 
     def open_rows(self, ceiling: float) -> Tensor:
         """Return the samples [K] whose size is not known well enough."""
@@ -55,28 +63,55 @@ class _Brackets:
         good, begun = is_certified(size, margin, reach), ~self.whole[rows].isnan()
         lost = ((self.whole[rows] - margin) / self.whole[rows]).clamp_min(_LEAST)
         point = torch.stack([size.log(), torch.where(good, lost.clamp_max(1 - _LEAST), lost).log()])
-        self.success[:, rows[good & begun]] = point[:, good & begun]
-        self.failure[:, rows[~good & begun]] = point[:, ~good & begun]
+        for kind, at in ((0, good & begun), (1, ~good & begun)):
+            self.points[2, :, rows[at]] = self.points[kind, :, rows[at]]
+            self.points[kind, :, rows[at]] = point[:, at]
         self.whole[rows[~begun]], self.along[rows[~begun]] = margin[~begun], reach[~begun]
         side = torch.where(good, 1.0, -1.0)
         self.stalled[rows] = torch.where(self.stalled[rows] * side > 0, self.stalled[rows], 0.0) + side
-        self.high[rows[~good]] = size[~good]
-        self.low[rows] = torch.maximum(self.low[rows], torch.where(good, size, torch.minimum(reach, size)))
+        won, failed = rows[good], rows[~good]
+        self.low[won] = torch.maximum(self.low[won], size[good])
+        self.high[failed] = size[~good]
+        self.low[failed] = torch.maximum(self.low[failed], torch.minimum(reach, size)[~good])
 
     def next_sizes(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
         """Return sizes [K] to bound: 0, half of what lines reach there, and from there towards the root; a little
         beyond it, as the lines of a failure certify what they reach."""
         low, high, along = self.low[rows], self.high[rows], self.along[rows]
-        (u0, v0), (u1, v1) = self.success[:, rows], self.failure[:, rows]
-        succeeded, failed = u0.isfinite(), u1.isfinite()
-        from_one = torch.where(succeeded, u0 - v0 / _POWER, u1 - v1 / _POWER)
-        root = torch.where(succeeded & failed, u0 - v0 * (u1 - u0) / (v1 - v0), from_one).exp() * (1 + PRECISION / 4)
+        success, failure, third = self.points[:, :, rows]
+        succeeded, failed = success[0].isfinite(), failure[0].isfinite()
+        begin = torch.where(low > 0, low * (1 + PRECISION), torch.where(along > 0, along / 2, first))
+        bent = self._bent(rows, torch.where(failed, failure, success))
+        root = _root(torch.where(succeeded, success, third), torch.where(failed, failure, third), third).exp()
+        root = torch.where(root.isfinite(), root, bent) * (1 + PRECISION / 4)
         most, least = torch.where(failed, high, low * _GROWTH), torch.where(succeeded, low, high / _GROWTH)
         bold = torch.where(succeeded & failed, (low * high).sqrt(), torch.where(failed, least, most))
         size = torch.where(self.stalled[rows].abs() > 2, bold, root.minimum(most).maximum(least))
-        size = torch.where(succeeded | failed, size, torch.where(along > 0, along / 2, first))
+        size = torch.where(succeeded | failed, size, begin)
         size = torch.maximum(size, low * (1 + PRECISION)).minimum(high / (1 + PRECISION)).clamp_max(ceiling)
         return torch.where(self.whole[rows].isnan(), 0.0, size)
+
+    def _bent(self, rows: Tensor, point: Tensor) -> Tensor:
+        """Return where the margin [K] is lost that falls as the network does at first, and through one point besides."""
+        size, lost = point.exp().unbind()
+        fall = torch.where(self.along[rows] > 0, 1 / self.along[rows], 0.0)
+        bend = ((lost - fall * size) / size**2).clamp_min(0)
+        all_lost: Tensor = 2 / (fall + (fall**2 + 4 * bend).sqrt())
+        return all_lost
+
+
+def _root(one: Tensor, two: Tensor, third: Tensor) -> Tensor:
+    """Return u where v is 0, by the parabola u(v) through three points where these rise, else by the line through the
+    first two."""
+    (u0, v0), (u1, v1), (u2, v2) = one, two, third
+    line = u0 - v0 * (u1 - u0) / (v1 - v0)
+    parabola = (
+        u0 * v1 * v2 / ((v0 - v1) * (v0 - v2))
+        + u1 * v0 * v2 / ((v1 - v0) * (v1 - v2))
+        + u2 * v0 * v1 / ((v2 - v0) * (v2 - v1))
+    )
+    rising = ((u2 - u0) * (v2 - v0) > 0) & ((u2 - u1) * (v2 - v1) > 0) & (parabola > u0) & (parabola < u1)
+    return torch.where(rising, parabola, line)
 
 
 def largest(margin: Margin, count: int, first: float, ceiling: float) -> Tensor:
@@ -94,7 +129,7 @@ def largest(margin: Margin, count: int, first: float, ceiling: float) -> Tensor:
     Returns:
         ``[B]`` float64, 0 where nothing was certified down to :data:`_SMALLEST` times the ceiling.
     """
-    brackets = _Brackets(count)
+    brackets = _Brackets.unknown(count)
     for _ in range(_ROUNDS):
         rows = brackets.open_rows(ceiling)
         if not len(rows):
