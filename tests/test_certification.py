@@ -86,7 +86,12 @@ def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Pat
     wrong = CertificateRecord(name="linf", method="guess", strengths=(0.1,))
     copy.certificates.add(wrong)
     index = np.arange(COUNT)
-    columns = {"index": index, "certified_size": np.full(COUNT, 0.9), "seconds": np.zeros(COUNT)}
+    columns = {
+        "index": index,
+        "certified_size": np.full(COUNT, 0.9),
+        "seconds": np.zeros(COUNT),
+        "abstained": np.zeros(COUNT, np.int8),
+    }
     copy.certificates.write(wrong, columns, copy.clean(index))
     with pytest.raises(ra.UserError, match=r"of sample 0 an example under 'linf' .* guess .*One of the two is wrong"):
         ra.load_result(tmp_path / "copy")
@@ -228,7 +233,12 @@ def test_verify_computes_certificates_again(
     copy = merge([folder], tmp_path / "copy")
     (record,) = (each for each in copy.certified_by() if each.name == "l2")
     index = np.array([3])
-    columns = {"index": index, "certified_size": np.full(1, 5.0), "seconds": np.zeros(1)}
+    columns = {
+        "index": index,
+        "certified_size": np.full(1, 5.0),
+        "seconds": np.zeros(1),
+        "abstained": np.zeros(1, np.int8),
+    }
     wrong = record.model_copy(update={"settings": record.settings | {"version": 9}})  # another run's claim
     copy.certificates.add(wrong)
     copy.certificates.write(wrong, columns, copy.clean(index))
