@@ -67,7 +67,7 @@ core: $(CORE)/.tools  ## Pass the tests of everything that is computed, with ano
 $(ZOOS)/.tools: pyproject.toml constraints.txt constraints-zoos.txt
 	$(PYTHON) -m venv $(ZOOS)
 	$(ZOOS)/bin/python -m pip install --quiet --constraint constraints.txt --constraint constraints-zoos.txt \
-		--editable '.[jax,onnx,transformers,train,lightning,keras]' onnxscript tensorflow-cpu pytest pytest-xdist hypothesis foolbox==3.3.4 $(MORE)
+		--editable '.[jax,onnx,transformers,train,lightning]' onnxscript tensorflow-cpu pytest pytest-xdist hypothesis foolbox==3.3.4 $(MORE)
 	touch $@
 
 # The lowest transformers fails beside Keras 3 where it finds TensorFlow.

@@ -262,7 +262,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
         "evaluate net.py:make --data digits --attacks corruption-fog --headline corruption-fog@2.5",
         "give one of 1, 2, 3",
     ),
-    ("evaluate net.py:make --data digits --attacks linf --any-of 2 --headline linf@0.1", "leave one of them out"),
     ("evaluate net.py:make --data digits --workers none", "--workers none"),
     ("evaluate net.py:make --data digits --workers 0", "--workers 0"),
     ("show run --headline fog@1", "--headline names 'fog'"),

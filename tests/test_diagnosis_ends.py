@@ -178,15 +178,6 @@ def test_evidence_of_several_attacks_keeps_what_was_looked_at(tmp_path: Path) ->
     assert check_verdict("diagnosis=sound", found).passed
 
 
-def test_what_is_masked_off_the_data_can_be_repaired() -> None:
-    model = ra.Classifier(OffTheData("detached", 0.02))
-    with pytest.warns(UserWarning, match=MASKED):
-        result = ra.evaluate(model, DATA, "linf", **FEW | {"strengths": {"linf": [0.1]}})
-    mended = ra.repair(result, DATA, model=model, remedies=("logits",))
-    assert mended.diagnosis.flags == ("end-gradient-linf",)
-    assert mended.before["linf"][0] > 80 and mended.after["linf"][0] == HONEST.accuracies().values("linf")[1]
-
-
 def test_a_run_ends_where_ascent_ends() -> None:
     """Of a linear model: in the corner that the signs of its weights point to, at the strength of each sample."""
     weight = torch.tensor([[1.0, -2.0, 0.5], [0.0, 0.0, 0.0]])

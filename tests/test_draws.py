@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
@@ -203,3 +205,18 @@ def test_passes_of_all_draws_are_counted() -> None:
     with model.counting() as passes:
         model.logits(x).sum().backward()
     assert (passes.forward, passes.backward) == (15, 15)
+
+
+def test_a_diagnosis_of_a_run_takes_the_draws_of_the_run(tmp_path: Path) -> None:
+    """Where the draws were given on the command line, the source of the model does not say them."""
+    (tmp_path / "noisy.py").write_text(
+        "import torch\n\nclass Noisy(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        torch.manual_seed(0)\n        self.net = torch.nn.Linear(64, 10)\n\n    def forward(self, x):\n"
+        "        return self.net((x + 0.05 * torch.randn_like(x)).flatten(1))\n\nmake = Noisy\n"
+    )
+    given = "--data digits --attacks linf --strengths linf=0.1 --samples 40 --effort low --no-diagnose --draws 3"
+    entered("evaluate", f"{tmp_path / 'noisy.py'}:make", *given.split(), "--run", tmp_path / "run")
+    (record,) = ra.load_result(tmp_path / "run").records.values()
+    draws: Any = record.protocol["draws"]
+    assert draws["search"] == 3
+    assert "random" not in ra.diagnose(tmp_path / "run").flags

@@ -26,7 +26,6 @@ SAID_BY = {
 HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
-    "compat/smallest.py",
     "trust/diagnosing.py",
     "evaluation/prepared.py",
     "outcomes/accuracies.py",

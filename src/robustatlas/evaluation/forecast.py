@@ -115,7 +115,7 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
             missing = mine & ~np.isin(ready.work.index, held)
             if missing.any():
                 expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
-    workers = request.hands(ready.model)
+    workers = request.worker_count(ready.model)
     if request.shares and can_share(ready.model):
         seconds, samples = (sum(getattr(each, what) for each in expected) for what in ("seconds", "samples"))
         workers = cores.processes(seconds, samples, memory)

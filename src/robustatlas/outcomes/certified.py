@@ -147,7 +147,7 @@ class Certificates:
 
     def add(self, record: CertificateRecord) -> None:
         """Announce a method on an attack."""
-        self._storage.put_text(f"certificates/{record.key}", record.to_json())
+        self._storage.create_text(f"certificates/{record.key}", record.to_json())
 
     def withdraw(self, record: CertificateRecord) -> None:
         """Take out what a method has certified, as it was found wrong."""

@@ -23,7 +23,7 @@ from robustatlas.outcomes.columns import (
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.records import AttackRecord, distinct
-from robustatlas.outcomes.storage import Storage
+from robustatlas.outcomes.storage import Storage, StoreError
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
@@ -194,6 +194,8 @@ class Parts:
                 read = self._storage.read(name)
                 held = columns_of(expected, read)
                 self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
+            except StoreError:
+                raise
             except UserError as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
@@ -221,16 +223,17 @@ class Parts:
 
     def publish(self, name: str, columns: Arrays, record: Keyed, about: Mapping[str, str]) -> None:
         """Write a part of a record whose columns were checked."""
-        self._storage.write(name, columns, {**about, **said_of(self._identity, record)})
-        self._read[name] = columns
+        self._write(name, columns, {**about, **said_of(self._identity, record)})
 
     def write_samples(self, part: str, samples: Columns) -> None:
         """Publish those clean outcomes that the run does not have yet."""
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._storage.write(
-                f"samples/{part}",
-                check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
-                said_of(self._identity, None),
-            )
+            checked = check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
+            self._write(f"samples/{part}", checked, said_of(self._identity, None))
+
+    def _write(self, name: str, columns: Arrays, about: Mapping[str, str]) -> None:
+        """Write a part, and remember what need not be read again."""
+        self._storage.write(name, columns, about)
+        self._read[name], self._placed[name] = columns, True
