@@ -27,9 +27,6 @@ settings.load_profile("untimed")
 # A command line is built from its functions once, and not for each command that is typed: that takes longer than most.
 typer.main.get_command = cache(typer.main.get_command)
 
-# What tests write need not survive a loss of power: waiting for the disk takes a tenth of a short evaluation.
-os.fsync = lambda descriptor: None
-
 # Processes that tests start import the package and the helpers that the tests do, whatever is installed.
 SHARED = [str(Path(robustatlas.__file__).parents[1]), str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = os.pathsep.join([*SHARED, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -30,7 +30,6 @@ from robustatlas.evaluation.work import Job, Manner, ModelWork
 from robustatlas.evaluation.workers import run_jobs, share_jobs
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.certified import CrossedError
-from robustatlas.outcomes.claims import Claims
 from robustatlas.results.result import Result
 from robustatlas.threats.color import Line
 
@@ -104,10 +103,10 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with run.kept(), run.claims() as claims:
+        with request.locked_part(run, ready.display.note):
             whole = False
             while not whole:
-                dispatcher = _dispatcher(run, ready, request, claims)
+                dispatcher = _dispatcher(run, ready, request)
                 if dispatcher.lacking:
                     with _withdrawn_if_wrong(run, ready):
                         _work_through(dispatcher, ready, request)
@@ -175,7 +174,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun, warnings)
 
 
-def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
+def _dispatcher(run: Run, ready: _Ready, request: Request) -> Dispatcher:
     return Dispatcher(
         run.certificates,
         ready.tasks,
@@ -183,7 +182,6 @@ def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Di
         request.mine(len(ready.work.index)),
         ready.manner,
         Costs([1.0] * len(ready.tasks), 0.1),
-        claims,
         request.shard_size,
         request.worker_count(ready.subject.model),
         ready.display,

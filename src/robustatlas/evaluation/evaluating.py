@@ -24,9 +24,8 @@ from robustatlas.evaluation.workers import CannotShareError, Cluster, run_jobs, 
 from robustatlas.models.classifier.backward import BACKWARD
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
-from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.locks import starting
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.storage import answers_of
 from robustatlas.results.result import Result
 
 _SURE = 0.05
@@ -37,9 +36,6 @@ untrained networks of four kinds."""
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
-    folder = request.run.path if isinstance(request.run, Run) else request.run
-    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
-        keep(answers_of(folder))
     cores = request.cores or cores_for(classifier, work.rows)
     with cores.used(), surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
@@ -48,15 +44,15 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
         store = request.begin(ready.identity)
         check_answers(ready.model, store, ready.work)
-        with store.kept(), store.claims() as claims:
-            with claims.alone("plan"):
+        with request.locked_part(store, ready.display.note):
+            with starting(store.path):
                 tasks = _planned(store, ready)
             question = _question(ready) if request.diagnose else None
             if question is not None:
-                _diagnose(store, ready, claims, question)
-            _complete(store, tasks, ready, request, claims, cores)
+                _diagnose(store, ready, question)
+            _complete(store, tasks, ready, request, cores)
             if question is not None:
-                _look_at_ends(store, ready, claims, question)
+                _look_at_ends(store, ready, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         mine = request.mine(len(ready.work.index))
         result = Result.of_run(store, list(grids), ready.work.index[mine], grids)
@@ -100,26 +96,24 @@ def _question(ready: Prepared) -> Question:
     return question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients)
 
 
-def _diagnose(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+def _diagnose(store: Run, ready: Prepared, question: Question) -> None:
     """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
-    with claims.alone("diagnosis"), _enough_memory(ready):
+    with _enough_memory(ready):
         diagnosis = diagnosed(store, ready.model, question)
     if diagnosis.doubted:
         tell(ready.display, diagnosis.warned)
 
 
-def _look_at_ends(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+def _look_at_ends(store: Run, ready: Prepared, question: Question) -> None:
     """Have it looked where the searches ended, unless it was, and warn where that speaks against what was found."""
-    with claims.alone("diagnosis"), _enough_memory(ready):
+    with _enough_memory(ready):
         before = diagnosed(store, ready.model, question)
         diagnosis = diagnosed_at_ends(store, ready.model, question)
     if diagnosis.doubted and diagnosis.warned != before.warned:
         tell(ready.display, diagnosis.warned)
 
 
-def _complete(
-    store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims, cores: Cores
-) -> None:
+def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, cores: Cores) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
     places, workers = request.places(ready.model), request.worker_count(ready.model)
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
@@ -134,7 +128,6 @@ def _complete(
             mine,
             ready.manner,
             costs,
-            claims,
             request.shard_size,
             workers,
             ready.display,

@@ -315,6 +315,7 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
         "index": index,
         "minimal_size": np.where(at_zero, 0.0, size),
         "found_class": np.where(at_zero, prediction, found),
+        "true_size": np.full(len(index), -1.0),
         "found_leg": np.where(at_zero, -1, ledger.found_leg.cpu().numpy()),
         "forward": ledger.forward.cpu().numpy(),
         "backward": ledger.backward.cpu().numpy(),

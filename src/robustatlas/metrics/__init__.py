@@ -39,7 +39,6 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
-from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
@@ -54,7 +53,6 @@ __all__ = [
     "AdversarialHypervolume",
     "Audited",
     "Band",
-    "ConfidenceSequence",
     "Crossing",
     "InOut",
     "InterclassDistances",
@@ -85,12 +83,10 @@ __all__ = [
     "hypervolume_at_levels",
     "hypervolume_limit",
     "interclass_distances",
-    "known_accuracies",
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
     "mean_over",
-    "mean_sequence",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
@@ -101,7 +97,6 @@ __all__ = [
     "proportion_bounds",
     "proportion_interval",
     "rank_sum_test",
-    "share_sequence",
     "share_statistic",
     "shared_samples",
     "signed_rank_test",

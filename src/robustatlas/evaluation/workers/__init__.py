@@ -37,9 +37,8 @@ __all__ = [
 def run_jobs(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
     """Do all jobs in this process, one after the other, or stop as soon as ``until`` returns True; errors are raised as
     they are."""
-    while not until():
-        if not _run_next(do, jobs) and not jobs.wait():
-            return
+    while not until() and _run_next(do, jobs):
+        pass
 
 
 def _run_next(do: Do, jobs: Jobs) -> bool:

@@ -59,7 +59,7 @@ class Jobs(Protocol):
     """Number of jobs that are done at once; the pool keeps it up to date."""
 
     def next(self) -> Any | None:
-        """Return a job that nobody is working on, or None if there is none at the moment."""
+        """Return the next job, or None if all are given out."""
 
     def report(self, job: Any, through: int) -> None:
         """Take notice that `through` samples of a job at work are finished."""
@@ -73,10 +73,6 @@ class Jobs(Protocol):
 
     def called(self, job: Any) -> str:
         """Return the words for a job in the middle of a sentence."""
-
-    def wait(self) -> bool:
-        """Wait a while if no job is at work or to be had, and return if there may be one afterwards."""
-        return False
 
 
 class WorkerDiedError(Exception):
@@ -152,7 +148,7 @@ class Pool:
                 # Workers that are beginning need not be awaited: a cluster may never have room for them.
                 if not self.idle or any(task.attempt is not None for task in self.tasks.values()):
                     self._await_tasks()
-                elif not self.jobs.wait():
+                else:
                     return
         finally:
             with interrupts_wait():
