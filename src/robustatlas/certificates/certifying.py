@@ -103,7 +103,7 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with request.locked_part(run, ready.display.note):
+        with request.lock_part(run, ready.display.note):
             whole = False
             while not whole:
                 dispatcher = _dispatcher(run, ready, request)

@@ -95,9 +95,9 @@ def evaluate(
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
+            One evaluation at a time works on each part of a directory.
         workers: processes that share the work; what they find is what one finds. ``"auto"`` measures in the first
             seconds whether they pay, on a processor, of as many cores as torch may use (``torch.set_num_threads``).
-            Several evaluations of one run directory share its work too, each in its own process.
         devices: where the workers compute, such as ``["cuda:0", "cuda:1"]``; default: where the model is.
         ray: work on a cluster of Ray: ``True`` for one on this machine (with ``workers``), the address of a running
             one, or a :class:`Cluster`. What is found comes back here; no disk needs to be shared.
@@ -107,7 +107,7 @@ def evaluate(
         holds.
 
     Raises:
-        UserError: what was given does not fit, in one sentence.
+        UserError: what was given does not fit, or another evaluation is at work on the directory; in one sentence.
 
     Example:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
