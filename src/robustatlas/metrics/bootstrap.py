@@ -186,7 +186,7 @@ def confidence_intervals(
         90.00 [78.19, 96.67]
     """
     rest = {name: statistic for name, statistic in statistics.items() if statistic.proportion is None}
-    values = bootstrap_replicates(list(rest.values()), replicates, seed) if rest else []
+    values = bootstrap_replicates(list(rest.values()), replicates, seed) if rest else np.empty((0, 0))
     found = {
         name: percentile_interval(statistic.value, row, confidence)
         for (name, statistic), row in zip(rest.items(), values, strict=True)
