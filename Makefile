@@ -67,7 +67,7 @@ core: $(CORE)/.tools  ## Pass the tests of everything that is computed, with ano
 $(ZOOS)/.tools: pyproject.toml constraints.txt constraints-zoos.txt
 	$(PYTHON) -m venv $(ZOOS)
 	$(ZOOS)/bin/python -m pip install --quiet --constraint constraints.txt --constraint constraints-zoos.txt \
-		--editable '.[jax,onnx,transformers,train,lightning,keras]' onnxscript tensorflow-cpu pytest pytest-xdist hypothesis foolbox==3.3.4 $(MORE)
+		--editable '.[jax,onnx,transformers,train,lightning]' onnxscript tensorflow-cpu pytest pytest-xdist hypothesis foolbox==3.3.4 $(MORE)
 	touch $@
 
 # The lowest transformers fails beside Keras 3 where it finds TensorFlow.
@@ -76,12 +76,13 @@ zoos: $(ZOOS)/.tools  ## Pass the tests of models of other zoos and frameworks (
 	$(ZOOS)/bin/python -m pytest -n $(WORKERS) tests/test_frameworks.py tests/test_sources.py tests/test_sources_onnx.py \
 		tests/test_zero_shot.py tests/test_callbacks.py tests/test_docs.py -k 'not guide_on_runs and not takes_the_command'
 
-lint: $(VENV)/.tools  ## Style, types, and which room may import which.
+lint: $(VENV)/.tools  ## Style, types, which room may import which, and whether pages say what the code says.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n $(WORKERS) tests/style
 
 examples: $(VENV)/.tools  ## Run every example.
 	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done

@@ -15,22 +15,17 @@ class Resumed:
         rows: those that were read, and those added since.
     """
 
-    def __init__(
-        self,
-        output: Path | None,
-        beside: Callable[[list[Row]], Mapping[str, Any]] = lambda rows: {},
-        keep: Callable[[Row], bool] = lambda row: True,
-    ) -> None:
+    def __init__(self, output: Path | None, beside: Callable[[list[Row]], Mapping[str, Any]] = lambda rows: {}) -> None:
         """Read what is there.
 
         Args:
             output: a JSON file whose ``networks`` are the rows; None: nothing is read or written.
             beside: from the rows to what is written before them.
-            keep: whether a row that is read counts.
         """
         self.output, self.beside = output, beside
-        found = json.loads(output.read_text(encoding="utf-8"))["networks"] if output and output.is_file() else []
-        self.rows: list[Row] = [row for row in found if keep(row)]
+        self.rows: list[Row] = []
+        if output and output.is_file():
+            self.rows = json.loads(output.read_text(encoding="utf-8"))["networks"]
 
     def __contains__(self, network: str) -> bool:
         return any(row["network"] == network for row in self.rows)

@@ -31,7 +31,6 @@ from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.plan import Task, record_of, samples_of
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
-from robustatlas.outcomes.claims import Claims
 
 RESULTS = Path(__file__).parent / "results"
 BOARD = Path(__file__).parents[1] / "docs" / "board" / "runs.tar.xz"
@@ -77,8 +76,6 @@ def tasks(count: int) -> list[Task]:
 class _Nowhere:
     """A run that keeps nothing, so that memory does not grow with the simulation."""
 
-    path = None
-
     def done(self, *_: object, **__: object) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
 
@@ -89,23 +86,21 @@ class _Nowhere:
 def simulate(priced: Prices, workers: int) -> dict[str, Any]:
     """All jobs done by so many workers; seconds are those of the simulated clock."""
     dispatcher = dispatcher_of(priced, workers)
-    with dispatcher.claims:
-        return _clocked(dispatcher, priced, [priced.begin] * workers)
+    return _clocked(dispatcher, priced, [priced.begin] * workers)
 
 
 def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
     """As the command line does it: one process begins, and others follow when what it has learned says that the rest is
     worth them; the first of them is ready ``begin`` seconds after the start."""
     dispatcher = dispatcher_of(priced, 1, short=FIRST)
-    with dispatcher.claims:
-        clock, many = 0.0, 1
-        while many == 1 and (job := dispatcher.next()) is not None:
-            seconds = _seconds(priced, job)
-            dispatcher.finish(job, _found(job, seconds))
-            clock += seconds
-            many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=BYTES)
-        dispatcher.workers = many
-        return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
+    clock, many = 0.0, 1
+    while many == 1 and (job := dispatcher.next()) is not None:
+        seconds = _seconds(priced, job)
+        dispatcher.finish(job, _found(job, seconds))
+        clock += seconds
+        many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=BYTES)
+    dispatcher.workers = many
+    return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
 
 
 def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> Dispatcher:
@@ -124,7 +119,6 @@ def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> D
         mine,
         manner,
         costs,
-        Claims(None),
         None,
         workers,
         Progress(),

@@ -55,37 +55,17 @@ def look(source: str, samples: int) -> dict[str, Any]:
         defense = BROKEN[name]
         told = defense.exposed is not None or defense.draws is not None
         adaptive = np.minimum(adaptive, sizes(robust(defense.attacked(), "linf" if told else "square-linf", samples)))
-    mended = ra.repair(default, DATA, model=model) if diagnosis.doubted else None
-    repaired = sizes(default) if mended is None else sizes(mended.result)
-    found, known, after = map(accuracies, (sizes(default), adaptive, repaired))
+    found, known = map(accuracies, (sizes(default), adaptive))
     return {
         "network": source,
         "default": found,
         "best known": known,
-        "after repair": after,
         "overestimated by": round(float(max(np.subtract(found, known))), 1),
-        "after repair by": round(float(max(np.subtract(after, known))), 1),
-        "below the adaptive attack by": round(float(max(np.subtract(known, after))), 1),
-        "remedies": {} if mended is None else {each.name: each.lowered for each in mended.remedies},
-        "gate": "" if mended is None else mended.gate,
         "verdict": diagnosis.verdict,
         "flags": list(diagnosis.flags),
         "looked at": len(diagnosis.record.index),
         "passes": diagnosis.record.forward + diagnosis.record.backward,
         "shares": {f.name: None if f.share is None else round(f.share.value, 1) for f in diagnosis.indicators},
-    }
-
-
-def repaired(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How near the overestimated ones come to the best known."""
-    over = [row for row in rows if row["overestimated by"] > POINTS]
-    near = [row["network"] for row in over if row["after repair by"] <= POINTS]
-    further = [row["network"] for row in rows if row["after repair by"] > row["overestimated by"]]
-    return {
-        "overestimated": len(over),
-        "within 5 points after repair": len(near),
-        "still too high": {row["network"]: row["after repair by"] for row in over if row["network"] not in near},
-        "further away than before": further,
     }
 
 
@@ -130,27 +110,26 @@ def main() -> None:
     chosen = given.only.split(",") if given.only else sources
 
     def summary(rows: list[Row]) -> dict[str, Any]:
-        found = {"confusion": confusion(rows), "halves": halves(rows), "repair": repaired(rows)}
+        found = {"confusion": confusion(rows), "halves": halves(rows)}
         return found | {"samples": given.samples, "strengths": STRENGTHS}
 
-    console, kept = Console(), Resumed(given.output, summary, keep=lambda row: "after repair" in row)
+    console, kept = Console(), Resumed(given.output, summary)
     for source in chosen:
         if source not in kept:
             kept.add(look(source, given.samples))
             console.print(kept.rows[-1], soft_wrap=True)
     rows = kept.rows
-    table = Table("network", "default", "best known", "over by", "after repair", "verdict", "flags")
+    table = Table("network", "default", "best known", "over by", "verdict", "flags")
     for row in rows:
         cells = (
             row["network"],
             row["default"],
             row["best known"],
             row["overestimated by"],
-            row["after repair"],
             row["verdict"],
         )
         table.add_row(*map(str, cells), ", ".join(row["flags"]))
-    console.print(table, confusion(rows), halves(rows), repaired(rows))
+    console.print(table, confusion(rows), halves(rows))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 import lzma
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from robustatlas.outcomes.storage.packing import packs
 
 GRAIN = 1 / 256
 """What margins are rounded to."""
@@ -32,13 +30,31 @@ def archive_runs(runs: Path, archive: Path) -> None:
         lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as pressed,
         tarfile.open(fileobj=pressed, mode="w") as packed,
     ):
-        for names in packs(runs, [file.as_posix() for file in files]):
-            source, name = runs / names[0], names[0]
+        for parts in _grouped(runs, files):
+            source, name = runs / parts[0], parts[0].as_posix()
             if source.suffix == ".parquet":
-                table = _together([_coarse(pq.read_table(runs / name)) for name in names])
+                table = _together([_coarse(pq.read_table(runs / part)) for part in parts])
                 source, name = Path(folder, "table.parquet"), _of_rows(name, len(table))
                 pq.write_table(table, source, compression="NONE", use_dictionary=False, write_statistics=False)
             packed.add(source, f"runs/{name}", filter=_anonymous)
+
+
+def _grouped(runs: Path, files: Iterable[Path]) -> list[list[Path]]:
+    """Group parts of one attack that were computed in the same way and place; other files stay alone."""
+    groups: dict[object, list[Path]] = {}
+    for file in files:
+        groups.setdefault(_kind(runs, file), []).append(file)
+    return list(groups.values())
+
+
+def _kind(runs: Path, file: Path) -> object:
+    """Return what parts must have in common to be joined; a part keeps its name if images share it."""
+    run, _, *rest = file.parts
+    if file.suffix != ".parquet" or runs.joinpath(run, "adversarial", *rest).with_suffix(".npz").exists():
+        return file
+    schema = pq.read_schema(runs / file)
+    said = frozenset((key, text) for key, text in (schema.metadata or {}).items() if key != b"created")
+    return file.parent, tuple(sorted(schema.names)), said
 
 
 def _together(tables: Sequence[pa.Table]) -> pa.Table:

@@ -204,7 +204,7 @@ def _runs(folder: Path) -> None:
     _edit(folder / "newer" / "run.json", format_version=99)
     _edit(folder / "no-format" / "run.json", format_version="new")
     _edit(folder / "extra" / "run.json", surprise=1)
-    (folder / "cut" / "run.json").write_text('{"format_version": 2, "model"')
+    (folder / "cut" / "run.json").write_text('{"format_version": 1, "model"')
     (folder / "binary" / "run.json").write_bytes(b"\xff\xfe\x00")
     _edit(next((folder / "absurd" / "plans").iterdir()), spans=[[0, 10**15]])
     _edit(next((folder / "hostile" / "attacks").iterdir()), name="../../etc/passwd")
@@ -231,11 +231,9 @@ def _more_runs(folder: Path) -> None:
         "deep": "[" * 100_000,
         "format-0": {"format_version": 0},
         "format-true": {"format_version": True},
-        "format-real": {"format_version": 2.0},
-        "model-text": {"format_version": 2, "model": "net", "data": bare},
-        "ragged-probe": {"format_version": 2, "model": bare | {"probe": [[1, 2], [3]]}, "data": bare},
-        "old-empty": {"format_version": 1},
-        "old-text": {"format_version": 1, "settings": {"model": 3}},
+        "format-real": {"format_version": 1.0},
+        "model-text": {"format_version": 1, "model": "net", "data": bare},
+        "ragged-probe": {"format_version": 1, "model": bare | {"probe": [[1, 2], [3]]}, "data": bare},
     }
     for name, content in identities.items():
         (folder / name).mkdir()

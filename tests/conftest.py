@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
@@ -15,8 +14,7 @@ import robustatlas
 from command_line import entered
 from processes import alive
 from robustatlas.common import registry
-from robustatlas.evaluation.workers import process
-from robustatlas.evaluation.workers.nursery import Nursery
+from robustatlas.evaluation.workers.pool import WorkerProcess
 
 # What tests find does not depend on the machine; those of a GPU run by `make test-gpu`.
 if "ROBUSTATLAS_TEST_GPU" not in os.environ:
@@ -28,9 +26,6 @@ settings.load_profile("untimed")
 
 # A command line is built from its functions once, and not for each command that is typed: that takes longer than most.
 typer.main.get_command = cache(typer.main.get_command)
-
-# What tests write need not survive a loss of power: waiting for the disk takes a tenth of a short evaluation.
-os.fsync = lambda descriptor: None
 
 # Processes that tests start import the package and the helpers that the tests do, whatever is installed.
 SHARED = [str(Path(robustatlas.__file__).parents[1]), str(Path(__file__).parent)]
@@ -46,33 +41,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery(
-        "robustatlas.evaluation.workers.serving",
-        "robustatlas.evaluation",
-        "robustatlas.training.shared_out",
-        "test_scale",
-    )
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> Iterator[list[int]]:
-    """Process numbers of all workers that are started, as children of the nursery; none may survive."""
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Process numbers of all workers that are started; none may survive."""
     numbers: list[int] = []
+    start = WorkerProcess.start
 
-    class Kept:
-        def child(self, *given: Any, **options: Any) -> Any:
-            worker = nursery.child(*given, **options)
-            numbers.append(worker.pid)
-            return worker
+    def started(process: WorkerProcess) -> None:
+        start(process)
+        numbers.append(process.pid or 0)
 
-        def close(self) -> None:
-            return
-
-    monkeypatch.setattr(process, "Nursery", lambda *_, **__: Kept())
+    monkeypatch.setattr(WorkerProcess, "start", started)
     yield numbers
     assert not [number for number in numbers if alive(number)]
 

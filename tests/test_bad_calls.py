@@ -181,8 +181,7 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("outputs", lambda: ra.Classifier(NET, outputs=["logits"])),  # type: ignore[arg-type]
     ("device", lambda: ra.Classifier(NET, device=2.5)),  # type: ignore[arg-type]
     ("budget", lambda: forecast(NET, (IMAGES, LABELS), "linf", budget=np.nan)),
-    ("budget", lambda: ra.from_predictions(len, budget="all")),  # type: ignore[arg-type]
-    ("per_second", lambda: ra.from_predictions(len, per_second=np.nan)),
+    ("queries", lambda: ra.from_predictions(len, queries="all")),  # type: ignore[arg-type]
     ("classes", lambda: ra.from_predictions(len, "labels", classes=2.5)),  # type: ignore[arg-type]
     ("confidence", lambda: result().curve("linf").band("95%")),  # type: ignore[arg-type]
     ("sizes", lambda: result().curve("linf").at("large")),

@@ -14,7 +14,6 @@ from torch import nn
 import robustatlas as ra
 from robustatlas.drop_in import AutoAttack
 from robustatlas.evaluation import forecast
-from robustatlas.evaluation.until import evaluate_until
 from robustatlas.training import Settings
 from robustatlas.training.callbacks import watch
 from robustatlas.training.references import ReferencePlan, make_reference
@@ -29,12 +28,6 @@ def _autoattack(method: str) -> Callable[..., Any]:
         return getattr(adversary, method)(*data, bs=batch_size)
 
     return door
-
-
-def _foolbox(model: Any, data: Any, **options: Any) -> Any:
-    foolbox = pytest.importorskip("foolbox")
-    bounded = foolbox.PyTorchModel(model.eval(), bounds=(0, 1), device="cpu")
-    return ra.as_foolbox("linf", **options)(bounded, *data, epsilons=0.1)
 
 
 def _watched(model: Any, data: Any, **options: Any) -> Any:
@@ -62,21 +55,14 @@ def _referred(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
         return make_reference(plan, training, measured, f"{folder}/made", progress=False, device="cpu")
 
 
-def _until(model: Any, data: Any, **options: Any) -> Any:
-    return evaluate_until(model, data, "linf", until=49.0, strengths={"linf": [0.1]}, **options)
-
-
 DOORS: dict[str, Callable[..., Any]] = {
     "evaluate": lambda model, data, **options: evaluate(model=model, data=data, **options),
     "forecast": lambda model, data, **options: forecast(model, data, "linf", budget=0.01, **options),
-    "evaluate_until": _until,
     "certify": lambda model, data, **options: ra.certify(model, data, "linf", **options),
     "diagnose": lambda model, data, **options: ra.diagnose(model, data, **options),
     "AutoAttack": _autoattack("run_standard_evaluation"),
     "AutoAttack, each": _autoattack("run_standard_evaluation_individual"),
     "AutoAttack, clean": _autoattack("clean_accuracy"),
-    "as_foolbox": _foolbox,
-    "as_torchattacks": lambda model, data, **options: ra.as_torchattacks(model, eps=0.1, **options)(*data),
     "watch": _watched,
     "train": _trained,
     "reference": _referred,
@@ -148,7 +134,6 @@ def _meets(door: str, name: str) -> bool:
         ("seed" in given and door in UNSEEDED)
         or ("batch_size" in given and door in UNBATCHED)
         or (door in OWN_NETWORK and ("model" in given or name in DATA_OF_CLASSES))
-        or (door == "as_foolbox" and name == "weights without content")  # foolbox itself moves the network
     )
 
 

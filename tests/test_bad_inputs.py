@@ -180,7 +180,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
     (EVALUATE.replace("out", "folder"), "not a run"),
     (EVALUATE.replace("out", "run"), "another evaluation"),
     (EVALUATE.replace("out", LONG), "255 bytes"),
-    (EVALUATE.replace("out", "old-empty"), "format 1"),
     (EVALUATE.replace("out", "newer"), "newer"),
     (EVALUATE.replace("out", "cut"), "complete JSON"),
     # Reading runs
@@ -221,7 +220,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
             ("format-real", "format_version"),
             ("model-text", "model"),
             ("ragged-probe", "probe"),
-            ("old-empty", "evaluate anew"),
             ("attack-list", "object"),
             ("attack-extra", "surprise"),
             ("attack-order", "increasing"),
@@ -247,8 +245,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
             ("plan-twice", "spans"),
         )
     ],
-    ("merge old-empty -o joined", "format 1, which was never released"),
-    ("merge old-text -o joined", "format 1, which was never released"),
     ("merge deep -o joined", "complete JSON"),
     ("query \"COPY outcomes TO 'run/outcomes/more.parquet'\" run", "--unrestricted"),
     ("query \"SELECT * FROM 'run/run.json'\" run", "--unrestricted"),
@@ -266,7 +262,6 @@ SENTENCES = [  # what is typed, and a word of the sentence that answers
         "evaluate net.py:make --data digits --attacks corruption-fog --headline corruption-fog@2.5",
         "give one of 1, 2, 3",
     ),
-    ("evaluate net.py:make --data digits --attacks linf --any-of 2 --headline linf@0.1", "leave one of them out"),
     ("evaluate net.py:make --data digits --workers none", "--workers none"),
     ("evaluate net.py:make --data digits --workers 0", "--workers 0"),
     ("show run --headline fog@1", "--headline names 'fog'"),

@@ -22,7 +22,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.metrics import change_of_slope, envelope
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.scan import Once
-from robustatlas.outcomes import AccuracyTable, AttackRecord, CallRecord, Run, merge
+from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.report.facts.numbers import hypervolume_of
@@ -328,42 +328,3 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     entered(*line)
     assert "tell little" not in entered("show", run).line
     assert "2.5 is none of these" in entered("check", run, "--require", "corruption-contrast@2.5>=10", code=1).line
-
-
-# Runs of earlier versions
-
-
-def before(record: AttackRecord) -> AttackRecord:
-    """As an earlier version wrote it, whose strengths cumulate."""
-    return record.model_copy(update={"protocol": {k: v for k, v in record.protocol.items() if k != "strengths"}})
-
-
-def test_old_runs_are_read_with_a_warning_and_not_joined_with_new_ones(tmp_path: Path) -> None:
-    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    asked: dict[str, Any] = {"samples": 6, **QUIET}
-    new = ra.evaluate(model, data, "corruption-contrast", run=tmp_path / "new", **asked)
-    (record,) = new.records.values()
-    old_record = before(record)
-    assert new.identity is not None and new.run is not None and not record.cumulates and old_record.cumulates
-    old = Run.begin(tmp_path / "old", new.identity)
-    old.add([old_record], CallRecord(attacks=(old_record.key,), spans=((0, 6),)))
-    old.write(old_record, new.run.columns(record, new.index), new.run.clean(new.index))
-    read = ra.load_result(tmp_path / "old")
-    assert read.accuracies().values("corruption-contrast").shape == (5,)
-    assert any("too low; evaluate it anew, in another folder" in warning for warning in read.warnings)
-    assert not any("another folder" in warning for warning in new.warnings)
-    with pytest.raises(ra.UserError, match=r"an earlier version let what fooled .* cannot be joined"):
-        ra.evaluate(model, data, "corruption-contrast", run=tmp_path / "old", **asked)
-    with pytest.raises(ra.UserError, match="cannot be joined"):
-        merge([tmp_path / "old", tmp_path / "new"], tmp_path / "both")
-
-
-def test_old_records_of_the_last_iterate_alone_still_count() -> None:
-    published = attack_named("elastic", "paper")
-    record = AttackRecord(
-        name="elastic",
-        strengths=published.strengths,
-        monotone=False,
-        protocol={"search": "every", "plan": {"legs": [{"stage": {"judge": "last"}}]}},
-    )
-    assert not record.cumulates

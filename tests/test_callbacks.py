@@ -393,37 +393,9 @@ def test_transformers(tmp_path: Path) -> None:
     assert (tmp_path / "looks" / "robustness.png").is_file()
 
 
-def test_keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() not in ("torch", "tensorflow"):
-        pytest.skip("Keras computes with JAX here.")
-
-    def fitted(callbacks: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-        keras.utils.set_random_seed(0)
-        layers = keras.layers
-        ends = [layers.Flatten(), layers.Dropout(0.2), layers.Dense(10, activation="softmax")]
-        net = keras.Sequential([layers.Input((8, 8, 1)), layers.Conv2D(4, 3, activation="relu"), *ends])
-        net.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-        x, y = TRAIN.images.permute(0, 2, 3, 1).numpy(), TRAIN.labels.numpy()
-        history = net.fit(x, y, 64, 2, verbose=0, callbacks=callbacks).history
-        return net.get_weights(), history
-
-    from robustatlas.training.callbacks.on_keras import classifier_of
-
-    callback = ra.callbacks.Keras("digits", **SHORT, folder=tmp_path)
-    (alone, _), (watched, history) = fitted([]), fitted([callback])
-    assert all(np.array_equal(one, other) for one, other in zip(alone, watched, strict=True))
-    assert history["robustness/pgd-linf"] == [look.robust["pgd-linf"].value for look in callback.watch.looks]
-    predicted = callback.model.predict(TRAIN.images.permute(0, 2, 3, 1).numpy(), verbose=0)
-    ours = classifier_of(callback.model).logits(TRAIN.images).softmax(1).detach()
-    torch.testing.assert_close(ours, torch.tensor(predicted))
-    assert (tmp_path / "robustness.png").is_file()
-
-
-@pytest.mark.parametrize("name", ["Lightning", "Transformers", "Keras"])
+@pytest.mark.parametrize("name", ["Lightning", "Transformers"])
 def test_a_package_that_is_missing_gets_one_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("lightning", "transformers", "keras"):
+    for package in ("lightning", "transformers"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "pytorch_lightning", raising=False)
     with pytest.raises(ra.UserError, match=rf"ra.callbacks.{name} needs .*robustatlas\[{name.lower()}\]"):

@@ -235,12 +235,8 @@ def test_the_default_folder_depends_on_the_weights(tmp_path: Path, monkeypatch: 
 
     first = folder_of(net)
     assert re.fullmatch(r"runs/mine-data-[0-9a-f]{8}", first) and folder_of(net) == first
-    ra.evaluate(ra.Classifier(net, name="mine"), data, "linf", run="runs/mine-data", progress=False)
-    assert folder_of(net) == "runs/mine-data", "a run of an earlier version goes on where it is"
     with torch.no_grad():
         net[1].bias.add_(1)
     second = folder_of(net)
-    assert second not in (first, "runs/mine-data") and re.fullmatch(r"runs/mine-data-[0-9a-f]{8}", second)
+    assert second != first and re.fullmatch(r"runs/mine-data-[0-9a-f]{8}", second)
     assert folder_of(lambda x: x) == "runs/mine-data", "what has no weights is told apart by its answers alone"
-    (tmp_path / "runs" / "mine-data" / "run.json").write_text("{")
-    assert folder_of(net) == second

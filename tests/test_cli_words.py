@@ -107,8 +107,3 @@ def test_each_of_two_names_is_run(tmp_path: Path) -> None:
     typed = "evaluate builtin:digits-linf --data digits --attacks linf --samples 2 --attacks l2 --dry-run --run"
     said = entered(*typed.split(), tmp_path / "run").out
     assert " linf " in said and " l2 " in said
-
-
-def test_headers_of_one_name_are_given_once() -> None:
-    typed = ["evaluate", "http://127.0.0.1:9/ask", "--data", "digits", "--header", "X: a", "--header", "x: b"]
-    assert entered(*typed, code=1).err == "Error: --header x is given twice; give it once.\n"

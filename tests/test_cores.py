@@ -1,9 +1,9 @@
 """Threads and processes that an evaluation takes by itself."""
 
-import pickle
+import importlib
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,6 @@ from robustatlas.evaluation.cores import Cores, cores_for
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.memory import bytes_kept
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.workers.nursery import Nursery
-from robustatlas.evaluation.workers.process import Processes
 from robustatlas.models.classifier import Classifier
 from test_evaluation_parts import dispatcher_of, found_of
 from test_scale import ATTACKS, COUNT, Alike, Seen, assert_same, digits_images
@@ -69,6 +67,55 @@ def test_a_model_that_cannot_be_sent_is_evaluated_here(watched: list[int]) -> No
     assert not watched and display.notes[-1].endswith("So one process does all of it.")
 
 
+SWITCHED = """
+import torch
+
+STRAIGHT = False
+
+class Rounding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient if STRAIGHT else -gradient
+
+class Net(torch.nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, x):
+        return (Rounding.apply(x).flatten(1)[:, None] * self.weight).sum(2) - (self.weight**2).sum(1) / 2
+"""
+
+
+@pytest.fixture
+def switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nn.Module]:
+    """A network of a module whose flag was set after the import: with another value its backward pass is wrong."""
+    (tmp_path / "a_switched_module.py").write_text(SWITCHED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("a_switched_module")
+    module.STRAIGHT = True
+    yield module.Net(Alike().weight.detach().clone())
+    del sys.modules["a_switched_module"]
+
+
+def test_a_worker_with_another_gradient_is_refused(switched: nn.Module, watched: list[int]) -> None:
+    with pytest.raises(ra.UserError, match=r"gradients on the probe's images are others.* workers=1"):
+        ra.evaluate(switched, digits_images(COUNT, torch.float64), ATTACKS, workers=2, diagnose=False, audit=0)
+    assert len(watched) == 2
+
+
+@pytest.mark.usefixtures("any_work_is_worth_it")
+def test_the_work_goes_on_here_where_workers_have_another_gradient(switched: nn.Module, watched: list[int]) -> None:
+    display = Seen()
+    found = shared(switched, display)
+    assert len(watched) == 2 and display.notes[-1].endswith("So one process does all of it.")
+    assert_same(found, ra.evaluate(switched, digits_images(COUNT, torch.float64), ATTACKS, workers=1, audit=0))
+
+
 def test_little_work_is_done_here(watched: list[int]) -> None:
     assert shared().samples == COUNT
     assert not watched
@@ -100,18 +147,6 @@ def test_what_a_forward_pass_keeps_is_counted() -> None:
     model, x = Classifier(net), ra.load_dataset("digits").rows[:3]
     assert bytes_kept(model, x) == 4 * (64 + 1000 + 1000)
     assert bytes_kept(Classifier(net, knowledge="scores"), x) == 0
-
-
-def test_a_nursery_that_has_ended_is_done_without(tmp_path: Path) -> None:
-    gone = Nursery("no_module_of_this_name")
-    gone.process.wait()
-    with pytest.raises(ChildProcessError):
-        gone.child("builtins:print")
-    with closing(Processes(["cpu"], 1, gone)) as places:
-        (started,) = places.start([])
-        assert pickle.loads(started.hear()) == ("hello",)
-        started.stop()
-    gone.close()
 
 
 def test_few_samples_take_few_processes() -> None:

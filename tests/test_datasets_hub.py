@@ -153,6 +153,13 @@ def test_grey_pictures_stay_grey_and_a_split_without_labels_is_passed_over(tmp_p
     np.testing.assert_array_equal((data.images * 255).round().numpy()[:, 0], IMAGES[:, 0])
 
 
+def test_a_folder_called_like_a_column_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "label=7" / "width=3" / "test-0.parquet", [encoded(each[0]) for each in IMAGES], LABELS)
+    data = ra.load_dataset(f"hf:{tmp_path}")
+    assert data.labels.tolist() == LABELS
+    np.testing.assert_array_equal((data.images * 255).round().numpy()[:, 0], IMAGES[:, 0])
+
+
 def test_pictures_of_different_sizes_need_one(tmp_path: Path) -> None:
     sizes = [(40, 30), (30, 50), (64, 64)]
     pictures = [encoded(np.full((*size, 3), 9, np.uint8)) for size in sizes]

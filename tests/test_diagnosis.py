@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_a_broken_defense_is_flagged(name: str) -> None:
     assert EXPECTED[name] in found.flags
     assert found.verdict == ("sound" if EXPECTED[name] == "logit-scale" else found.verdict)
     assert found.verdict != "sound" or EXPECTED[name] == "logit-scale"
-    assert all(remedy.startswith(f"{flag}: ") for flag, remedy in zip(found.flags, found.remedies, strict=True))
+    assert [remedy.flag for remedy in found.remedies] == list(found.flags) and all(each.code for each in found.remedies)
 
 
 @pytest.mark.parametrize("name", ["standard", "linf", "l2"])
@@ -295,6 +296,19 @@ def test_what_decides_nothing_is_read_on_request() -> None:
     assert found.verdict == "sound" and not extra["random-step"].reading.doubtful
     lying = ra.diagnose(ra.load_model("broken:random-backward"), DATA, samples=32, everything=True)
     assert "random-step" in lying.flags
+
+
+def test_what_to_do_stands_in_terminal_json_and_page(tmp_path: Path) -> None:
+    given = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.1", "--samples", 34, "--effort", "low")
+    said = entered("evaluate", "broken:zero-backward", *given, "--run", tmp_path / "run").line
+    assert f"What to do: robustatlas diagnose {tmp_path / 'run'}" in said
+    shown = entered("diagnose", tmp_path / "run").out
+    told = json.loads(entered("diagnose", tmp_path / "run", "--json").out)["remedies"]
+    entered("report", tmp_path / "run", "-o", tmp_path / "page.html")
+    page = unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert told and all(each["code"] for each in told)
+    for each in told:
+        assert all(each[part] in shown and each[part] in page for part in ("flag", "sentence", "code"))
 
 
 def test_every_indicator_and_defense_says_what_it_must() -> None:

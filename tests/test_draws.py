@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import linear
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import plans_of
@@ -20,7 +22,6 @@ from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.against import hold_against
 from robustatlas.report.facts.numbers import intervals_against
@@ -123,14 +124,6 @@ def test_how_often_each_example_is_misclassified_is_kept_and_shown(tmp_path: Pat
     assert [row != (None, None) for row in rows] == known.tolist()
     plain = ra.evaluate(linear(np.eye(2, 6), np.zeros(2)), (x, y), "linf", strengths={"linf": [0.1]})
     assert plain.outcome("linf").drawn is None and set(plain.misclassification("linf")) == {None}
-    # Parts that were written without these columns are read: nothing is known of them.
-    for file in (tmp_path / "run" / "outcomes").rglob("*.parquet"):
-        columns, about = read_parquet(file), read_abouts([file])[file]
-        del columns["mistakes"], columns["drawn"]
-        write_parquet(file, columns, about)
-    old = ra.load_result(tmp_path / "run")
-    assert np.array_equal(old.minimal_size("linf"), result.minimal_size("linf"))
-    assert old.outcome("linf").drawn is None and set(old.misclassification("linf")) == {None}
 
 
 def test_ratios_to_a_reference_cover_the_doubt() -> None:
@@ -212,3 +205,18 @@ def test_passes_of_all_draws_are_counted() -> None:
     with model.counting() as passes:
         model.logits(x).sum().backward()
     assert (passes.forward, passes.backward) == (15, 15)
+
+
+def test_a_diagnosis_of_a_run_takes_the_draws_of_the_run(tmp_path: Path) -> None:
+    """Where the draws were given on the command line, the source of the model does not say them."""
+    (tmp_path / "noisy.py").write_text(
+        "import torch\n\nclass Noisy(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        torch.manual_seed(0)\n        self.net = torch.nn.Linear(64, 10)\n\n    def forward(self, x):\n"
+        "        return self.net((x + 0.05 * torch.randn_like(x)).flatten(1))\n\nmake = Noisy\n"
+    )
+    given = "--data digits --attacks linf --strengths linf=0.1 --samples 40 --effort low --no-diagnose --draws 3"
+    entered("evaluate", f"{tmp_path / 'noisy.py'}:make", *given.split(), "--run", tmp_path / "run")
+    (record,) = ra.load_result(tmp_path / "run").records.values()
+    draws: Any = record.protocol["draws"]
+    assert draws["search"] == 3
+    assert "random" not in ra.diagnose(tmp_path / "run").flags

@@ -1,4 +1,4 @@
-"""Scripts written for AutoAttack and torchattacks, run by ours."""
+"""Scripts written for AutoAttack, run by ours."""
 
 from __future__ import annotations
 
@@ -238,37 +238,6 @@ def test_a_model_that_is_always_wrong_comes_back_as_it_was() -> None:
 
     adversary = AutoAttack(Wrong(), eps=0.1, verbose=False)
     assert torch.equal(adversary.run_standard_evaluation(X, Y, bs=16), X)  # type: ignore[arg-type]
-
-
-def test_torchattacks_convention() -> None:
-    net = digits_network()
-    made = ra.as_torchattacks(net, "linf", eps=0.06)(X, Y)
-    broken = (net(made).argmax(1) != Y) & (net(X).argmax(1) == Y)
-    assert 0 < int(broken.sum()) < len(X)
-    assert ((made - X).abs().flatten(1).amax(1) <= 0.06 * (1 + 1e-5)).all()
-    assert torch.equal(made[~broken], X[~broken])
-    shifted = ra.as_torchattacks(lambda x: net(x * 0.5 + 0.25), "linf", eps=0.06)
-    shifted.set_normalization_used([0.25], [0.5])
-    again = shifted((X - 0.25) / 0.5, Y)
-    torch.testing.assert_close(again * 0.5 + 0.25, made, atol=1e-5, rtol=0)
-    with pytest.raises(ra.UserError, match="not a strength"):
-        ra.as_torchattacks(net, eps=-1)
-
-
-def test_torchattacks_refuses_images_on_another_scale() -> None:
-    attack = ra.as_torchattacks(digits_network(), "linf", eps=0.3)
-    with pytest.raises(ra.UserError, match=r"got -2\.\.2; say how they are normalised: atk\.set_normalization_used"):
-        attack(X * 4 - 2, Y)
-    attack.set_normalization_used([0.5], [0.25])
-    shifted = ra.as_torchattacks(lambda x: digits_network()(x * 0.25 + 0.5), "linf", eps=0.3)
-    shifted.set_normalization_used([0.5], [0.25])
-    assert float((shifted(X * 4 - 2, Y) - (X * 4 - 2)).abs().max()) > 0.5
-
-
-def test_torchattacks_attacks_a_network_in_eval_mode_and_puts_its_mode_back() -> None:
-    net = nn.Sequential(nn.Dropout(0.9), digits_network()).train()
-    made = ra.as_torchattacks(net, "linf", eps=0.06)(X, Y)
-    assert net.training and torch.equal(made, ra.as_torchattacks(net[1], "linf", eps=0.06)(X, Y))
 
 
 def test_a_batch_size_of_zero_is_no_default() -> None:

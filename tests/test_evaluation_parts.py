@@ -72,7 +72,7 @@ def dispatcher_of(
     costs = Costs([1.0], pair=1.0)
     costs.expect(0, expected)
     mine = np.ones(count, np.bool_)
-    return Dispatcher(run, [task], work, mine, Manner(0, 256), costs, run.claims(), part, workers, Progress())
+    return Dispatcher(run, [task], work, mine, Manner(0, 256), costs, part, workers, Progress())
 
 
 def found_of(job: Job, seconds: float) -> Found:

@@ -1,6 +1,5 @@
-"""``~`` in a path is the home of the user, wherever a path is given, and a path is read in one place."""
+"""``~`` in a path is the home of the user, wherever a path is given."""
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -103,20 +102,3 @@ def test_what_only_looks_like_a_home_is_left_as_it_is(home: Path) -> None:
     assert named("~") == home
     (Path("~") / "a").mkdir(parents=True)
     assert named("./~/a").is_dir()
-
-
-def test_a_path_that_is_given_is_read_in_one_place() -> None:
-    """No function that takes ``str | Path`` makes a path of it by itself: :func:`named` does."""
-    found = []
-    for file in SOURCE.rglob("*.py"):
-        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(function, ast.FunctionDef):
-                every = [*function.args.args, *function.args.kwonlyargs]
-                given = {a.arg for a in every if a.annotation and "str | Path" in ast.unparse(a.annotation)}
-                found += [
-                    f"{file.relative_to(SOURCE)}: {ast.unparse(call)}"
-                    for call in ast.walk(function)
-                    if isinstance(call, ast.Call) and ast.unparse(call.func) == "Path"
-                    if call.args and ast.unparse(call.args[0]) in given
-                ]
-    assert not found

@@ -17,7 +17,6 @@ from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.card import card
-from robustatlas.report.exports.numbers import PREFIX, numbers_of
 from robustatlas.report.facts import beside_the_field, facts_of, standings_of, what_is_shared
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import distinct_names
@@ -163,21 +162,6 @@ def test_it_has_no_place_beside_the_field(runs: dict[str, Result]) -> None:
     assert rows[-1].own and MASKED in rows[-1].notes  # below all entries, though its number is above
 
 
-def test_exports_keep_it_apart(runs: dict[str, Result], paths: dict[str, Path], tmp_path: Path) -> None:
-    names = {number.name for number in numbers_of(facts_of(runs["blind"]))}
-    assert {
-        "clean_accuracy",
-        "robust_accuracy/hue",
-        f"{PREFIX}robust_accuracy/linf",
-        f"{PREFIX}average_accuracy",
-    } < names
-    assert "average_accuracy" not in names and "robust_accuracy/linf" not in names
-    pytest.importorskip("huggingface_hub")
-    entered("export", paths["blind"], "--to", "huggingface-card", "-o", tmp_path / "README.md")
-    text = (tmp_path / "README.md").read_text()
-    assert f"robust accuracy, linf, {MASKED} at 0.01" in " ".join(text.split()) and WHY in " ".join(text.split())
-
-
 def test_show_and_what_reads_it(paths: dict[str, Path]) -> None:
     text = entered("show", paths["blind"], "--reference", "none", "--explain").line
     assert text.count("masked: upper") > 6 and WHY in text
@@ -203,12 +187,3 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
     assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
     found = standings_of(what_is_shared(runs, distinct_names(runs)))
     assert found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()
-
-
-def test_no_run_stops_with_a_verdict_on_it(tmp_path: Path) -> None:
-    asked = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.2", "--samples", "40", "--effort", "low")
-    entered("evaluate", "broken:zero-backward", *asked, "--run", tmp_path / "blind")
-    more = ("--run", tmp_path / "sound", "--until", "separated", "--against", tmp_path / "blind")
-    text = entered("evaluate", "builtin:digits-linf", *asked, *more).line
-    assert f"the average accuracy is {MASKED}, so neither is told to be higher. † linf: {WHY}" in text
-    assert "is lower" not in text and "is higher" not in text

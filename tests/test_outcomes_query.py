@@ -1,20 +1,28 @@
+"""SQL over runs: it says what their tables say, and sees nothing else."""
+
 import csv
 import io
+import math
 import os
 import signal
 import threading
 import time
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import outcomes_examples as examples
+import robustatlas as ra
 from robustatlas.cli.query import query as command
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import typed
 from robustatlas.outcomes import query
 from robustatlas.results.result import load_result
+from test_draws import Smoothed
 
 closed = import_module("robustatlas.outcomes.query")
 
@@ -53,6 +61,116 @@ def test_the_folder_s_name_is_no_column(runs: list[Path]) -> None:
     assert [row[0] for row in rows] == list(range(7))
     with pytest.raises(UserError):
         query("SELECT lr FROM outcomes", runs[1])
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that hold all that a run may: several searches of an attack, certificates, draws, queries, typical draws."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    digits = ra.load_model("builtin:digits-linf")
+    inputs = torch.tensor(np.random.default_rng(0).uniform(0.3, 0.7, (12, 6)))
+    drawn = ra.Classifier(Smoothed(), draws=16)
+    asked = ra.from_predictions(lambda x: digits.logits(torch.tensor(x)).softmax(1).detach().numpy(), queries=30)
+    evaluate("grown", folder, digits, ["linf", "l2"], {"linf": [0.1, 0.2], "l2": [0.5]})
+    evaluate("grown", folder, digits, "linf", {"linf": [0.1, 0.2, 0.3]}, seed=1, search="bisection")
+    ra.certify(digits, ra.load_dataset("digits"), "linf", method="interval", samples=8, run=folder / "grown")
+    evaluate("not nested", folder, digits, "corruption-contrast", {})
+    evaluate("typical", folder, digits, "rotation", {"rotation": [5, 15]})
+    evaluate("asked", folder, asked, "square-linf", {"square-linf": [0.1, 0.3]})
+    evaluate("drawn", folder, drawn, "linf", {"linf": [0.1, 0.2]}, data=(inputs, (inputs[:, 0] < 0.5).long()))
+    return {path.name: path for path in sorted(folder.iterdir())}
+
+
+def evaluate(name: str, folder: Path, model: Any, attacks: Any, strengths: Any, **given: Any) -> None:
+    asked: dict[str, Any] = {"data": ra.load_dataset("digits"), "samples": 8, "diagnose": False, "audit": 0}
+    asked |= {"run": folder / name, "progress": False, "strengths": strengths, **given}
+    ra.evaluate(model, attacks=attacks, **asked)
+
+
+def values_of(column: Any) -> list[Any]:
+    """Numbers as SQL has them: those that are not there are NULL."""
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in np.asarray(column).tolist()]
+
+
+def lists_of(rows: Any) -> list[Any]:
+    return [values_of(row) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["grown", "not nested", "typical", "asked", "drawn"])
+def test_what_sql_says_is_what_load_result_says(evaluated: dict[str, Path], name: str) -> None:
+    path, result = evaluated[name], load_result(evaluated[name])
+    assert result.identity is not None
+    ((*about,),) = query("SELECT * FROM runs", path).rows
+    assert about == [str(path), result.name, result.data, result.identity.created, result.samples]
+    samples = {
+        "index": result.index,
+        "label": result.labels,
+        "clean_prediction": result.clean_prediction,
+        "clean_margin": result.clean_margin,
+    }
+    for column, expected in samples.items():
+        rows = query(f'SELECT "{column}" FROM samples ORDER BY "index"', path).rows
+        assert [row[0] for row in rows] == values_of(expected), column
+    assert {row[0] for row in query("SELECT attack FROM attacks", path).rows} == set(result.attacks)
+    for attack in result.attacks:
+        outcome, of_it = result.outcome(attack), f"WHERE attack = '{attack}'"
+        rows = query(f"SELECT unit, strengths, monotone, origins FROM attacks {of_it}", path).rows
+        assert rows == [(outcome.unit, result.strengths(attack).tolist(), outcome.monotone, [*outcome.origins])]
+        known = {
+            "minimal_strength": values_of(result.minimal_strength(attack)),
+            "minimal_size": values_of(result.minimal_size(attack)),
+            "found_class": values_of(outcome.found_class),
+            "forward": values_of(outcome.forward),
+            "backward": values_of(outcome.backward),
+            "strengths": [result.strengths(attack).tolist()] * result.samples,
+            "broken": lists_of(~result.correct(attack)),
+            "margins": lists_of(result.margins(attack)),
+            "fooled": lists_of(outcome.fooled),
+            "certified_size": [None] * result.samples,
+            "queries": [None] * result.samples,
+            "typical": [None] * result.samples,
+            "drawn": [None] * result.samples,
+            "mistakes": [None] * result.samples,
+        }
+        if attack in result.certified_sizes:
+            known["certified_size"] = values_of(result.certified_size(attack))
+        if outcome.queries is not None:
+            known["queries"] = [[None if n < 0 else n for n in row] for row in outcome.queries.tolist()]
+        if outcome.typical is not None:
+            known["typical"] = lists_of(outcome.typical)
+        if outcome.drawn is not None and outcome.mistakes is not None:
+            known["drawn"] = [n or None for n in outcome.drawn.tolist()]
+            known["mistakes"] = [
+                m if n else None for m, n in zip(outcome.mistakes.tolist(), outcome.drawn.tolist(), strict=True)
+            ]
+        everything = query(f'SELECT * FROM outcomes {of_it} ORDER BY "index"', path)
+        assert set(everything.columns) == {"run", "attack", "index", *known}
+        for column, expected in known.items():
+            found = [row[everything.columns.index(column)] for row in everything.rows]
+            assert found == expected, (attack, column)
+        sql = f"SELECT strength, typed, accuracy, typical FROM accuracies {of_it} ORDER BY strength"
+        typical = None if outcome.typical is None else outcome.typical_accuracies()
+        for position, row in enumerate(query(sql, path).rows):
+            strength = result.strengths(attack)[position]
+            expected = [strength, typed(attack, strength), result.accuracies().at(attack, strength)]
+            assert list(row) == [*expected, None if typical is None else typical[position]]
+            asked = f'SELECT broken FROM broken({strength}) {of_it} ORDER BY "index"'
+            assert [each[0] for each in query(asked, path).rows] == (~result.correct(attack)[:, position]).tolist()
+
+
+def test_those_runs_hold_what_they_are_to_hold(evaluated: dict[str, Path]) -> None:
+    grown = load_result(evaluated["grown"])
+    assert len(grown.outcome("linf").origins) == 2 and "linf" in grown.certified_sizes
+    assert not load_result(evaluated["not nested"]).outcome("corruption-contrast").monotone
+    assert load_result(evaluated["typical"]).outcome("rotation").typical is not None
+    assert (load_result(evaluated["asked"]).outcome("square-linf").queries > 0).any()  # type: ignore[operator]
+    drawn = load_result(evaluated["drawn"]).outcome("linf").drawn
+    assert drawn is not None and (drawn > 0).any()
+
+
+def test_there_are_these_views_and_no_others(runs: list[Path]) -> None:
+    views = query("SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY 1", runs).rows
+    assert [row[0] for row in views] == ["accuracies", "attacks", "outcomes", "runs", "samples"]
 
 
 def test_attacks_say_their_strengths_and_how_they_were_searched(runs: list[Path]) -> None:

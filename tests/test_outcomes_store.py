@@ -1,5 +1,4 @@
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import outcomes_examples as examples
-import robustatlas as ra
 from outcomes_examples import assert_same, key, part_of
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes import AttackRecord, Run, merge
@@ -182,14 +180,14 @@ def test_records_survive_json(protocol: dict[str, object]) -> None:
 
 def test_a_newer_run_is_refused(tmp_path: Path) -> None:
     examples.begin(tmp_path)
-    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 4, "colour": "blue"}
+    newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 2, "colour": "blue"}
     (tmp_path / "run.json").write_text(json.dumps(newer))
     for use in (load_result, examples.begin):
-        with pytest.raises(UserError, match=r"newer robustatlas \(run format 4.*update robustatlas"):
+        with pytest.raises(UserError, match=r"newer robustatlas \(run format 2.*update robustatlas"):
             use(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", '{"format_version": 2, "model"', "[1, 2]"])
+@pytest.mark.parametrize("text", ["", '{"format_version": 1, "model"', "[1, 2]"])
 def test_a_broken_identity_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(UserError, match=r"run\.json is not readable as a run's identity"):
@@ -197,7 +195,7 @@ def test_a_broken_identity_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_an_identity_that_lacks_the_model_is_named(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"format_version": 2}')
+    (tmp_path / "run.json").write_text('{"format_version": 1}')
     with pytest.raises(UserError, match="model of its content is missing"):
         load_result(tmp_path)
 
@@ -324,29 +322,3 @@ def test_metadata_of_other_programs_are_counted(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         again.table(index=index).minimal_size("l2"), run.table(index=index).minimal_size("l2")
     )
-
-
-OLD_RUN = Path(__file__).parent / "old_run"
-"""A run that was written in format 2: three digits under pgd-linf, as published, at .1 and .3."""
-
-
-def test_a_run_of_an_earlier_format_is_read_and_continued(tmp_path: Path) -> None:
-    """Nothing is computed anew, what is new is beside it, and the version that began it could go on as well."""
-    folder = shutil.copytree(OLD_RUN, tmp_path / "run")
-    before = load_result(folder)
-    assert [*before.records] == ["pgd-linf-9dee793fb6c1"] == [record.key for record in before.records.values()]
-    assert before.records["pgd-linf-9dee793fb6c1"].protocol["search"] == "descent"
-    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    asked = {"samples": 3, "run": folder, "progress": False, "diagnose": False}
-    again = ra.evaluate(model, data, "pgd-linf", strengths={"pgd-linf": [0.1, 0.3]}, **asked)
-    assert len(list((folder / "outcomes").rglob("*.parquet"))) == 1, "all is known"
-    assert again.outcome("pgd-linf").minimal_size.tolist() == before.outcome("pgd-linf").minimal_size.tolist()
-    ra.evaluate(model, data, "brightness", strengths={"brightness": [0.2]}, **asked)
-    written = [json.loads(file.read_text()) for file in (folder / "attacks").glob("*.json")]
-    assert len(written) == 2 and all("procedure" in record and "protocol" not in record for record in written)
-
-
-def test_a_new_run_has_the_names_of_today(tmp_path: Path) -> None:
-    examples.begin(tmp_path)
-    for file in (tmp_path / "attacks").glob("*.json"):
-        assert "protocol" in json.loads(file.read_text()) and "procedure" not in file.read_text()

@@ -210,19 +210,6 @@ def test_a_part_of_another_model_is_not_believed(net: nn.Module, data: Any, tmp_
                 ra.load_result(tmp_path / "r").adversarial("linf")
 
 
-def test_parts_of_earlier_versions_are_read_with_a_word(net: nn.Module, data: Any, tmp_path: Path) -> None:
-    from robustatlas.outcomes.parts import ATTACK, OF_RUN
-    from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
-
-    truth = run(net, data, tmp_path / "r", samples=6)
-    for file in (tmp_path / "r").rglob("*.parquet"):
-        said = {key: text for key, text in read_abouts([file])[file].items() if key not in (ATTACK, OF_RUN)}
-        write_parquet(file, read_parquet(file), said)
-    with pytest.warns(RobustnessWarning, match="was written by an earlier version") as told:
-        old = ra.load_result(tmp_path / "r")
-    assert len(told) == 1 and (old.minimal_size("linf") == truth.minimal_size("linf")).all()
-
-
 def test_parts_made_apart_are_joined(net: nn.Module, data: Any, tmp_path: Path) -> None:
     for part in (0, 1):
         run(net, data, tmp_path / f"part{part}", part=(part, 2))

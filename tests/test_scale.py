@@ -1,6 +1,8 @@
 """One run by many: processes, parts, several starters, and all the ways in which some of them die."""
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +23,16 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import digits_images
-from processes import alive
+from processes import alive, driver
 from robustatlas.attacks.definition import Attack, Stage
 from robustatlas.attacks.plans import as_published
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
-from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.locks import part_lock
 from robustatlas.threats.lp import L2, Linf
 
 COUNT = 12
@@ -85,45 +88,88 @@ def computed_twice(run: Path) -> int:
     return twice
 
 
-def test_claims_exclude_each_other_until_they_are_given_back(tmp_path: Path) -> None:
-    wanted = np.array([9, 3, 4, 5, 20])
-    with Claims(tmp_path) as mine, Claims(tmp_path) as others:
-        assert mine.take("a", wanted, 2).tolist() == [9, 3]
-        assert others.take("b", wanted, 2).tolist() == [9, 3], "other attacks are other matters"
-        assert others.take("a", wanted, 9).tolist() == [4, 5, 20]
-        assert mine.take("a", wanted, 9).tolist() == [9, 3], "one's own are free to oneself"
-        mine.release("a", np.array([9]))
-        assert others.take("a", np.array([3, 9]), 9).tolist() == [9]
-    with Claims(tmp_path) as anyone:
-        assert anyone.take("a", wanted, 9).tolist() == wanted.tolist()
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ((0, 1), (0, 1), True),
+        ((0, 1), (3, 4), True),
+        ((2, 3), (0, 1), True),
+        ((1, 4), (1, 4), True),
+        ((0, 4), (1, 4), False),
+        ((0, 2), (2, 4), True),
+        ((0, 2), (3, 4), False),
+        ((1, 2), (1, 3), True),
+    ],
+)
+def test_parts_exclude_each_other_where_they_have_samples_in_common(
+    tmp_path: Path, one: tuple[int, int], other: tuple[int, int], overlap: bool
+) -> None:
+    both = share_of(one).mask(12) & share_of(other).mask(12)
+    assert both.any() == overlap, "what is expected here is what samples say"
+    with part_lock(tmp_path, *one):
+        if overlap:
+            with pytest.raises(ra.UserError, match=r"Another command is at work .*--part"), part_lock(tmp_path, *other):
+                pass
+        else:
+            with part_lock(tmp_path, *other):
+                pass
+    with part_lock(tmp_path, *other), part_lock(tmp_path / "another", *one):
+        pass
 
 
-def test_claims_end_with_their_process(tmp_path: Path) -> None:
+def test_parts_that_start_at_once_all_work(tmp_path: Path) -> None:
+    together, held = threading.Barrier(6, timeout=60), threading.Barrier(6, timeout=60)
+
+    def work(number: int) -> None:
+        together.wait()
+        with part_lock(tmp_path, number, 6):
+            held.wait()
+
+    with ThreadPoolExecutor(6) as pool:
+        for working in [pool.submit(work, number) for number in range(6)]:
+            working.result(60)
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     script = """
-        import sys, numpy as np
+        import sys
         from pathlib import Path
-        from robustatlas.outcomes.claims import Claims
-        claims = Claims(Path(sys.argv[1]))
-        print(claims.take("a", np.arange(5), 5).tolist(), flush=True)
-        sys.stdin.read()
+        from robustatlas.outcomes.locks import part_lock
+        with part_lock(Path(sys.argv[1]), 0, 2):
+            print("held", flush=True)
+            sys.stdin.read()
     """
     holder = started(script, tmp_path, stdin=subprocess.PIPE)
-    assert holder.stdout is not None and holder.stdout.readline().strip() == "[0, 1, 2, 3, 4]"
-    with Claims(tmp_path) as mine:
-        assert mine.take("a", np.arange(7), 7).tolist() == [5, 6]
-        holder.kill()
-        holder.communicate()
-        assert mine.take("a", np.arange(7), 7).tolist() == list(range(7))
+    assert holder.stdout is not None and holder.stdout.readline().strip() == "held"
+    with pytest.raises(ra.UserError, match="at work"), part_lock(tmp_path, 0, 1):
+        pass
+    holder.kill()
+    holder.communicate()
+    with part_lock(tmp_path, 0, 1):
+        pass
 
 
-def test_without_locks_everything_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: ra.Result) -> None:
+@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_without_locks_it_is_said_once_and_the_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: ra.Result, reason: int
+) -> None:
     def refused(*_: Any) -> Any:
-        raise OSError(37, "No locks available")
+        raise OSError(reason, os.strerror(reason))
 
-    monkeypatch.setattr("robustatlas.outcomes.claims.fcntl.fcntl", refused)
-    with Claims(tmp_path) as mine, Claims(tmp_path) as others:
-        assert mine.take("a", np.arange(3), 2).tolist() == others.take("a", np.arange(3), 2).tolist() == [0, 1]
-    assert_same(evaluate(tmp_path / "run"), whole)
+    monkeypatch.setattr("fcntl.flock", refused)
+    seen = Seen()
+    assert_same(evaluate(tmp_path / "run", progress=seen), whole)
+    assert [note for note in seen.notes if "without locks" in note] == [seen.notes[0]]
+
+
+def test_a_command_on_a_run_that_is_worked_on_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    arguments = f"evaluate builtin:digits-linf --data digits --samples 4 --attacks brightness --run {run}".split()
+    entered(*arguments, "--part", "0/3")
+    with part_lock(run, 1, 3):
+        assert "Another command is at work" in entered(*arguments, code=1).err
+        entered(*arguments, "--part", "2/3")
+    entered(*arguments)
 
 
 @pytest.mark.parametrize(("given", "samples"), [("1/3", [1, 4, 7]), ((0, 4), [0, 4]), (None, list(range(8)))])
@@ -224,41 +270,58 @@ class Seen(Progress):
         self.then(self.parts)
 
 
-def test_two_evaluations_share_a_run(tmp_path: Path, whole: ra.Result) -> None:
-    """The second begins while the first is at work, in the middle of a part."""
-    results: list[ra.Result] = []
-    begun, go_on = threading.Event(), threading.Event()
+class Pauses(Alike):
+    """Calls ``then`` once, in the middle of a part."""
 
-    def second() -> None:
-        begun.wait(60)
-        results.append(evaluate(tmp_path, progress=Seen(lambda parts: go_on.set())))
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.then, self.seen, self.calls = then, Seen(), 0
 
-    first = Seen()
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += self.seen.at_work
+        if self.calls == 5:
+            self.calls += 1
+            self.then()
+        return super().forward(x)
 
-    class Pauses(Alike):
+
+def test_a_second_evaluation_of_a_run_is_refused_and_parts_fill_it_side_by_side(
+    tmp_path: Path, whole: ra.Result
+) -> None:
+    def meanwhile() -> None:
+        for refused in (None, "0/2", "1/3"):
+            with pytest.raises(ra.UserError, match="Another command is at work"):
+                evaluate(tmp_path, part=refused)
+        evaluate(tmp_path, part="1/2")
+
+    net = Pauses(meanwhile)
+    evaluate(tmp_path, net=net, part="0/2", progress=net.seen)
+    assert_same(ra.load_result(tmp_path), whole)
+    assert computed_twice(tmp_path) == 0
+
+
+def test_the_diagnosis_is_of_whoever_is_first(tmp_path: Path) -> None:
+    """Another part is through with the diagnosis while one is at it: both have the one that was kept first."""
+    results = []
+
+    class Slower(Alike):
         calls = 0
 
         def forward(self, x: Tensor) -> Tensor:
-            self.calls += first.at_work
-            if self.calls == 5 and not begun.is_set():
-                begun.set()
-                assert go_on.wait(60)
+            self.calls += 1
+            if self.calls == 40:
+                results.append(evaluate(tmp_path, part="1/2"))
             return super().forward(x)
 
-    other = threading.Thread(target=second)
-    other.start()
-    results.append(evaluate(tmp_path, net=Pauses(), progress=first))
-    other.join(60)
+    results.append(evaluate(tmp_path, net=Slower(), part="0/2"))
     assert len(results) == 2
-    for result in results:
-        assert_same(result, whole)
-    assert computed_twice(tmp_path) == 0
+    assert len({result.diagnosis.record.created for result in results if result.diagnosis}) == 1
 
 
 class Elsewhere(Alike):
     """Something happens at its ``late``-th call in a process that it was sent to, before anything is finished there."""
 
-    late = 6
+    late = 8
 
     def __init__(self) -> None:
         super().__init__()
@@ -345,22 +408,19 @@ def drive(run: str, file: str) -> None:
     evaluate(Path(run), net=Hangs(Path(file)), devices=["cpu"])
 
 
-def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, nursery: Nursery, whole: ra.Result) -> None:
-    """Its claims end with it, and so does its worker, whatever that is at."""
+def test_an_evaluation_takes_over_from_one_that_is_killed(tmp_path: Path, whole: ra.Result) -> None:
+    """Its lock ends with it, and so does its worker, whatever that is at."""
     run, file = tmp_path / "run", tmp_path / "worker"
-    driver = nursery.child("test_scale:drive", [str(run), str(file)])
-    until(lambda: file.exists() or not alive(driver.pid))
+    first = driver(drive, str(run), str(file))
+    until(lambda: file.exists() or not first.is_alive())
     worker = int(file.read_text())
-    waited = []
-
-    def told(message: str) -> None:
-        waited.append(message)
-        driver.kill()
-
-    assert_same(evaluate(run, progress=Seen(told=told)), whole)
-    assert len(waited) == 1 and "at work in other processes" in waited[0]
-    assert driver.wait() == -signal.SIGKILL
+    with pytest.raises(ra.UserError, match="Another command is at work"):
+        evaluate(run)
+    first.kill()
+    first.join()
+    assert first.exitcode == -signal.SIGKILL
     until(lambda: not alive(worker))
+    assert_same(evaluate(run), whole)
     assert computed_twice(run) == 0
 
 
@@ -404,18 +464,16 @@ def test_a_damaged_part_is_computed_again(tmp_path: Path, damaged: Callable[[byt
 
 
 def test_a_full_disk_stops_with_one_sentence(tmp_path: Path, whole: ra.Result) -> None:
-    from robustatlas.common import files
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    class Full(Seen):
-        def finish(self, *_: Any) -> None:
-            patch.setattr(files.os, "fsync", self.full)
+    def fill(parts: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
 
-        @staticmethod
-        def full(*_: Any) -> None:
-            raise OSError(28, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ra.UserError, match="No space left on device"):
-        evaluate(tmp_path, progress=Full())
+    try:
+        with pytest.raises(ra.UserError, match=r"Cannot write .*Everything written before is kept"):
+            evaluate(tmp_path, progress=Seen(fill))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert_same(evaluate(tmp_path), whole)
 
 
@@ -433,7 +491,7 @@ def test_clocks_do_not_matter(tmp_path: Path, skew: float, monkeypatch: pytest.M
 
 
 def test_two_different_runs_into_one_folder(tmp_path: Path) -> None:
-    """Two starters with other sets under one name at once: one of them gets a clear sentence, whichever it is."""
+    """Two parts with other sets under one name at once: one of them gets a clear sentence, whichever it is."""
     attacks = [replace(ATTACKS[0], threat=Linf(starts=starts)) for starts in ("surface", "volume")]
     together, said = threading.Barrier(2, timeout=60), []
 
@@ -446,13 +504,14 @@ def test_two_different_runs_into_one_folder(tmp_path: Path) -> None:
                 together.wait()
             return super().forward(x)
 
-    def start(attack: Attack) -> None:
+    def start(number: int) -> None:
         try:
-            ra.evaluate(Waits(), digits_images(4, torch.float64), attack, run=tmp_path / "run")
+            data = digits_images(4, torch.float64)
+            ra.evaluate(Waits(), data, attacks[number], run=tmp_path / "run", part=(number, 2))
         except ra.UserError as error:
             said.append(str(error))
 
-    both = [threading.Thread(target=start, args=(attack,)) for attack in attacks]
+    both = [threading.Thread(target=start, args=(number,)) for number in range(2)]
     for thread in both:
         thread.start()
     for thread in both:

@@ -1,6 +1,5 @@
 """A run on a cluster of Ray, with a node that is killed in the middle of it."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -69,28 +68,6 @@ def test_a_worker_is_killed(nodes: Any, tmp_path: Path, whole: Any) -> None:
     scale.assert_same(scale.evaluate(run, net=Dies(tmp_path / "life", 1), ray=nodes.address, progress=seen), whole)
     assert any("A worker on the cluster was lost" in note for note in seen.notes)
     assert scale.computed_twice(run) == 0
-
-
-class Orphan(scale.Sick):
-    """Kills the actor that its process belongs to; writes down both, and which of them has torch in memory."""
-
-    def happens(self, logits: Tensor) -> Tensor:
-        if super().happens(logits).isnan().any():
-            both = os.getpid(), os.getppid()
-            words = [(number, "libtorch" in Path(f"/proc/{number}/maps").read_text()) for number in both]
-            self.lives[0].write_text(json.dumps(words))
-            os.kill(os.getppid(), signal.SIGKILL)
-        return logits
-
-
-def test_an_actor_that_is_killed_takes_its_process_along(nodes: Any, tmp_path: Path, whole: Any) -> None:
-    """The model and torch are in the process alone."""
-    net, seen = Orphan(tmp_path / "life", 1), scale.Seen()
-    scale.assert_same(scale.evaluate(None, net=net, ray=nodes.address, progress=seen), whole)
-    assert any("A worker on the cluster was lost" in note for note in seen.notes)
-    (process, has), (actor, it_has) = json.loads(net.lives[0].read_text())
-    assert (has, it_has) == (True, False)
-    assert not scale.alive(process) and not scale.alive(actor)
 
 
 def test_a_driver_is_killed_and_the_next_goes_on(nodes: Any, tmp_path: Path, whole: Any) -> None:

@@ -11,7 +11,6 @@ from torch import nn
 import robustatlas as ra
 from command_line import entered
 from helpers_core import digits_images, digits_network
-from serving import Service, serving
 
 X, Y = digits_images(8)
 NET = digits_network()
@@ -91,8 +90,6 @@ def test_a_model_that_says_how_many_classes_it_has_answers_as_many_columns(answe
         ra.from_predictions(scores, answers, classes=classes).logits(X)
     with pytest.raises(ra.UserError, match="answers with 10 columns; expected"):
         ra.Classifier(NET, classes=classes).logits(X)
-    with serving() as service, pytest.raises(ra.UserError, match="answers with 10 columns; expected"):
-        ra.load_model(f"{service.url}/ask", arguments={"classes": 9}).logits(X)
 
 
 def test_every_answer_has_as_many_columns_as_the_first() -> None:
@@ -108,26 +105,6 @@ def test_every_answer_has_as_many_columns_as_the_first() -> None:
     for wrong in (1, ["cat"], "cats", 2.5, True):
         with pytest.raises(ra.UserError, match="expected how many there are, or their names"):
             ra.Classifier(NET, classes=wrong)  # type: ignore[arg-type]
-
-
-def test_answers_of_a_server_that_are_no_probabilities_are_not_kept(tmp_path: Path) -> None:
-    ask: Any = {"attacks": "square-linf", "diagnose": False, "progress": False, "run": tmp_path / "run"}
-    with serving() as service:
-        model = ra.load_model(f"{service.url}/ask")
-        model.net.function = lambda x, right=model.net.function: 100 * right(x)
-        with pytest.raises(ra.UserError, match="percent"):
-            ra.evaluate(model, (X, Y), **ask)
-        assert not list((tmp_path / "run").rglob("*.npz")) and not list((tmp_path / "run").rglob("*.bin"))
-
-
-def test_a_server_that_does_not_say_what_percent_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as service:
-        right = Service.of
-        monkeypatch.setattr(Service, "of", lambda self, x: 100 * right(self, x))
-        with pytest.raises(ra.UserError, match=r"sum to 100 .* percent.*--set answers=logits"):
-            ra.load_model(f"{service.url}/v2/models/net")
-        logits = ra.load_model(f"{service.url}/v2/models/net", arguments={"answers": "logits"})
-        assert logits.logits(X).shape == (8, 10)
 
 
 def test_a_file_of_onnx_with_softmax_inside_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

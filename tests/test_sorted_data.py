@@ -12,7 +12,6 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.data.sampling import is_sorted
-from robustatlas.evaluation.until import evaluate_until
 
 CLASSES, EACH = 5, 20
 LABELS = np.arange(CLASSES).repeat(EACH)
@@ -113,9 +112,3 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert index("--samples", "20", "--first", run="first") == list(range(20))
     assert index("--samples", "25", run="first") == list(range(25))
     assert index("--samples", "20", "--stratified", run="first2") == data().take(20).index.tolist()
-
-
-def test_drawing_until_enough_is_known_draws_from_the_samples_that_are_asked_for() -> None:
-    known = evaluate_until(First(), data(), until=20.0, samples=70, **few)
-    assert known.population == 70
-    assert set(known.result.index.tolist()) <= set(data().take(70).index.tolist())

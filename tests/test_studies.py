@@ -12,7 +12,6 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.studies import forecast_study, read_study
-from robustatlas.studies.finished import Finished
 from robustatlas.studies.writing import Studied
 from study_files import SMALL, without_sizes, written
 
@@ -90,17 +89,6 @@ def test_what_was_warned_of_is_on_the_page_of_every_later_call(tmp_path: Path) -
     first, again = (ra.study(file, tmp_path / "out", progress=False) for _ in range(2))
     assert "no better than chance" in " ".join(first.warnings) and again.warnings == first.warnings
     assert "no better than chance" in again.page.read_text(encoding="utf-8")
-
-
-def test_what_was_done_under_an_old_name_is_done(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
-    file, out, _ = studied
-    copy = shutil.copytree(out, tmp_path / "out")
-    for path in (copy / "done").glob("evaluations.*.json"):
-        before = path.read_text(encoding="utf-8")
-        assert '"protocol"' in before
-        path.write_text(before.replace('"protocol"', '"procedure"'), encoding="utf-8")
-    finished = Finished.of(read_study(file), copy)
-    assert all(finished.done(step) for step in finished.steps if step.kind == "evaluations")
 
 
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import robustatlas as ra
+from processes import driver
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.data.rows import InMemory
-from robustatlas.evaluation.workers.nursery import Nursery
 from robustatlas.models.architectures import small_cnn
 from robustatlas.optimizers.crafting import in_mode
 from robustatlas.threats.base import ThreatModel
@@ -193,11 +193,13 @@ def train_until_killed(out: str, when: str) -> None:
     killed(net, Path(out))
 
 
-def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path, nursery: Nursery) -> None:
+def test_killed_anywhere_it_ends_at_the_same_weights(tmp_path: Path) -> None:
     """SIGKILL before the first checkpoint and some passes after one; the weights are those without."""
     out = tmp_path / "killed"
-    ends = [nursery.child("test_training:train_until_killed", [str(out), when]).wait() for when in ("early", "saved")]
-    assert ends == [-signal.SIGKILL, -signal.SIGKILL]
+    for when in ("early", "saved"):
+        training = driver(train_until_killed, str(out), when)
+        training.join()
+        assert training.exitcode == -signal.SIGKILL
     killed(convolutional(), out)
     whole = killed(convolutional(), None)
     assert same(whole.net.state_dict(), load_file(out / "weights.safetensors"))

@@ -20,6 +20,7 @@ from facts_catalogue import (
     searches_table,
     suites_table,
 )
+from facts_intervals import interval_widths_table
 from facts_measured import (
     beside_autoattack_table,
     beside_papers_table,
@@ -66,6 +67,7 @@ FACTS: dict[str, Callable[[], str]] = {
     "gaps": gaps_table,
     "gaps-smoothed": gaps_smoothed_table,
     "inner-l1": inner_l1_table,
+    "interval-widths": interval_widths_table,
     "lp-default": lp_default,
     "optimizers": optimizers_table,
     "papers": papers_list,

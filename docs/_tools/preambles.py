@@ -50,12 +50,6 @@ def train_one_epoch(net):
     optimizer.step()
 log = lambda numbers: None
 """,
-    "served": """
-import torch
-import robustatlas as ra
-data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
-ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
-""",
     "extending": """
 from robustatlas.attacks.search import SEARCHES, Schedule
 SEARCHES["downwards"] = Schedule  # an installed package has given the name before
@@ -115,8 +109,7 @@ SHORTER = {
         'device="cuda"': 'device="cpu"',
     },
     "defenses": {
-        "import foolbox\n": "import foolbox\nmodel, images, labels = ra.Classifier(net), data.images, data.labels\n"
-        "foolbox_model = foolbox.PyTorchModel(net, bounds=(0, 1))\n",
+        "import foolbox\n": "import foolbox\nmodel = ra.Classifier(net)\n",
         'result = ra.evaluate(model, data, "linf")\nfound': "model, adversarial = ra.Classifier(net), 1 - data.images.numpy()\n"
         'result = ra.evaluate(model, data, "linf")\nfound',
     },

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
     from robustatlas.compat.adapters import external
-    from robustatlas.compat.foolbox import as_foolbox
-    from robustatlas.compat.torchattacks import as_torchattacks
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
-    from robustatlas.evaluation.until import evaluate_until
     from robustatlas.evaluation.verification import verify
     from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves
     from robustatlas.metrics.references import load_reference
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
     from robustatlas.training import train
-    from robustatlas.trust import audit, diagnose, evaluate_by_rules, repair
+    from robustatlas.trust import audit, diagnose
 
 __all__ = [
     "Attack",
@@ -54,16 +51,12 @@ __all__ = [
     "ThreatModel",
     "UserError",
     "__version__",
-    "as_foolbox",
-    "as_torchattacks",
     "audit",
     "callbacks",
     "certify",
     "compose",
     "diagnose",
     "evaluate",
-    "evaluate_by_rules",
-    "evaluate_until",
     "external",
     "from_gradient",
     "from_jax",
@@ -77,7 +70,6 @@ __all__ = [
     "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
-    "repair",
     "straight_through",
     "study",
     "surrogate",
@@ -99,15 +91,11 @@ _HOME = {
     "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "common.errors",
-    "as_foolbox": "compat.foolbox",
-    "as_torchattacks": "compat.torchattacks",
     "audit": "trust",
     "certify": "certificates.certify",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "evaluate_by_rules": "trust",
-    "evaluate_until": "evaluation.until",
     "external": "compat.adapters",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
@@ -120,7 +108,6 @@ _HOME = {
     "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "metrics.figures",
     "plot_curves": "metrics.figures",
-    "repair": "trust",
     "straight_through": "models.gradients",
     "study": "studies",
     "surrogate": "models.gradients",

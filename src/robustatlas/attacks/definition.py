@@ -25,10 +25,6 @@ __all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "ProtocolName", "Sea
 ProtocolName = Literal["default", "paper"]
 """``"default"``: sound threat models and strong search; ``"paper"``: each attack as its source ran it."""
 
-_STAGES = ("stages", "bound", "descent", "closing", "polish", "minimum", "frontier")
-_FORMER = (*_STAGES, "searches", "unit", "source", "note")
-"""What an attack was made of before it had plans."""
-
 
 @dataclass(frozen=True)
 class AttackInfo:
@@ -99,16 +95,6 @@ class Attack:
     eight_bit: bool = False
     small: Attack | None = None
 
-    def __new__(cls, *given: object, **named: object) -> Attack:  # noqa: D102
-        former = [name for name in _FORMER if name in named]
-        if former or (len(given) > _PLANS and not isinstance(given[_PLANS], Mapping)):
-            raise UserError(
-                f"An attack has {f'no {former[0]!r}' if former else 'its plans as third argument'} now: write "
-                'Attack(name, threat, plans_of(Stage(PGD(20), "margin")), strengths, AttackInfo(unit, source)), with '
-                "plans_of from robustatlas.attacks.plans."
-            )
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(ATTACK_NAME, self.name):
             raise UserError(
@@ -116,6 +102,11 @@ class Attack:
                 "120 and a letter or digit first."
             )
         check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
+        if not isinstance(self.plans, Mapping):
+            raise UserError(
+                f"plans of {self.name!r} is a {type(self.plans).__name__}; expected a mapping from searches to plans, "
+                "as robustatlas.attacks.plans.plans_of returns it."
+            )
         allowed = self._allowed()
         if not self.plans:
             raise UserError(f"{self.name!r} has no plan for any search; expected some for {', '.join(allowed)}.")
@@ -214,7 +205,3 @@ class Attack:
         if self.judges_last and (self.nested or self.repairs):
             return "only the last iterate of a run counts"
         return "it has no plan for it" if self.nested and self.contains_clean else "its threat model is not nested"
-
-
-_PLANS = 2
-"""Position of ``plans`` among the arguments."""

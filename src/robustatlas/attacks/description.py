@@ -16,8 +16,8 @@ from robustatlas.outcomes.hashes import sha256_of_tensors
 def plain(value: Any) -> Any:
     """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
 
-    Dataclasses are their fields (and their ``version``, from the second on), networks their structure and a hash of
-    their weights, functions their code. Anything else needs a method ``described()`` that returns such plain data.
+    Dataclasses are their fields and their ``version``, networks their structure and a hash of their weights, functions
+    their code. Anything else needs a method ``described()`` that returns such plain data.
     """
     if hasattr(value, "described") and not isinstance(value, type):
         return plain(value.described()) | _version(value)
@@ -45,9 +45,9 @@ def plain(value: Any) -> Any:
 
 
 def _version(value: Any) -> dict[str, int]:
-    """The first is not told, so that what was recorded before there were versions is still the same."""
-    version = getattr(type(value), "version", 1)
-    return {} if version == 1 else {"version": version}
+    """Return the version of an object's type, and nothing for a type without versions."""
+    version = getattr(type(value), "version", None)
+    return {} if version is None else {"version": version}
 
 
 def _function(function: Callable[..., Any]) -> dict[str, Any]:

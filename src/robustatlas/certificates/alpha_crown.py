@@ -33,7 +33,6 @@ class AlphaCrown(InBalls):
     """
 
     name: ClassVar[str] = "alpha-crown"
-    version: ClassVar[int] = 2
     source: ClassVar[str] = "Xu et al. 2021 (alpha-CROWN)"
 
     steps: int = 20

@@ -21,16 +21,15 @@ from robustatlas.evaluation.cores import cores_for
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
-from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.identity import ModelProbe, check_answers, identity_of
 from robustatlas.evaluation.plan import Data, Work, chosen_attacks
 from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner, doing_elsewhere
-from robustatlas.evaluation.workers import work_elsewhere, work_here
+from robustatlas.evaluation.work import Job, Manner, ModelWork
+from robustatlas.evaluation.workers import run_jobs, share_jobs
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.certified import CrossedError
-from robustatlas.outcomes.claims import Claims
 from robustatlas.results.result import Result
 from robustatlas.threats.color import Line
 
@@ -104,10 +103,10 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with run.kept(), run.claims() as claims:
+        with request.locked_part(run, ready.display.note):
             whole = False
             while not whole:
-                dispatcher = _dispatcher(run, ready, request, claims)
+                dispatcher = _dispatcher(run, ready, request)
                 if dispatcher.lacking:
                     with _withdrawn_if_wrong(run, ready):
                         _work_through(dispatcher, ready, request)
@@ -147,8 +146,8 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
             if len(missing):
                 tried.append(_tried(ready, task, missing))
-        hands = request.hands(ready.subject.model)
-    return Forecast(tuple(tried), hands, ready.manner.batch_size, ready.seconds if tried else 0.0)
+        workers = request.worker_count(ready.subject.model)
+    return Forecast(tuple(tried), workers, ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
 @contextmanager
@@ -175,7 +174,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun, warnings)
 
 
-def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Dispatcher:
+def _dispatcher(run: Run, ready: _Ready, request: Request) -> Dispatcher:
     return Dispatcher(
         run.certificates,
         ready.tasks,
@@ -183,9 +182,8 @@ def _dispatcher(run: Run, ready: _Ready, request: Request, claims: Claims) -> Di
         request.mine(len(ready.work.index)),
         ready.manner,
         Costs([1.0] * len(ready.tasks), 0.1),
-        claims,
         request.shard_size,
-        request.hands(ready.subject.model),
+        request.worker_count(ready.subject.model),
         ready.display,
     )
 
@@ -195,12 +193,12 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        work_here(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
+        run_jobs(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
         return
     unread = Subject(model, ready.subject.shape, ready.manner.seed)
     there = partial(do, unread, tuple(ready.tasks), ready.manner)
-    make = partial(doing_elsewhere, model, ready.identity, unread.shape, there)
-    work_elsewhere(make, f"The model {model.name}", places, None, dispatcher)
+    probe = ModelProbe.of(model, ready.identity, unread.shape, {None})
+    share_jobs(ModelWork(model, probe, there), f"The model {model.name}", places, None, dispatcher)
 
 
 @contextmanager

@@ -24,7 +24,6 @@ class Crown(InBalls):
     """
 
     name: ClassVar[str] = "crown"
-    version: ClassVar[int] = 2
     source: ClassVar[str] = "Zhang et al. 2018 (CROWN)"
 
     def reaches(self, bounds: Bounds, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,7 +42,6 @@ class CrownIBP(InBalls):
     """
 
     name: ClassVar[str] = "crown-ibp"
-    version: ClassVar[int] = 2
     source: ClassVar[str] = "Zhang et al. 2020 (CROWN-IBP)"
     backwards: ClassVar[bool] = False
 

@@ -87,7 +87,6 @@ class IntervalBounds(InBalls):
     """
 
     name: ClassVar[str] = "interval"
-    version: ClassVar[int] = 2
     source: ClassVar[str] = "Gowal et al. 2018 (IBP)"
     backwards: ClassVar[bool] = False
 

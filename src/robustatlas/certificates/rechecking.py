@@ -85,7 +85,7 @@ def recheck(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = ra.certify(model, data, "linf", samples=3, effort="low", run=f"{folder}/run", progress=False)
         ...     print(*recheck(f"{folder}/run"))
-        linf, crown-ibp, version 2: all sizes of 3 samples hold
+        linf, crown-ibp, version 1: all sizes of 3 samples hold
     """
     store = Run.open(run)
     records = store.certified_by()

@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 
+from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT
 from robustatlas.checks.verdict import Finding
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.audit import LARGE, Audited, audited, concern, remedy_of, sentence
@@ -66,6 +67,17 @@ def _passes(run: Run, record: AttackRecord) -> float:
     return float(columns["forward"].mean() + columns["backward"].mean())
 
 
+def _code_of(kind: str) -> str:
+    """Return the line of code for :func:`robustatlas.metrics.audit.remedy_of`.
+
+    >>> _code_of("square-linf")
+    'ra.evaluate(model, data, "square-linf")'
+    """
+    if kind in ("", "high effort"):
+        return HIGH_EFFORT
+    return HONEST_GRADIENT if " " in kind else f'ra.evaluate(model, data, "{kind}")'
+
+
 def finding_of(attack: str, audit: Audited, kind: str) -> Finding:
     """Flagged where the dear search would surely leave much less than the run did.
 
@@ -84,6 +96,7 @@ def finding_of(attack: str, audit: Audited, kind: str) -> Finding:
         limit="broken by the audit, not by the run",
         means=f"an audit of {attack} broke samples that the run left standing",
         remedy=remedy_of(kind),
+        code=_code_of(kind),
         source="ours: two-phase sampling",
         values=(1.0,) * audit.audited,
         doubtful=tuple(range(min(fallen, audit.audited))),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from robustatlas.checks.advice import HIGH_EFFORT
 from robustatlas.checks.verdict import Finding
 from robustatlas.metrics.audit import LARGE
 from robustatlas.metrics.intervals import Interval, proportion_bounds
@@ -30,6 +31,7 @@ def _finding(outcome: Outcome, true: Floats) -> Finding:
         limit="broken at a strength through smoothed ReLUs alone",
         means=f"the gradient is all but piecewise constant: {outcome.attack} broke what only smoothed ReLUs lead to",
         remedy="Evaluate at high effort (effort='high'); attacks through the network's own gradient miss examples",
+        code=HIGH_EFFORT,
         source="ours: runs of one plan through both gradients",
         values=tuple(map(float, missed.mean(1))),
         doubtful=tuple(np.flatnonzero(missed.any(1)).tolist()),

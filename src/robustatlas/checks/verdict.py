@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +41,7 @@ class Finding:
         threshold: share in percent above which, by the lower end of the interval, the model is flagged.
         flagged: whether it is.
         samples: of which something can be said.
-        reading: what was read, sample by sample, with ``limit``, ``means``, ``remedy`` and ``source``.
+        reading: what was read, sample by sample, with ``limit``, ``means``, ``remedy``, ``code`` and ``source``.
         opens: whether too wide an interval leaves the verdict open.
 
     Example:
@@ -71,11 +71,6 @@ class Finding:
         return cls(reading.name, value, share, limit, flagged, len(known), reading)
 
     @property
-    def kind(self) -> str:
-        """Its name, without that of the attack that was looked at."""
-        return self.name.removesuffix(f"-{self.reading.attack}")
-
-    @property
     def severity(self) -> Severity:
         """What a flag makes of the verdict."""
         return self.reading.severity
@@ -84,6 +79,11 @@ class Finding:
     def remedy(self) -> str:
         """What to do where it is flagged."""
         return self.reading.remedy
+
+    @property
+    def code(self) -> str:
+        """Line of Python that carries out the remedy; empty where there is nothing to do."""
+        return self.reading.code
 
     @property
     def source(self) -> str:
@@ -103,6 +103,31 @@ class Finding:
         of = f"{len(self.reading.doubtful)} of {counted(self.samples, 'sample')}"
         ends = f"{self.share.value:.0f} %, {self.share.low:.0f} to {self.share.high:.0f}"
         return f"{self.reading.means} at {of} ({ends})."
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do about one flag.
+
+    Attributes:
+        flag: name of the indicator.
+        sentence: what to do.
+        code: the same as one line of Python, in which ``net`` is the network, ``model`` the model, ``data`` the data
+            set, ``step`` the function inside of the network that the flag is about, and ``smooth`` one like it.
+
+    Example:
+        >>> print(Remedy("batch", "Evaluate one sample at a time.", "ra.evaluate(model, data, batch_size=1)"))
+        batch: Evaluate one sample at a time.
+            ra.evaluate(model, data, batch_size=1)
+    """
+
+    flag: str
+    sentence: str
+    code: str
+
+    def __str__(self) -> str:
+        lines = [f"{self.flag}: {self.sentence}", f"    {self.code}"]
+        return "\n".join(lines if self.code else lines[:1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,9 +260,9 @@ class Diagnosis(Tabular):
         return masked if self.verdict == "masked" else f"{MARK} Diagnosis: doubtful. {reasons}"
 
     @property
-    def remedies(self) -> tuple[str, ...]:
-        """What to do, a sentence for each flag."""
-        return tuple(f"{finding.name}: {finding.remedy}." for finding in self._telling())
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What to do about each flag that says something of the numbers."""
+        return tuple(Remedy(finding.name, f"{finding.remedy}.", finding.code) for finding in self._telling())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -245,7 +270,7 @@ class Diagnosis(Tabular):
             "verdict": self.verdict,
             "flags": list(self.flags),
             "sentence": self.sentence,
-            "remedies": list(self.remedies),
+            "remedies": [asdict(remedy) for remedy in self.remedies],
             "indicators": {
                 finding.name: {
                     "flagged": finding.flagged,
@@ -257,6 +282,7 @@ class Diagnosis(Tabular):
                     "threshold": finding.threshold,
                     "source": finding.source,
                     "remedy": finding.remedy,
+                    "code": finding.code,
                 }
                 for finding in self.indicators
             },
@@ -335,6 +361,7 @@ class Diagnosis(Tabular):
             "threshold": np.array([f.threshold for f in found]),
             "doubtful where": objects([f.reading.limit for f in found]),
             "remedy": objects([f.remedy for f in found]),
+            "code": objects([f.code for f in found]),
         }
 
 

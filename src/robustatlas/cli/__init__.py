@@ -17,7 +17,6 @@ from robustatlas.cli.card import card
 from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
 from robustatlas.cli.cite import cite
-from robustatlas.cli.compact import compact
 from robustatlas.cli.compare import compare
 from robustatlas.cli.diagnose import diagnose
 from robustatlas.cli.distances import distances
@@ -71,7 +70,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     MEASURE: (evaluate, field, certify, diagnose, audit, attacks, verify, merge, best_known, distances),
-    LOOK: (show, compare, figure, card, check, report, gallery, cite, query, compact, export),
+    LOOK: (show, compare, figure, card, check, report, gallery, cite, query, export),
     TRAIN: (train, reference, calibrate, study),
 }
 for panel, commands in _PANELS.items():

@@ -63,21 +63,6 @@ Std = Annotated[
         "One number, or one for each channel, with commas between them.",
     ),
 ]
-Header = Annotated[
-    list[str] | None,
-    MODEL.option(
-        "TEXT",
-        "Header of each request to a model behind `http:`, such as `Authorization: Bearer TOKEN`; never recorded. "
-        "May be given several times.",
-        "--header",
-    ),
-]
-Queries = Annotated[
-    str | None,
-    MODEL.option(
-        "N[,M]", "Limit of questions to a model behind `http:`: N about a sample by each attack, and M altogether."
-    ),
-]
 Classes = Annotated[
     Path | None,
     MODEL.option(
@@ -105,39 +90,6 @@ Device = Annotated[
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
-
-
-def is_remote(model: str) -> bool:
-    """Whether a server answers for the model of that name."""
-    return model.partition(":")[0] in ("http", "https")
-
-
-def asking(model: str, given: list[str] | None, queries: str | None) -> dict[str, Any]:
-    """How a model behind an API is asked, as arguments of its source.
-
-    Example:
-        >>> asking("http://127.0.0.1/ask", ["Authorization: Bearer 123"], "500,20000")
-        {'headers': {'Authorization': 'Bearer 123'}, 'queries': 500, 'budget': 20000}
-    """
-    if not is_remote(model):
-        if given or queries:
-            raise UserError(f"--header and --queries are for models behind http: and https:, and {model!r} is none.")
-        return {}
-    found: dict[str, Any] = {}
-    for header in given or ():
-        name, colon, value = header.partition(":")
-        if not colon or not name.strip() or not value.strip():
-            raise UserError("--header is not understood; expected NAME: VALUE, such as 'Authorization: Bearer TOKEN'.")
-        headers = found.setdefault("headers", {})
-        if name.strip().lower() in map(str.lower, headers):
-            raise UserError(f"--header {name.strip()} is given twice; give it once.")
-        headers[name.strip()] = value.strip()
-    for name, count in zip(("queries", "budget"), (queries or "").split(","), strict=False):
-        if count.strip() and not count.strip().isdecimal():
-            raise UserError(f"--queries {queries!r} is not understood; expected N or N,M, such as 500,20000.")
-        if count.strip():
-            found[name] = int(count)
-    return found
 
 
 def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
@@ -234,8 +186,10 @@ def loaded(
     draws: int | None = None,
     classes: Path | None = None,
 ) -> Classifier:
-    """The model that the options name, ``asked`` as :func:`asking` says; what was done to make it fit is said on
-    standard error. ``classes``: a file of the names of its classes, where it does not have them from ``asked``."""
+    """Load the model that the options name, and print on standard error what was done to make it fit.
+
+    ``asked``: arguments of the source, as :func:`zero_shot` returns them. ``classes``:
+    a file of the names of its classes, if ``asked`` does not have them."""
     import torch
 
     from robustatlas.models import load_model, parse_settings
@@ -249,7 +203,7 @@ def loaded(
         weights,
         mean=parse_statistic(mean, "--mean"),
         std=parse_statistic(std, "--std"),
-        device=device or ("cuda" if torch.cuda.is_available() and not is_remote(model) else "cpu"),
+        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
         precision=precision,
         name=name,
         arguments=parse_settings(settings or []) | dict(asked),

@@ -145,10 +145,6 @@ def print_run(folder: Path, console: Console) -> None:
     console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", soft_wrap=True)
 
 
-def print_ways_out(folder: Path, console: Console) -> None:
-    """Print how doubts about a run are looked at, and what is found in spite of them."""
-    run = safe(in_shell(folder))
-    console.print(
-        f"What to do: robustatlas diagnose {run}   Try it: robustatlas diagnose {run} --repair",
-        soft_wrap=True,
-    )
+def print_what_to_do(folder: Path, console: Console) -> None:
+    """Print the command that says what to do about the doubts of a run."""
+    console.print(f"What to do: robustatlas diagnose {safe(in_shell(folder))}", soft_wrap=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.renamed import NOW
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ def _typed(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[_Typed]:
             yield from map(_Typed, (word, *left))
             return
         name, equals, value = word.partition("=")
-        name = _now(name)
         if name not in valued and not word.startswith("--") and word[:2] in valued:
             name, equals, value = word[:2], "=", word[2:]
         if name not in valued:
@@ -72,11 +70,6 @@ def _typed(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[_Typed]:
             yield _Typed(word)  # which is refused where options are read
         else:
             yield _Typed(given, valued[name], name)
-
-
-def _now(name: str) -> str:
-    """An option as it is called today."""
-    return f"--{NOW[name[2:]]}" if name.startswith("--") and name[2:] in NOW else name
 
 
 def _check_commas(typed: Sequence[_Typed], arguments: Sequence[Any]) -> None:

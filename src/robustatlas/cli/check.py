@@ -69,7 +69,6 @@ def check(
     reference: _runs.Reference = None,
     headline: _runs.Headline = None,
     junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
-    sarif: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as SARIF.")] = None,
     markdown: Annotated[
         Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
     ] = None,
@@ -101,9 +100,8 @@ def check(
         checks, warnings = [*checks, *check_requirements(bounds, result, facts, judged)], facts.warnings
     if against is not None:
         checks += check_against(result, load_result(against), max_drop, judged)
-    for form, path in (("junit", junit), ("sarif", sarif)):
-        if path is not None:
-            write_text(path, FORMATS[form](checks, str(run)))
+    if junit is not None:
+        write_text(junit, FORMATS["junit"](checks, str(run)))
     if markdown is not None:
         with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))

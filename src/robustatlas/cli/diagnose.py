@@ -13,7 +13,6 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
-from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.outcomes import storage
 
@@ -38,13 +37,6 @@ def diagnose(
         int | None, DATA.option("N", "Samples to look at, drawn at random. By default 100.", min=1)
     ] = None,
     seed: Annotated[int, ATTACKS.option("N", "Seed of the choice of samples.")] = 0,
-    repair: Annotated[
-        bool,
-        ATTACKS.flag(
-            "--repair",
-            "Try the remedies of what is flagged on the samples concerned, and add what they find to the run.",
-        ),
-    ] = False,
     everything: Annotated[
         bool, OUTPUT.flag("--all", "Read the indicators that decide nothing as well, as they were published.")
     ] = False,
@@ -75,14 +67,9 @@ def diagnose(
     With attacks of other kinds, and planted examples that they must find:
 
         robustatlas diagnose runs/mynet --full
-
-    What the remedies of its flags change:
-
-        robustatlas diagnose runs/mynet --repair
     """
     from robustatlas.results.result import load_result
     from robustatlas.trust import diagnose as diagnosed
-    from robustatlas.trust import repair as repaired
 
     run = named(subject)
     is_run = storage.is_run(run)
@@ -93,11 +80,6 @@ def diagnose(
         name = source.model.source if source is not None else subject
         given = _models.loaded(name, weights, settings, mean, std, device)
     images = None if data is None else _models.data_for(given, data)
-    if repair:
-        if not is_run:
-            raise UserError(f"--repair adds evidence to a run, and {subject} is none; evaluate it first.")
-        Console(highlight=False).print(repaired(run, images, model=given))
-        return
     found = diagnosed(
         run if is_run or given is None else given,
         images,
@@ -119,6 +101,6 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, each: bool = False) 
     console.print(f"[bold]{safe(diagnosis.sentence)}[/bold]")
     console.print(diagnosis)
     for remedy in diagnosis.remedies:
-        console.print(f"[yellow]{safe(remedy)}[/yellow]")
+        console.print(f"[yellow]{safe(remedy)}[/yellow]", soft_wrap=True)
     if each and len(diagnosis.samples.doubtful):
         console.print(diagnosis.samples.select(diagnosis.samples.doubtful))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _runs, _until, _workers
+from robustatlas.cli import _asked, _models, _runs, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
 from robustatlas.cli._options import names_in, parse_strength_of, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
-from robustatlas.cli._terminal import print_run, print_ways_out
+from robustatlas.cli._terminal import print_run, print_what_to_do
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
@@ -50,8 +50,6 @@ def evaluate(
     channels: _asked.Channels = None,
     samples: _asked.Samples = None,
     stratified: _asked.Stratified = None,
-    until: _until.Until = None,
-    against: _until.Against = None,
     run: Annotated[
         Path | None,
         OUTPUT.option(
@@ -71,8 +69,6 @@ def evaluate(
     ] = None,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
-    header: _models.Header = None,
-    queries: _models.Queries = None,
     classes: _models.Classes = None,
     prompt: _models.Prompt = None,
     draws: Annotated[
@@ -82,15 +78,6 @@ def evaluate(
             "The model draws random numbers: take the mean of N draws for gradients, and for an error what most of "
             "fresh draws make.",
             min=1,
-        ),
-    ] = None,
-    any_of: Annotated[
-        int | None,
-        MODEL.option(
-            "N",
-            "Evaluate a model that draws random numbers by two rules, what most draws say and what any of N says, "
-            "each with clean accuracy by the same rule; the directory has a run for each.",
-            min=2,
         ),
     ] = None,
     mean: _models.Mean = None,
@@ -140,14 +127,6 @@ def evaluate(
             min=0,
         ),
     ] = None,
-    escalate: Annotated[
-        bool,
-        ATTACKS.flag(
-            "--escalate",
-            "Try the remedies of a diagnosis that speaks against the numbers on the samples concerned, and add "
-            "what they find.",
-        ),
-    ] = False,
     headline: _runs.Headline = None,
     dry_run: Annotated[
         bool,
@@ -176,24 +155,14 @@ def evaluate(
 
         robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --protocol paper
 
-    As many of 10,000 images as it takes to know every accuracy to two points:
-
-        robustatlas evaluate mynet.py:make --data cifar10 --attacks linf --until 2.0
-
-    A model that draws random numbers, by what most draws say and by what any of ten says:
-
-        robustatlas evaluate broken:noise --data digits --attacks linf --any-of 10 --samples 100
-
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
     """
     from robustatlas.evaluation.request import Request
 
-    alone = {"--until": until, "--escalate": escalate, "--part": part, "--headline": headline, "--dry-run": dry_run}
-    _check_alone(any_of, alone)
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     wanted, how = parse_strengths(strengths or []), _precision(precision)
-    asked = _models.asking(model, header, queries) | _models.zero_shot(model, classes, prompt)
+    asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
     chosen = _asked.chosen(_asked.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
     dataset = _models.data_for(classifier, data, resize, crop, channels)
@@ -230,14 +199,7 @@ def evaluate(
         expected = forecasted(classifier, dataset, request, 5.0, throughput)
         print_forecast(expected, "attack", "samples", throughput.name if throughput else str(classifier.device))
     else:
-        _evaluated(classifier, dataset, request, card, any_of, until, against, escalate, first)
-
-
-def _check_alone(any_of: int | None, others: Mapping[str, object]) -> None:
-    """That two rules are asked for without the options that are of a single result."""
-    given = [name for name, value in others.items() if value]
-    if any_of is not None and given:
-        raise UserError(f"--any-of makes a run for each rule, and {given[0]} is of one run; leave one of them out.")
+        _evaluated(classifier, dataset, request, card, first)
 
 
 def _evaluated(
@@ -245,19 +207,16 @@ def _evaluated(
     data: Dataset,
     request: Request,
     card: Mapping[str, Any],
-    any_of: int | None,
-    until: str | None,
-    against: Path | None,
-    escalate: bool,
     first: Mapping[str, float] | None,
 ) -> None:
+    from robustatlas.evaluation.auditing import evaluated_and_audited
+    from robustatlas.evaluation.workers.memory import hand_back_at_once
+
     folder = cast(Path, request.run)
+    hand_back_at_once()
     with stopped_by_hand(partial(what_is_kept, folder)):
-        if any_of is not None:
-            _evaluate_by_rules(model, data, request, any_of, card)
-            return
-        result = _until.result_of(model, data, request, until, against)
-    _conclude(_escalated(result, model, data) if escalate else result, card, folder, request, first)
+        result = evaluated_and_audited(model, data, request)
+    _conclude(result, card, folder, request, first)
 
 
 def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset, request: Request) -> None:
@@ -279,19 +238,6 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
     check_points(first, grids, [name for name, _, nested in known if nested])
 
 
-def _evaluate_by_rules(
-    model: Classifier, data: Dataset, request: Request, any_of: int, card: Mapping[str, Any]
-) -> None:
-    from robustatlas.trust.rules import evaluated_by_rules
-
-    found, console = evaluated_by_rules(model, data, request, any_of), Console(highlight=False)
-    console.print(found)
-    for result in found.results.values():
-        result.describe(card)
-        assert result.run is not None and result.run.path is not None
-        print_run(result.run.path, console)
-
-
 def samples_and_folder(
     model: Classifier, data: Dataset, count: int | None, stratified: bool | None, seed: int, run: Path | None
 ) -> tuple[Dataset, Path]:
@@ -303,27 +249,10 @@ def samples_and_folder(
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
-    """Where a run of a model on a data set goes by default: each set of weights has its own; one that was begun before
-    folders were named by weights goes on."""
-    from robustatlas.outcomes import Run
-
-    plain = Path("runs") / f"{in_path(model.name)}-{in_path(data.name)}"
+    """Return the default folder of a run. Each set of weights has its own, named by a hash of them."""
+    name = f"{in_path(model.name)}-{in_path(data.name)}"
     weights = model.identity().weights_sha256
-    with suppress(UserError):
-        if weights is None or Run.open(plain).identity.model.weights_sha256 == weights:
-            return plain
-    return plain.with_name(f"{plain.name}-{(weights or '')[:8]}")
-
-
-def _escalated(result: Result, model: Classifier, data: Dataset) -> Result:
-    """The result with what the remedies of its diagnosis find, once they are printed, where it speaks against it."""
-    from robustatlas.trust import repair
-
-    if result.diagnosis is None or not result.diagnosis.doubted:
-        return result
-    mended = repair(result, data, model=model)
-    Console(highlight=False).print(mended)
-    return mended.result
+    return Path("runs") / (name if weights is None else f"{name}-{weights[:8]}")
 
 
 def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> Cores:
@@ -347,7 +276,7 @@ def _conclude(
     print_accuracies(result, console, rest=others if share.of > 1 else None, first=first)
     print_run(folder, console)
     if result.diagnosis is not None and result.diagnosis.doubted:
-        print_ways_out(folder, console)
+        print_what_to_do(folder, console)
 
 
 def _precision(given: str) -> Precision:

@@ -26,22 +26,13 @@ def export(
         Path | None,
         OUTPUT.option(
             "FILE",
-            "The file to write (mlflow, wandb: a folder, instead of the tracker of the environment). By default "
-            "beside the run.",
+            "The file to write (png: the folder). By default beside the run.",
             "--output",
             "-o",
         ),
     ] = None,
 ) -> None:
     """Write a run in the form that another program, or an auditor, reads.
-
-    Accuracies, settings and figures in a tracker:
-
-        robustatlas export runs/mynet --to mlflow
-
-    The model-index of a Hugging Face model card:
-
-        robustatlas export runs/mynet --to huggingface-card -o README.md
 
     Every sample's outcome, hashes of model and data, settings and versions, as JSON with a documented schema:
 
@@ -51,5 +42,5 @@ def export(
         raise UserError(f"--to {to!r} is not a form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
     exporter = EXPORTERS[to]
     path = output or exporter.path(run)
-    said = exporter.write(load_result(run), path)
-    Console().print(f"Written: {safe(said or path)}", highlight=False, soft_wrap=True)
+    exporter.write(load_result(run), path)
+    Console().print(f"Written: {safe(path)}", highlight=False, soft_wrap=True)

@@ -23,9 +23,7 @@ def query(
             metavar="SQL", help="A SELECT over the views runs, attacks, samples and outcomes, in the SQL of DuckDB."
         ),
     ],
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many, or files of `compact`.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, one or many.")],
     as_csv: Annotated[bool, OUTPUT.flag("--csv", "Print comma-separated values instead of a table.")] = False,
     unrestricted: Annotated[
         bool,
@@ -36,12 +34,11 @@ def query(
 ) -> None:
     """Run SQL over the outcomes of one or many runs.
 
-    There are six views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
+    There are five views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
     strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
-    index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, strengths, broken, margins,
-    fooled, queries, typical. accuracies: run, attack, strength, typed, accuracy, typical. certified: run, attack, of,
-    unit, index, certified_size, method. broken(strength): run, attack, index and broken, which says whether the sample
-    is broken at that strength.
+    index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, mistakes, drawn, strengths,
+    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, typed, accuracy, typical.
+    broken(strength): run, attack, index and broken, which says whether the sample is broken at that strength.
 
     The samples that are hardest to fool:
 

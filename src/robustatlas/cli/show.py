@@ -18,7 +18,6 @@ from robustatlas.cli._card import print_strips
 from robustatlas.cli._help import OUTPUT, continued
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import print_definitions, printable, safe, shown, table, tables_that_fit
-from robustatlas.cli._until import known_table
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
     MASKED,
@@ -101,9 +100,6 @@ def show(
         print_judgement(facts, console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
-        if facts.stopped is not None:
-            console.print(safe(facts.stopped.sentence))
-            console.print(known_table(result, facts.stopped.clean, facts.stopped.accuracies))
         for found in _query_tables(facts):
             console.print(found)
         if explain:

@@ -215,7 +215,8 @@ def parquet_parts(
 
 
 def _query(file: Path, columns: str, where: str | None, *, describe: bool = False) -> list[tuple[Any, ...]]:
-    source = "read_parquet(?, file_row_number = true)" if where else "read_parquet(?)"
+    numbered = ", file_row_number = true" if where else ""
+    source = f"read_parquet(?, hive_partitioning = false{numbered})"  # folders called key=value are no columns
     select = f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
     try:
         with duckdb.connect() as connection:

@@ -131,14 +131,11 @@ def as_inputs(stored: Tensor) -> Tensor:
 ROUNDING = 1e-6
 """How far outside of [0, 1] images may lie: what float32 makes of a conversion or a resizing."""
 
-NORMALISED = "undo their normalisation, and give mean and std to Classifier"
-"""What is said of images on a scale of their own."""
-
 _LOOKED_AT = 4096
 """Rows among which one with another pixel than 0 and 1 is looked for."""
 
 
-def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor:
+def within_range(values: Tensor, whose: str) -> Tensor:
     """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
 
     >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
@@ -158,7 +155,7 @@ def within_range(values: Tensor, whose: str, remedy: str = NORMALISED) -> Tensor
         elif low >= 0 and high <= 255:
             hint = "divide by 255 or store them as uint8"
         else:
-            hint = remedy
+            hint = "undo their normalisation, and give mean and std to Classifier"
         raise UserError(f"{whose} must lie in [0, 1], got {found}; {hint}.")
     warnings.warn(f"{whose} lie in {found}; what is outside of [0, 1] by rounding is set to 0 and 1.", stacklevel=2)
     return values.clamp(0, 1)

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
-from robustatlas.common.renamed import takes_old_names
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.plan import Attacks, Data, Pixels, Samples, Strengths
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 
-@takes_old_names
 def evaluate(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,
@@ -145,7 +143,6 @@ def evaluate(
     return evaluated_and_audited(model, data, request)
 
 
-@takes_old_names
 def forecast(
     model: Classifier | nn.Module | Callable[[torch.Tensor], Any],
     data: Data,

@@ -22,8 +22,9 @@ from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, attack_as_recorded, opened, samples_of
 from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.workers.share import WHOLE
+from robustatlas.evaluation.workers.share import WHOLE, Share
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.outcomes.locks import part_lock
 from robustatlas.results.result import Result
 
 SAMPLES = 50
@@ -43,15 +44,17 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     count = request.audit
     if count is None:
         count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
-    return search_again(result, model, data, count, request.seed) if count else result
+    return search_again(result, model, data, count, request.seed, request.share) if count else result
 
 
-def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0) -> Result:
+def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0, part: Share = WHOLE) -> Result:
     """The result of a run with so many of its samples, chosen by ``seed`` whatever their order, searched again; what is
     found is kept beside the run, and :meth:`~robustatlas.results.result.Result.audited` says what would be left.
 
+    ``part``: of the run that the result is about; no other command may audit samples of it meanwhile.
+
     Raises:
-        UserError: numbers that are of no run.
+        UserError: numbers that are of no run; another command audits them.
     """
     if result.run is None:
         raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
@@ -59,15 +62,18 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     drawn = _drawn(result.index, samples, seed)
     positions = np.flatnonzero(np.isin(samples_of(data, None).index, drawn)).tolist()
     beside = result.run.begin_audit()
-    for name in (name for name in result.attacks if name in catalogue()):
-        fallen: dict[str, int] = {}
-        attack = _recorded(name, result)
-        for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.invalid):
-            same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
-            renamed = replace(same, name=name, strengths=attack.strengths)
-            asked = Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)
-            fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
-        beside.describe({f"kinds {name}": fallen})
+    with part_lock(beside.path, part.number, part.of):
+        for name in (name for name in result.attacks if name in catalogue()):
+            fallen: dict[str, int] = {}
+            attack = _recorded(name, result)
+            for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.invalid):
+                same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
+                renamed = replace(same, name=name, strengths=attack.strengths)
+                asked = Request(
+                    attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False
+                )
+                fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
+            beside.describe({f"kinds {name}": fallen})
     return result.reread()
 
 
@@ -100,7 +106,7 @@ def _kinds(
         ways = around(model, LookedAt(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack
-    yield "estimated gradient", estimated(model).model, shortened(attack)
+    yield "estimated gradient", estimated(model), _shortened(attack)
 
 
 def _others(attack: Attack) -> list[Attack]:
@@ -117,7 +123,7 @@ def _recorded(name: str, result: Result) -> Attack:
     return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
 
 
-def shortened(attack: Attack) -> Attack:
+def _shortened(attack: Attack) -> Attack:
     """The attack with one bounding run and one ascent, for gradients that cost many passes."""
     search, plan = attack.searches[0], attack.plans[attack.searches[0]]
     first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]

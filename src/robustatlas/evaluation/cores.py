@@ -1,6 +1,5 @@
 """Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
 from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
-from robustatlas.evaluation.workers import begun_nursery
+from robustatlas.evaluation.workers import can_start_workers, start_fork_server
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
@@ -88,7 +87,8 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
 class Sharing:
     """Decides, after each part that this process has done, among how many processes the rest is shared.
 
-    Where that may well be several, half way between what is sure and what the plan allows, they get ready meanwhile.
+    If they may well be several, half way between what is sure and what the plan allows, their fork server gets ready
+    meanwhile.
 
     Args:
         cores: what may be used.
@@ -98,12 +98,8 @@ class Sharing:
 
     def __init__(self, cores: Cores, dispatcher: Dispatcher, memory: float) -> None:
         self.cores, self.dispatcher, self.memory = cores, dispatcher, memory
-        self.nursery = begun_nursery(threads=1) if self._among(too_high=_TOO_HIGH**0.5) > 1 else None
-
-    def close(self) -> None:
-        """No more processes come."""
-        if self.nursery is not None:
-            self.nursery.close()
+        if self._among(too_high=_TOO_HIGH**0.5) > 1:
+            start_fork_server()
 
     def processes(self) -> int:
         """How many the rest is worth; 1 where this one goes on alone."""
@@ -115,8 +111,9 @@ class Sharing:
 
 
 def can_share(model: Classifier) -> bool:
-    """Whether processes of this machine are as good as threads for a model: its work is torch's, on the processor."""
-    return os.name == "posix" and _by_torch(model)
+    """Return if processes of this machine may do the work of a model: it is torch's, on the processor, and this process
+    may start others."""
+    return _by_torch(model) and can_start_workers()
 
 
 def _by_torch(model: Classifier) -> bool:

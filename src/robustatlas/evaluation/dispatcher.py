@@ -1,21 +1,20 @@
 """The dispatcher of an evaluation: hands out the work that a run lacks, in parts, and enters what came of each."""
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.wording import some
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import bytes_of_a_part
 from robustatlas.evaluation.plan import Integers, Work
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.work import Found, Job, Manner
-from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.records import spans_of
 
 SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
@@ -29,8 +28,9 @@ SMALLEST, _GROWTH = 16, 4
 _SHORTEST = 10.0
 """Seconds aimed at, at least, for the parts at the end of work that several share; these may have fewer samples."""
 
-_LOOK_EVERY = 1.0
-"""Seconds between looks at what other processes have finished of a run."""
+
+_SPANS = 100
+"""Ranges of samples that a sentence names."""
 
 
 class Undertaking(Protocol):
@@ -51,10 +51,6 @@ class Undertaking(Protocol):
 
 class Store(Protocol):
     """Where what is found ends: the outcomes of a run, or its certificates."""
-
-    @property
-    def path(self) -> Path | None:
-        """Of the run."""
 
     def done(self, record: Any, *, examples: bool = False) -> Integers:
         """Positions of the samples that it holds."""
@@ -87,9 +83,6 @@ class _Pile:
 class Dispatcher:
     """Hands out jobs, one after the other, and publishes what is found.
 
-    Samples at work are claimed, so that other processes with the same run leave them alone; what these finish meanwhile
-    is taken over from the run.
-
     Args:
         run: where everything ends.
         tasks: what is to be done, in this order; the dearest first where several ``workers`` share it.
@@ -97,7 +90,6 @@ class Dispatcher:
         mine: ``[N]``: which of them are to be done here.
         manner: how.
         costs: what samples cost, known better with each part.
-        claims: of this user of the run.
         part: samples a part; None to aim at equal times.
         workers: how many jobs are done at once.
         display: is told.
@@ -112,20 +104,18 @@ class Dispatcher:
         mine: NDArray[np.bool_],
         manner: Manner,
         costs: Costs,
-        claims: Claims,
         part: int | None,
         workers: int,
         display: Progress,
         short: float | None = None,
     ) -> None:
         self.run, self.tasks, self.work, self.manner = run, tasks, work, manner
-        self.costs, self.claims, self.part, self.workers, self.display = costs, claims, part, workers, display
+        self.costs, self.part, self.workers, self.display = costs, part, workers, display
         self.short = short
         sample = work.rows[:1].nbytes
         room = bytes_of_a_part(sample, manner.kept, manner.batch_size)
         self._least = SMALLEST
         self._number = 0
-        self._waits = False
         self.piles: list[_Pile] = []
         display.begin([task.record for task in tasks], int(np.count_nonzero(mine)))
         for number, task in enumerate(tasks):
@@ -146,15 +136,12 @@ class Dispatcher:
         return sum(len(pile.rows) for pile in self.piles)
 
     def next(self) -> Job | None:
-        """A job that nobody does; None where there is none at the moment."""
+        """Return the next job, or None if all are given out."""
         for number in self._dearest_first if self.workers > 1 else range(len(self.tasks)):
             pile = self.piles[number]
-            while len(pile.rows):
-                rows = self._claimed(number, self._count(number))
-                if rows is None:
-                    break
-                if len(rows):
-                    return self._job(number, rows)
+            if len(pile.rows):
+                rows, pile.rows = np.split(pile.rows, [self._count(number)])
+                return self._job(number, rows)
         return None
 
     def report(self, job: Job, through: int) -> None:
@@ -167,7 +154,6 @@ class Dispatcher:
         """Publish what came of a job."""
         task, pile = self.tasks[job.task], self.piles[job.task]
         self.run.write(task.record, found.columns, found.samples, found.examples, found.about)
-        self.claims.release(task.record.key, job.index)
         pile.active.pop(job.number, None)
         self.costs.learn(job.task, found.seconds, len(job.index))
         fitting = math.floor(SECONDS * len(job.index) / max(found.seconds, 1e-9))
@@ -176,29 +162,18 @@ class Dispatcher:
         self.display.expect(self.remaining() / self.workers)
 
     def again(self, job: Job, why: str) -> None:
-        """The job is begun anew by another worker; ``why`` is a sentence."""
+        """Take notice that another worker does a job again; the sentence ``why`` says what happened."""
         self.piles[job.task].active.pop(job.number, None)
-        self.display.note(f"{why} Its {self.called(job)} are given to another worker.")
+        self.display.note(f"{why} Another worker does the {self.called(job)} again.")
 
     def called(self, job: Job) -> str:
-        """The job in the middle of a sentence."""
-        return f"{len(job.index)} samples"
+        """Return the words for a job in the middle of a sentence: which samples of the data set it has."""
+        spans = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in spans_of(job.index)]
+        return f"samples {some(spans, at_most=_SPANS)} of {self.tasks[job.task].record.name!r}"
 
     def remaining(self) -> float:
         """Seconds of work that are left, for one worker."""
         return sum(self.costs.of(number) * len(pile.rows) for number, pile in enumerate(self.piles))
-
-    def wait(self) -> bool:
-        """Wait for what other processes are at; False where nothing is lacking any more."""
-        if not self.lacking:
-            return False
-        if not self._waits:
-            self._waits = True
-            self.display.note("The rest is at work in other processes; waiting for them.")
-        time.sleep(_LOOK_EVERY)
-        for number in range(len(self.piles)):
-            self._drop_done(number, self.piles[number].rows)
-        return self.lacking > 0
 
     def _count(self, number: int) -> int:
         """Samples of the next part of a task. Parts are equal and take about the time aimed at. They get shorter
@@ -216,33 +191,6 @@ class Dispatcher:
             guided = max(least, self.remaining() / (self.workers * cost))
             parts = max(parts, min(math.ceil(left / guided), math.floor(left / least)))
         return math.ceil(left / parts)
-
-    def _claimed(self, number: int, count: int) -> Integers | None:
-        """Rows of a task that are ours now: none where others have just done them, None where they have all."""
-        pile, record = self.piles[number], self.tasks[number].record
-        taken = self.claims.take(record.key, self.work.index[pile.rows], count)
-        if not len(taken):
-            return None
-        rows = pile.rows[np.isin(self.work.index[pile.rows], taken)]
-        if self.run.path is not None:
-            done = self._drop_done(number, rows)
-            self.claims.release(record.key, self.work.index[done])
-            rows = np.setdiff1d(rows, done, assume_unique=True)
-        pile.rows = pile.rows[~np.isin(pile.rows, rows)]
-        return rows
-
-    def _drop_done(self, number: int, rows: Integers) -> Integers:
-        """Strike out those of ``rows`` that the run has got meanwhile; which these are."""
-        if not len(rows):
-            return rows
-        pile, record = self.piles[number], self.tasks[number].record
-        held = self.run.done(record, examples=self.manner.keep_adversarial)
-        done = rows[np.isin(self.work.index[rows], held)]
-        if len(done):
-            pile.rows = pile.rows[~np.isin(pile.rows, done)]
-            told = self.run.columns(record, self.work.index[done], self.tasks[number].told)
-            self.display.finish(record, told)
-        return done
 
     def _job(self, number: int, rows: Integers) -> Job:
         self._number += 1

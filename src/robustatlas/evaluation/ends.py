@@ -48,8 +48,7 @@ def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diag
         return diagnosis
     levels = withstood(store.table(list(through), index, through), index)
     record = with_ends(model, question, diagnosis.record, levels)
-    store.keep_diagnosis(record)
-    return Diagnosis.of(record)
+    return Diagnosis.of(store.keep_diagnosis(record))
 
 
 def _at(attack: Attack, strengths: Sequence[float]) -> Attack:

@@ -1,9 +1,8 @@
 """What a request asks for, computed: what the run lacks is worked through, and read back as a result."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -14,19 +13,19 @@ from robustatlas.evaluation.cores import FIRST, Cores, Sharing, can_share, cores
 from robustatlas.evaluation.costs import Costs, weight_of
 from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.ends import diagnosed_at_ends
-from robustatlas.evaluation.identity import check_answers
+from robustatlas.evaluation.identity import ModelProbe, check_answers
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
 from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings, tell
 from robustatlas.evaluation.reading import Question, diagnosed, question_of
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Doer, doing_elsewhere
-from robustatlas.evaluation.workers import CannotTravelError, Cluster, work_elsewhere, work_here
+from robustatlas.evaluation.work import Doer, ModelWork
+from robustatlas.evaluation.workers import CannotShareError, Cluster, run_jobs, share_jobs
+from robustatlas.models.classifier.backward import BACKWARD
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
-from robustatlas.outcomes.claims import Claims
+from robustatlas.outcomes.locks import starting
 from robustatlas.outcomes.records import spans_of
-from robustatlas.outcomes.storage import answers_of
 from robustatlas.results.result import Result
 
 _SURE = 0.05
@@ -37,9 +36,6 @@ untrained networks of four kinds."""
 def evaluated(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request."""
     classifier, work = given(model, data, request)
-    folder = request.run.path if isinstance(request.run, Run) else request.run
-    if folder is not None and (keep := getattr(classifier.net, "keep_answers", None)) is not None:
-        keep(answers_of(folder))
     cores = request.cores or cores_for(classifier, work.rows)
     with cores.used(), surroundings(classifier, request) as display:
         ready = prepared(classifier, work, request, display)
@@ -48,15 +44,15 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
         store = request.begin(ready.identity)
         check_answers(ready.model, store, ready.work)
-        with store.kept(), store.claims() as claims:
-            with claims.alone("plan"):
+        with request.locked_part(store, ready.display.note):
+            with starting(store.path):
                 tasks = _planned(store, ready)
             question = _question(ready) if request.diagnose else None
             if question is not None:
-                _diagnose(store, ready, claims, question)
-            _complete(store, tasks, ready, request, claims, cores)
+                _diagnose(store, ready, question)
+            _complete(store, tasks, ready, request, cores)
             if question is not None:
-                _look_at_ends(store, ready, claims, question)
+                _look_at_ends(store, ready, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         mine = request.mine(len(ready.work.index))
         result = Result.of_run(store, list(grids), ready.work.index[mine], grids)
@@ -100,28 +96,26 @@ def _question(ready: Prepared) -> Question:
     return question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients)
 
 
-def _diagnose(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+def _diagnose(store: Run, ready: Prepared, question: Question) -> None:
     """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
-    with claims.alone("diagnosis"), _enough_memory(ready):
+    with _enough_memory(ready):
         diagnosis = diagnosed(store, ready.model, question)
     if diagnosis.doubted:
         tell(ready.display, diagnosis.warned)
 
 
-def _look_at_ends(store: Run, ready: Prepared, claims: Claims, question: Question) -> None:
+def _look_at_ends(store: Run, ready: Prepared, question: Question) -> None:
     """Have it looked where the searches ended, unless it was, and warn where that speaks against what was found."""
-    with claims.alone("diagnosis"), _enough_memory(ready):
+    with _enough_memory(ready):
         before = diagnosed(store, ready.model, question)
         diagnosis = diagnosed_at_ends(store, ready.model, question)
     if diagnosis.doubted and diagnosis.warned != before.warned:
         tell(ready.display, diagnosis.warned)
 
 
-def _complete(
-    store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, claims: Claims, cores: Cores
-) -> None:
+def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, cores: Cores) -> None:
     """Have all tasks done that the run lacks, until every part of them can be read."""
-    places, workers = request.places(ready.model), request.hands(ready.model)
+    places, workers = request.places(ready.model), request.worker_count(ready.model)
     costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
     mine = request.mine(len(ready.work.index))
     shares = request.shares and cores.count > 1 and can_share(ready.model)
@@ -134,15 +128,14 @@ def _complete(
             mine,
             ready.manner,
             costs,
-            claims,
             request.shard_size,
             workers,
             ready.display,
             short,
         )
         if dispatcher.lacking:
-            with closing(Sharing(cores, dispatcher, ready.memory())) if shares else nullcontext() as sharing:
-                _work_through(dispatcher, ready, tasks, places, sharing)
+            sharing = Sharing(cores, dispatcher, ready.memory()) if shares else None
+            _work_through(dispatcher, ready, tasks, places, sharing)
         else:
             has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
@@ -156,29 +149,40 @@ def _work_through(
     places: Sequence[str] | Cluster,
     sharing: Sharing | None,
 ) -> None:
-    """Have the work of the dispatcher done: by this process where there are no ``places``, until the rest is worth
-    others."""
-    shape, do = ready.work.rows.shape[1:], Doer(ready.model, tasks, ready.manner).do
-    there = Doer(ready.model, tuple(tasks), ready.manner).do
-    make = partial(doing_elsewhere, ready.model, ready.identity, shape, there)
-    what = f"The model {ready.model.name}"
+    """Have the work of the dispatcher done: by workers at the ``places``; without any, by this process, until the rest
+    is worth several."""
+    do = Doer(ready.model, tasks, ready.manner).do
     with _enough_memory(ready):
         if places:
-            work_elsewhere(make, what, places, None, dispatcher)
+            _share(dispatcher, ready, tasks, places, None)
             return
         if sharing is not None:
-            work_here(do, dispatcher, until=lambda: sharing.processes() > 1)
+            run_jobs(do, dispatcher, until=lambda: sharing.processes() > 1)
             if not dispatcher.lacking:
                 return
             count = sharing.processes()
             try:
                 dispatcher.display.note(f"{count} processes share the rest.")
-                devices = [str(ready.model.device)] * count
-                work_elsewhere(make, what, devices, 1, dispatcher, sharing.nursery)
+                _share(dispatcher, ready, tasks, [str(ready.model.device)] * count, 1)
                 return
-            except CannotTravelError as error:
+            except CannotShareError as error:
                 dispatcher.display.note(f"{error} So one process does all of it.")
-        work_here(do, dispatcher)
+        run_jobs(do, dispatcher)
+
+
+def _share(
+    dispatcher: Dispatcher,
+    ready: Prepared,
+    tasks: Sequence[Task],
+    places: Sequence[str] | Cluster,
+    threads: int | None,
+) -> None:
+    """Have the work of the dispatcher done by workers."""
+    gradients = [task.record.gradient for task in tasks if task.record.gradient is not None]
+    ways = {way for way in (None, *BACKWARD) if any((way or "own") in gradient.ways for gradient in gradients)}
+    probe = ModelProbe.of(ready.model, ready.identity, ready.work.rows.shape[1:], ways)
+    workload = ModelWork(ready.model, probe, Doer(ready.model, tuple(tasks), ready.manner).do)
+    share_jobs(workload, f"The model {ready.model.name}", places, threads, dispatcher)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.files import named
 from robustatlas.common.scalars import fraction
@@ -220,7 +219,7 @@ def _entry(words: list[str], place: str) -> FieldModel:
         options["arguments"] = parse_settings(said.set)
     except UserError as error:
         raise UserError(f"{place} is not understood ({str(error).rstrip('.')}); expected {_GRAMMAR}.") from error
-    stem = f"{shown(said.source)}-{Path(said.weights).stem}" if said.weights else shown(said.source)
+    stem = f"{said.source}-{Path(said.weights).stem}" if said.weights else said.source
     return FieldModel(
         in_path(said.name or stem), said.source, {name: value for name, value in options.items() if value}
     )

@@ -120,7 +120,7 @@ def forecasted(
         store = request.begun(ready.identity)
         check_answers(ready.model, store, ready.work)
         mine = request.mine(len(ready.work.index))
-        expected = []
+        expected, memory = [], ready.memory()
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
             held = store.done(task.record, examples=request.keep_adversarial)
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, held))
@@ -131,8 +131,7 @@ def forecasted(
                     else _known_pace(ready, throughput)
                 )
                 expected.append(_expected(ready, task, len(missing), pace))
-        memory = ready.memory()
-    workers = request.hands(ready.model)
+    workers = request.worker_count(ready.model)
     if request.shares and can_share(ready.model):
         seconds, samples = sum(each.seconds for each in expected), sum(each.number for each in expected)
         workers = cores.processes(seconds, samples, memory)

@@ -38,13 +38,20 @@ def gradient_record(
     """
     if not ways:
         return None
-    ordered = sorted(ways, key=str)
+    without = without_gradient(model, *sample, sorted(ways, key=str))
+    return projected_gradients(model, first, ways).model_copy(update={"without": without})
+
+
+def projected_gradients(model: Classifier, first: Beginning, ways: Collection[Backward | None]) -> GradientRecord:
+    """Return the gradients of the margins at some samples, projected, for each way back."""
     return GradientRecord(
         at=first.index,
-        ways={way or "own": _projected(margin_gradients(model, first.images, first.labels, way)[1]) for way in ordered},
+        ways={
+            way or "own": _projected(margin_gradients(model, first.images, first.labels, way)[1])
+            for way in sorted(ways, key=str)
+        },
         within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
         kinks=model.kinks if "smoothed" in ways else (),
-        without=without_gradient(model, *sample, ordered),
     )
 
 

@@ -1,8 +1,9 @@
 """What a run is about: the data, and the model by its weights, its code and what it answers, on a few drawn images and
 on samples of the run itself."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -11,14 +12,18 @@ from torch import Tensor
 
 from robustatlas.checks.sanity.gradients import AT_ONCE
 from robustatlas.common.bundle import per_sample
-from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
+from robustatlas.data import Beginning
+from robustatlas.evaluation.gradients import projected_gradients
 from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier, Origin, seeded
+from robustatlas.models.classifier.backward import Backward
+from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.identity import LOGIT_TOLERANCE
+from robustatlas.outcomes.records import GradientRecord
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
@@ -28,9 +33,7 @@ def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Id
 
 def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
     """The model, with its logits of a few drawn images, from bright to dark."""
-    index = torch.arange(8)
-    drawn = Noise.of(0, index, "probe").uniform(*shape)
-    images = (drawn ** per_sample(2.0 ** (index - 3.5), drawn)).to(model.device, model.dtype)
+    images = _probe_images(shape).to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
         logits = model.logits(images, verifying=True)
     known, origin = model.identity(), model.origin or Origin("")
@@ -46,13 +49,56 @@ def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
     )
 
 
-def check_same(model: Classifier, shape: Sequence[int], identity: Identity) -> None:
-    """Raise :class:`UserError` where ``model``, in another process, is not that of the run."""
-    if differences := identity.model.differences(model_record(model, shape)):
-        raise UserError(
-            f"The model that reached a worker on {model.device} is not the one of this process: "
-            f"{'; '.join(differences)}. Is it another version of its file there, or is that device broken?"
+def _probe_images(shape: Sequence[int]) -> Tensor:
+    index = torch.arange(8)
+    drawn = Noise.of(0, index, "probe").uniform(*shape)
+    return drawn ** per_sample(2.0 ** (index - 3.5), drawn)
+
+
+@dataclass(frozen=True)
+class ModelProbe:
+    """The logits and gradients of a model on the probe's images, by which its copy in a worker is compared with it.
+
+    Attributes:
+        model: with the logits.
+        shape: of an image.
+        ways: the ways in which attacks take gradients of it; none of a model that has no gradient.
+        gradients: of the margins, projected.
+    """
+
+    model: ModelRecord
+    shape: tuple[int, ...]
+    ways: frozenset[Backward | None]
+    gradients: GradientRecord
+
+    @classmethod
+    def of(cls, model: Classifier, identity: Identity, shape: Sequence[int], ways: Collection[Backward | None]) -> Self:
+        """Return the probe of `model`, whose logits `identity` holds."""
+        used = frozenset(ways) if model.knowledge == "gradients" else frozenset()
+        return cls(identity.model, tuple(shape), used, _probe_gradients(model, identity.model, shape, used))
+
+    def difference(self, copied: Classifier) -> str | None:
+        """Return a sentence if `copied`, in a worker, is another model."""
+        differences = self.model.differences(model_record(copied, self.shape))
+        if not differences and not _probe_gradients(copied, self.model, self.shape, self.ways).same(self.gradients):
+            differences.append("its gradients on the probe's images are others")
+        if not differences:
+            return None
+        return (
+            f"The model that reached a worker on {copied.device} is not the one of this process: "
+            f"{'; '.join(differences)}. A worker imports packages anew: set there what this process has set after the "
+            "import, or evaluate with workers=1; else a file has another version there, or that device is broken."
         )
+
+
+def _probe_gradients(
+    model: Classifier, record: ModelRecord, shape: Sequence[int], ways: Collection[Backward | None]
+) -> GradientRecord:
+    images = _probe_images(shape)
+    classes = len(record.probe[0]) - (model.rejection is not None)
+    labels = torch.tensor(record.probe)[:, :classes].argmax(1)
+    able = with_what_gradient_it_has(model, images[:1])
+    return projected_gradients(able, Beginning(images, labels, tuple(range(len(images)))), ways)
 
 
 _COMPARED = 64

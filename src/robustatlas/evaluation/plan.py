@@ -34,7 +34,7 @@ from robustatlas.engine.numerics import NUMERICS
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
-from robustatlas.outcomes.records import BY_ITSELF, GradientRecord
+from robustatlas.outcomes.records import GradientRecord
 from robustatlas.outcomes.storage import is_run
 from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
@@ -314,16 +314,13 @@ def record_of(
     plan = attack.plans[search]
     protocol = {
         "search": search,
+        "search_version": search_named(search).version,
         "plan": plain(plan),
         "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
         "engine": plain(NUMERICS),
     }
-    if not attack.monotone(search):
-        protocol[BY_ITSELF] = "each by itself"
-    if search_named(search).version > 1:
-        protocol["search_version"] = search_named(search).version
     if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
         protocol["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:

@@ -144,8 +144,7 @@ def diagnosed(store: Run, model: Classifier, question: Question) -> Diagnosis:
     """The diagnosis that a run has, or else one that is made and kept in it."""
     known = [record for record in store.diagnoses() if record.asked == question.asked]
     if not known:
-        known = [readings_of(model, question)]
-        store.keep_diagnosis(known[0])
+        known = [store.keep_diagnosis(readings_of(model, question))]
     return Diagnosis.of(known[-1])
 
 
@@ -163,6 +162,7 @@ def reading_of(indicator: Indicator, found: Measured, severity: str | None = Non
             "limit": indicator.limit,
             "means": indicator.means,
             "remedy": indicator.remedy,
+            "code": indicator.code,
             "source": indicator.source,
             "decides": indicator.decides,
             "values": tuple(values),

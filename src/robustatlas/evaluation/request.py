@@ -1,7 +1,8 @@
 """What one call asks of an evaluation: built once, checked once, and handed on as one thing."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,6 +21,7 @@ from robustatlas.evaluation.workers import Cluster, cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
+from robustatlas.outcomes.locks import part_lock
 from robustatlas.threats.everyday.change import Border
 
 
@@ -121,10 +123,10 @@ class Request:
         count = max(workers, len(self.devices))
         return [str(self.devices[number % len(self.devices)]) for number in range(count)]
 
-    def hands(self, model: Classifier) -> int:
-        """Workers to be counted on, this process where it works alone."""
+    def worker_count(self, model: Classifier) -> int:
+        """Return the number of workers to be counted on; a process that works alone is one."""
         places = self.places(model)
-        return places.hands if isinstance(places, Cluster) else max(1, len(places))
+        return places.worker_count if isinstance(places, Cluster) else max(1, len(places))
 
     def begin(self, identity: Identity) -> Run:
         """The run to write to, begun where it is not there."""
@@ -134,9 +136,24 @@ class Request:
         """The run as it is; an empty one where there is none, and nothing is written."""
         return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
 
+    @property
+    def share(self) -> Share:
+        """Part of the samples that is asked for."""
+        return share_of(self.part)
+
+    def locked_part(self, run: Run, say: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Hold the lock of the part that is asked for, unless the run was handed over open: then its opener holds it.
+
+        Raises:
+            UserError: another command is at work on samples of this part.
+        """
+        if isinstance(self.run, Run):
+            return nullcontext()
+        return part_lock(run.path, self.share.number, self.share.of, say)
+
     def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """``[count]``: which of the samples are to be done here."""
-        return share_of(self.part).mask(count)
+        return self.share.mask(count)
 
 
 def _check_run(run: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,15 +20,14 @@ from robustatlas.data import as_inputs
 from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.engine.numerics import JUDGED
 from robustatlas.engine.typical import typical_of
-from robustatlas.evaluation.identity import check_same
+from robustatlas.evaluation.identity import ModelProbe
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task, Work
-from robustatlas.evaluation.workers import Do
+from robustatlas.evaluation.workers import Do, Report
 from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.models.classifier.rejection import folded
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes import Identity
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
@@ -140,16 +138,30 @@ class Doer:
         return found
 
 
-@contextmanager
-def doing_elsewhere(model: Classifier, identity: Identity, shape: tuple[int, ...], do: Do) -> Iterator[Do]:
-    """In a worker's process: what does jobs there with a ``model`` that was sent there, for inputs of the ``shape``.
+@dataclass(frozen=True)
+class ModelWork:
+    """The workload of a worker that evaluates or certifies a model.
 
-    Raises:
-        UserError: the model that arrived is not the one that was sent, judged by its logits on the run's probe.
+    Attributes:
+        model: the copy of the worker, which `do_chunk` uses too.
+        probe: what the copy must answer.
+        do_chunk: does one chunk.
     """
-    with undisturbed(), model.evaluating():
-        check_same(model, shape, identity)
-        yield do
+
+    model: Classifier
+    probe: ModelProbe
+    do_chunk: Do
+
+    def difference(self) -> str | None:
+        """Return a sentence if the copy is another model than the one that was sent."""
+        with undisturbed(), self.model.evaluating():
+            return self.probe.difference(self.model)
+
+    def do(self, job: Job, report: Report) -> Found:
+        """Return what was found of the samples of a chunk."""
+        with undisturbed(), self.model.evaluating():
+            found: Found = self.do_chunk(job, report)
+            return found
 
 
 class _Batch:
@@ -303,6 +315,7 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
         "index": index,
         "minimal_size": np.where(at_zero, 0.0, size),
         "found_class": np.where(at_zero, prediction, found),
+        "true_size": np.full(len(index), -1.0),
         "found_leg": np.where(at_zero, -1, ledger.found_leg.cpu().numpy()),
         "forward": ledger.forward.cpu().numpy(),
         "backward": ledger.backward.cpu().numpy(),

@@ -38,7 +38,6 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
-from robustatlas.metrics.sequences import ConfidenceSequence, known_accuracies, mean_sequence, share_sequence
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
 from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
@@ -53,7 +52,6 @@ __all__ = [
     "AdversarialHypervolume",
     "Audited",
     "Band",
-    "ConfidenceSequence",
     "Crossing",
     "InOut",
     "InterclassDistances",
@@ -83,12 +81,10 @@ __all__ = [
     "hypervolume_at_levels",
     "hypervolume_limit",
     "interclass_distances",
-    "known_accuracies",
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
     "mean_over",
-    "mean_sequence",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
@@ -99,7 +95,6 @@ __all__ = [
     "proportion_bounds",
     "proportion_interval",
     "rank_sum_test",
-    "share_sequence",
     "share_statistic",
     "shared_samples",
     "signed_rank_test",

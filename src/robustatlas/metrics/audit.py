@@ -87,7 +87,7 @@ def remedy_of(kind: str) -> str:
     if kind in ("", "high effort"):
         return "Evaluate all samples at high effort (effort='high')"
     if " " in kind:
-        return f"Repair the gradient of the run ('diagnose RUN --repair'): {kind} found them"
+        return f"Give the model another gradient (straight_through, surrogate): {kind} found them"
     return f"Evaluate all samples by {kind} as well"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.addresses import recorded, shown
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import named
 from robustatlas.models.checkpoints import Fitted
@@ -42,7 +41,7 @@ def load_model(
         mean, std: the normalisation, in place of the one that the function or the weights bring.
         device: where to run; default: where the function put it.
         precision: ``"float32"``, ``"tf32"`` or ``"bfloat16"``, see :class:`Classifier`.
-        name: what reports call it; default: ``source``, without what stands behind the ``?`` of an address.
+        name: what reports call it; default: ``source``.
         arguments: what the function is called with, or settings of the source, such as ``{"pretrained": False}``.
 
     Returns:
@@ -79,10 +78,8 @@ def load_model(
     home = str(named(weights).resolve()) if weights is not None else made.home
     licence = made.licence if weights is None else None
     asked = {"source": source, "weights": weights, "mean": mean, "std": std, "name": name, "arguments": dict(arguments)}
-    origin = Origin(recorded(source), code, tuple(notes), licence, home, made.library, asked | {"precision": precision})
-    return Classifier(
-        net, used_mean, used_std, device=device, precision=precision, name=name or shown(source), origin=origin
-    )
+    origin = Origin(source, code, tuple(notes), licence, home, made.library, asked | {"precision": precision})
+    return Classifier(net, used_mean, used_std, device=device, precision=precision, name=name or source, origin=origin)
 
 
 def _to_eval_mode(net: nn.Module) -> None:

@@ -19,8 +19,6 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "trained": "models.networks:load_trained",
         "hf-clip": "models.sources.clip:huggingface_clip",
         "open_clip": "models.sources.clip:open_clip_model",
-        "http": "models.sources.http:http_model",
-        "https": "models.sources.http:https_model",
         "defended": "models.sources.defended:defended_model",
         "broken": "models.broken:load_broken",
         "sound": "models.broken:load_sound",

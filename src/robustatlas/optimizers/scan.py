@@ -33,7 +33,6 @@ class Scan(Optimizer[ScanState]):
         precision: relative, of the size at which the first mistake begins; that of certificates of such threat models.
     """
 
-    version: ClassVar[int] = 2
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True

@@ -1,7 +1,6 @@
 """The outcome table: per sample and attack, the smallest strength at which an adversarial example was found."""
 
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.compact import compact
 from robustatlas.outcomes.hashes import sha256_of_array, sha256_of_tensors
 from robustatlas.outcomes.identity import DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.merge import merge
@@ -23,7 +22,6 @@ __all__ = [
     "OutcomeTable",
     "Run",
     "common_strengths",
-    "compact",
     "merge",
     "query",
     "sha256_of_array",

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
-from robustatlas.common.renamed import now_named
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.common.wording import invalid_sentence, marked
 from robustatlas.common.wording import strength as written
@@ -184,8 +183,6 @@ class AccuracyTable(Tabular):
             robustatlas.common.errors.UserError: Every accuracy is at most 1: these look like fractions, and percent \
 are expected; multiply them by 100.
         """
-        if isinstance(data, Mapping):
-            data = now_named(data)
         if not isinstance(data, Mapping) or not {"clean", "entries"} <= data.keys():
             raise UserError(
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '

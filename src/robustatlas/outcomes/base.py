@@ -23,10 +23,10 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
-    def to_json(self, *, old_names: bool = False) -> str:
-        """The text of the file; ``old_names``: as earlier versions called what is in it."""
+    def to_json(self) -> str:
+        """Return the text of the record's file."""
         with interrupts_wait():
-            return self.model_dump_json(indent=2, by_alias=old_names) + "\n"
+            return self.model_dump_json(indent=2) + "\n"
 
 
 R = TypeVar("R", bound=Record)

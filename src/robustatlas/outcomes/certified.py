@@ -15,7 +15,7 @@ from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import interrupts_wait
 from robustatlas.common.wording import size as written
 from robustatlas.outcomes.base import Json, Record, parse
-from robustatlas.outcomes.columns import ABSTAINING_COLUMNS, CERTIFIED_COLUMNS, Arrays, check_columns, rows_at
+from robustatlas.outcomes.columns import CERTIFIED_COLUMNS, Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
 from robustatlas.outcomes.parts import AdversarialExamples, Parts, part_of
@@ -147,7 +147,7 @@ class Certificates:
 
     def add(self, record: CertificateRecord) -> None:
         """Announce a method on an attack."""
-        self._storage.put_text(f"certificates/{record.key}", record.to_json())
+        self._storage.create_text(f"certificates/{record.key}", record.to_json())
 
     def withdraw(self, record: CertificateRecord) -> None:
         """Take out what a method has certified, as it was found wrong."""
@@ -178,9 +178,9 @@ class Certificates:
     ) -> None:
         """Publish one part: certified sizes of some samples, and these samples' clean outcomes."""
         part = part_of(columns)
-        name, expected = f"certified/{record.key}/{part}", {**CERTIFIED_COLUMNS, **ABSTAINING_COLUMNS}
-        given = {"abstained": np.zeros(len(columns["index"]), np.int8), **columns}
-        checked = check_columns({column: given[column] for column in expected if column in given}, expected, 0, name)
+        name = f"certified/{record.key}/{part}"
+        given = {column: columns[column] for column in CERTIFIED_COLUMNS if column in columns}
+        checked = check_columns(given, CERTIFIED_COLUMNS, 0, name)
         self._parts.write_samples(part, samples)
         self._parts.publish(name, checked, record, about or {})
 
@@ -202,7 +202,7 @@ class Certificates:
         return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
 
     def _of(self, record: CertificateRecord) -> Arrays:
-        return self._parts.together(self._names(record), CERTIFIED_COLUMNS, ABSTAINING_COLUMNS, 0)
+        return self._parts.together(self._names(record), CERTIFIED_COLUMNS)
 
 
 def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:

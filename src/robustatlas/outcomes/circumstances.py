@@ -11,7 +11,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from robustatlas.common.addresses import shown
 from robustatlas.common.version import __version__
 
 
@@ -47,33 +46,17 @@ def told(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
-    """What was typed (default: to start this process), so that it can be typed again; what headers say and what stands
-    behind the ``?`` of addresses is left out.
+    """Return the command that was typed (default: to start this process), so that it can be typed again.
 
-    >>> command_line(["robustatlas", "evaluate", "http://localhost/ask?key=123", "--header", "Token: 123"])
-    "robustatlas evaluate 'http://localhost/ask?...' --header 'Token: ...'"
+    >>> command_line(["/usr/bin/robustatlas", "evaluate", "mine.py:make", "--about", "my model.json"])
+    "robustatlas evaluate mine.py:make --about 'my model.json'"
     >>> command_line(["/packages/robustatlas/__main__.py", "evaluate", "mine.py:make"])
     'python -m robustatlas evaluate mine.py:make'
     """
-    given = _without_secrets(sys.argv if arguments is None else arguments)
+    given = sys.argv if arguments is None else arguments
     program = Path(given[0])
     if program.name == "__main__.py":
         begin = ["python", "-m", program.parent.name]
     else:
         begin = ["python", given[0]] if program.suffix == ".py" else [program.name]
     return shlex.join([*begin, *given[1:]])
-
-
-def _without_secrets(given: Sequence[str]) -> list[str]:
-    """Values of ``--header NAME: VALUE`` and addresses hold tokens, which no record keeps."""
-    told, before = [], ""
-    for word in given:
-        option, equals, value = word.partition("=")
-        if before == "--header":
-            told.append(f"{word.partition(':')[0]}: ...")
-        elif option == "--header" and equals:
-            told.append(f"--header={value.partition(':')[0]}: ...")
-        else:
-            told.append(shown(word))
-        before = word
-    return told

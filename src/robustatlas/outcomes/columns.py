@@ -16,7 +16,9 @@ Kinds = Mapping[str, tuple[type[np.generic], int]]
 OUTCOME_COLUMNS: Kinds = {
     "index": (np.int64, 1),
     "minimal_size": (np.float64, 1),
+    "true_size": (np.float64, 1),
     "found_class": (np.int64, 1),
+    "found_leg": (np.int64, 1),
     "forward": (np.int64, 1),
     "backward": (np.int64, 1),
     "rejected": (np.int64, 1),
@@ -24,7 +26,12 @@ OUTCOME_COLUMNS: Kinds = {
     "margins": (np.float32, 2),
     "fooled": (np.int8, 2),
 }
-"""Columns of a part."""
+"""Columns of a part of outcomes. Two of them need a word:
+
+- ``found_leg``: the leg of the plan that found the smallest example. -1: there is no example, or no search found it.
+- ``true_size``: the smallest size by the network's own gradients, where some legs go back through smoothed ReLUs. -1:
+  no leg does.
+"""
 
 RANDOM_COLUMNS: Kinds = {
     "possible_size": (np.float64, 1),
@@ -46,13 +53,6 @@ ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
 TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
 """Of what is typical: the share of draws at each strength that is classified correctly, NaN where none was drawn."""
 
-LATER_COLUMNS: Kinds = {"found_leg": (np.int64, 1), "true_size": (np.float64, 1)}
-"""Columns that may be missing in files of older versions:
-
-- ``found_leg``: the leg of the plan that found the smallest example. -1: none, or not known.
-- ``true_size``: where some legs go back through smoothed ReLUs, the smallest size of the others. -1: not known.
-"""
-
 SAMPLE_COLUMNS: Kinds = {
     "index": (np.int64, 1),
     "label": (np.int64, 1),
@@ -68,25 +68,23 @@ CERTIFIED_COLUMNS: Kinds = {
     "index": (np.int64, 1),
     "certified_size": (np.float64, 1),
     "seconds": (np.float64, 1),
+    "abstained": (np.int8, 1),
 }
-"""Columns of a part of what a method certified."""
-
-ABSTAINING_COLUMNS: Kinds = {"abstained": (np.int8, 1)}
-"""Those that old ones do not have: 1 where a method that draws random numbers could not tell."""
+"""Columns of a part of what a method certified. ``abstained``: 1 where a method that draws random numbers could not
+tell."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 _MORE = (
     (SAMPLE_COLUMNS, REJECTING_COLUMNS),
-    (CERTIFIED_COLUMNS, ABSTAINING_COLUMNS),
-    (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS, **LATER_COLUMNS}),
+    (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS}),
 )
 
 
 def unknown_columns(samples: int, strengths: int) -> Arrays:
-    """What stands for columns that a part does not have: nothing drawn, saved, seen or known."""
-    filled = ((RANDOM_COLUMNS, 0), (LATER_COLUMNS, -1), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
+    """Return what stands for columns that a part does not have: nothing was drawn, saved or seen."""
+    filled = ((RANDOM_COLUMNS, 0), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
     return {
         name: np.full((samples, strengths)[:dimensions], value, kind)
         for columns, value in filled
@@ -96,7 +94,7 @@ def unknown_columns(samples: int, strengths: int) -> Arrays:
 
 def columns_of(base: Kinds, given: Columns) -> Kinds:
     """The columns of a table like ``base``: of some models it has more."""
-    more = next(more for of, more in _MORE if of is base)
+    more: Kinds = next((more for of, more in _MORE if of is base), {})
     return {**base, **{name: kind for name, kind in more.items() if name in given}}
 
 

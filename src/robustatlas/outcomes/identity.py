@@ -10,14 +10,8 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
 
-FORMAT_VERSION = 3
-"""Version of the run directory that this release writes."""
-
-OLDEST_FORMAT = 2
-"""The oldest that it reads, and goes on with: a run stays in the format in which it was begun."""
-
-RENAMED_SINCE = 3
-"""The format from which on records of attacks have the names of today."""
+FORMAT_VERSION = 1
+"""Version of the run directory."""
 
 LOGIT_TOLERANCE = 1e-3
 """Largest difference of the probe's logits, relative to the largest of them, that another machine, device or number of
@@ -144,8 +138,8 @@ class Identity(Record):
         return Identity(format_version=self.format_version, model=model, data=self.data)
 
 
-def format_of(text: str, source: str) -> int:
-    """The format that a ``run.json`` was written in."""
+def check_format(text: str, source: str) -> None:
+    """Raise :class:`UserError` unless the text of a ``run.json`` says :data:`FORMAT_VERSION`."""
     try:
         version = TypeAdapter(dict[str, Any]).validate_json(text).get("format_version")
     except ValidationError as error:
@@ -156,7 +150,6 @@ def format_of(text: str, source: str) -> int:
         raise UserError(f"{source} is not a run's identity: it says no format_version.")
     if version > FORMAT_VERSION:
         raise UserError(
-            f"{source} was written by a newer robustatlas (run format {version}, this one reads up to "
-            f"{FORMAT_VERSION}); update robustatlas to use this run."
+            f"{source} was written by a newer robustatlas (run format {version}, this one reads {FORMAT_VERSION}); "
+            "update robustatlas to use this run."
         )
-    return version

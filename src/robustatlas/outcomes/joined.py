@@ -40,8 +40,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
         columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
         del columns["index"]
-        found = columns.pop("found_leg", np.full(len(index), -1))
-        true = columns.pop("true_size", np.full(len(index), -1.0))
+        found, true = columns.pop("found_leg"), columns.pop("true_size")
         outcomes.append(
             Outcome(
                 attack=record.name,

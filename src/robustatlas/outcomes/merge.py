@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import inside, is_temporary, one_sentence
 from robustatlas.outcomes.store import Run
-
-_FOLDERS = ("samples", "outcomes", "adversarial", "certified")
 
 
 def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
@@ -41,9 +38,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     given = [Run.open(run) for run in runs]
     _check(given)
     joined = Run.begin(into, given[0].identity)
-    with joined.kept():
-        for run in given:
-            _add(run, joined)
+    for run in given:
+        _add(run, joined)
     return Run.open(into)
 
 
@@ -56,14 +52,7 @@ def _add(run: Run, joined: Run) -> None:
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)
-    for stop in run.stops():
-        joined.keep_stop(stop)
-    assert run.folder is not None
-    with one_sentence(joined.folder or Path()):
-        for folder in _FOLDERS:
-            for file in sorted(inside(run.folder, path) for path in (run.folder / folder).rglob("*")):
-                if file.suffix in (".parquet", ".npz") and not is_temporary(file):
-                    joined.adopt(file, file.relative_to(run.folder).as_posix())
+    joined.adopt(run)
 
 
 def _check(runs: Sequence[Run]) -> None:

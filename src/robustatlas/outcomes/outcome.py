@@ -84,7 +84,7 @@ class Outcome:
         kinds: of runs, one phrase for each leg of the plans.
         kind_of: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
         true_size: ``[N]``, where some runs went back through smoothed ReLUs, the smallest size that the others came to;
-            None: there were none, or it is not known.
+            None: there were none.
         mistakes, drawn: ``[N]``, of a randomised model: how many fresh draws of the smallest example were
             misclassified, of how many. 0 drawn: there is no example, or none is known.
         queries: ``[N, S]``, of a model that could only be asked: queries until the first example within each strength.

@@ -23,7 +23,7 @@ from robustatlas.outcomes.columns import (
 from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.records import AttackRecord, distinct
-from robustatlas.outcomes.storage import Storage
+from robustatlas.outcomes.storage import Storage, StoreError
 from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
@@ -48,10 +48,10 @@ def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
 
 def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
     """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
-    if record is not None and said.get(ATTACK, record.key) != record.key:
+    if OF_RUN not in said or (record is not None and ATTACK not in said):
+        return f"{place} does not say which {'attack, ' if record is not None else ''}model and data it is of"
+    if record is not None and said[ATTACK] != record.key:
         return f"{place} holds results of {said[ATTACK]}, not of {record.key}"
-    if OF_RUN not in said:
-        return None
     differences = identity.shortened().differences(parse(Identity, said[OF_RUN], place))
     return f"{place} is of another run: {'; '.join(differences)}" if differences else None
 
@@ -62,14 +62,13 @@ def part_of(columns: Columns) -> str:
 
 
 class Parts:
-    """The tables of a run on its ``storage``; ``run``: what messages call it."""
+    """The tables of a run on its ``storage``."""
 
-    def __init__(self, storage: Storage, identity: Identity, run: str) -> None:
-        self._storage, self._identity, self._run = storage, identity, run
+    def __init__(self, storage: Storage, identity: Identity) -> None:
+        self._storage, self._identity = storage, identity
         self._read: dict[str, Arrays | None] = {}
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
         self._placed: dict[str, bool] = {}
-        self._told_of_anonymous = False
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
@@ -139,14 +138,14 @@ class Parts:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
         return self.together(self.placed(self._storage.names("samples"), None), SAMPLE_COLUMNS, REJECTING_COLUMNS, -1)
 
-    def together(self, names: Iterable[str], base: Kinds, later: Kinds, unknown: int) -> Arrays:
-        """Columns with a number per sample of those of some parts that are whole; ``unknown`` where a part lacks one of
-        the ``later`` ones."""
+    def together(self, names: Iterable[str], base: Kinds, optional: Kinds | None = None, unknown: int = 0) -> Arrays:
+        """Join the columns of the parts that are whole; ``unknown`` where a part lacks an ``optional`` one."""
+        optional = optional or {}
         parts = [columns for name in names if (columns := self._checked(name, base, 0)) is not None]
-        filled = [{name: np.full(len(part["index"]), unknown) for name in later} | part for part in parts]
+        filled = [{name: np.full(len(part["index"]), unknown) for name in optional} | part for part in parts]
         return {
             name: np.concatenate([np.zeros(0, kind), *[part[name].astype(kind) for part in filled]])
-            for name, (kind, _) in {**base, **later}.items()
+            for name, (kind, _) in {**base, **optional}.items()
         }
 
     def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
@@ -159,35 +158,27 @@ class Parts:
         return self.placed(self._storage.names(f"{folder}/{record.key}"), record)
 
     def placed(self, names: Sequence[str], record: Keyed | None) -> list[str]:
-        """Those of the parts that do not say to be of another attack, model or data; of each other one a warning."""
+        """Return the parts that are of this attack, model and data, and warn of each other one."""
         fresh = [name for name in names if name not in self._placed]
-        anonymous_ones = 0
-        for name, said in zip(fresh, self._said(fresh), strict=True):
+        for name, said in zip(fresh, self._said(fresh, record), strict=True):
             problem = misplaced(said, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
-            anonymous_ones += OF_RUN not in said
-        if anonymous_ones and not self._told_of_anonymous:
-            self._told_of_anonymous = True
-            warn(
-                f"{self._run} was written by an earlier version: its parts do not say which attack, model "
-                "and data they are of, and are taken for what their folders say."
-            )
         return [name for name in names if self._placed[name]]
 
-    def _said(self, names: Sequence[str]) -> list[Mapping[str, str]]:
-        """What parts say of themselves; nothing where they are damaged, which is told when they are read."""
+    def _said(self, names: Sequence[str], record: Keyed | None) -> list[Mapping[str, str]]:
+        """Return what parts say of themselves. A damaged one is taken to belong here until it is read."""
         try:
             return list(self._storage.abouts(names))
         except CorruptFileError:
-            return [self._said_alone(name) for name in names]
+            return [self._said_alone(name, record) for name in names]
 
-    def _said_alone(self, name: str) -> Mapping[str, str]:
+    def _said_alone(self, name: str, record: Keyed | None) -> Mapping[str, str]:
         try:
             return self._storage.abouts([name])[0]
         except CorruptFileError:
-            return said_of(self._identity, None)
+            return said_of(self._identity, record)
 
     def one(self, name: str, record: AttackRecord) -> Arrays:
         """The columns of a part."""
@@ -203,6 +194,8 @@ class Parts:
                 read = self._storage.read(name)
                 held = columns_of(expected, read)
                 self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
+            except StoreError:
+                raise
             except UserError as error:
                 warn(f"A damaged part counts as not done: {error}")
                 self._read[name] = None
@@ -230,16 +223,17 @@ class Parts:
 
     def publish(self, name: str, columns: Arrays, record: Keyed, about: Mapping[str, str]) -> None:
         """Write a part of a record whose columns were checked."""
-        self._storage.write(name, columns, {**about, **said_of(self._identity, record)})
-        self._read[name] = columns
+        self._write(name, columns, {**about, **said_of(self._identity, record)})
 
     def write_samples(self, part: str, samples: Columns) -> None:
         """Publish those clean outcomes that the run does not have yet."""
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            self._storage.write(
-                f"samples/{part}",
-                check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}"),
-                said_of(self._identity, None),
-            )
+            checked = check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
+            self._write(f"samples/{part}", checked, said_of(self._identity, None))
+
+    def _write(self, name: str, columns: Arrays, about: Mapping[str, str]) -> None:
+        """Write a part, and remember what need not be read again."""
+        self._storage.write(name, columns, about)
+        self._read[name], self._placed[name] = columns, True

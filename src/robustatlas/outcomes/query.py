@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import listed
-from robustatlas.outcomes.compact import LEFT_OUT, attach, is_compact
 from robustatlas.outcomes.store import Run
-from robustatlas.outcomes.views import fill
+from robustatlas.outcomes.views import create_views
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,27 +83,22 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical. The last six are lists with one
         entry per strength.
         ``accuracies``: run, attack, strength, typed, accuracy (robust, in percent), typical (in percent).
-        ``certified``: run, attack, of, unit, index, certified_size, method. Attacks that were certified and not run
-        stand here alone.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     Columns:
         ``run``: the path as given.
-        ``certified_size``: up to which nothing can be found.
+        ``certified_size``: up to which nothing can be found; NULL where nothing was certified.
         ``drawn``, ``mistakes``: draws of the smallest example of a randomised model, and how many were misclassified.
         ``queries``: of a model that could only be asked, until the first example.
         ``typical``: the share of draws that stay right, or their mean accuracy.
         ``typed``: the strength as people type it: the quality of a JPEG, not how far it is below 100.
-        ``of``: what is certified where that is not the model itself.
-        ``method``: that certified most; empty where nothing is certain.
 
     Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that were run several times, the
     smallest example of each sample. Numbers that are not there (a margin that was not searched) are NULL.
 
     Args:
         sql: one SELECT over these views.
-        runs: run directories, or one of them; files of :func:`robustatlas.outcomes.compact` stand for the runs they
-            hold, without ``margins`` and ``fooled`` (NULL beside those of further runs).
+        runs: run directories, or one of them.
         unrestricted: let the SQL read and write files (temporary ones too), and take what memory there is.
 
     Returns:
@@ -127,12 +120,10 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    files = [path for path in paths if is_compact(path)]
-    opened = {str(named(path)): Run.open(path) for path in paths if path not in files}
+    opened = {str(named(path)): Run.open(path) for path in paths}
     try:
         with duckdb.connect() as connection:
-            kept = [attach(connection, named(file), f"compact{number}") for number, file in enumerate(files)]
-            fill(connection, {name: (run, run.table()) for name, run in opened.items()}, kept)
+            create_views(connection, opened)
             if not unrestricted:
                 for setting in _CLOSED:
                     connection.execute(f"SET {setting}")
@@ -152,8 +143,6 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         remedy = ""
         if isinstance(error, duckdb.PermissionException) and not unrestricted:
             remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
-        elif files and any(f'"{name}"' in str(error) for name in LEFT_OUT):
-            remedy = f". Compact files leave out {listed(LEFT_OUT)}; ask the runs themselves"
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
 
 

@@ -1,17 +1,15 @@
-"""What indicators read of a model (``diagnoses/HASH.json``), and that an evaluation stopped (``stops/HASH.json``)."""
+"""What indicators read of a model (``diagnoses/HASH.json``)."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
 from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.records import MOST_SAMPLES, AttackName
+from robustatlas.outcomes.records import MOST_SAMPLES
 
 Severity = Literal["masked", "doubtful", "note"]
 """What a flag makes of the verdict: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
@@ -27,6 +25,7 @@ class Reading(Record):
         limit: from which value on a sample is doubtful, in words.
         means: what a flag says.
         remedy: what to do then.
+        code: the remedy as one line of Python; empty where there is nothing to do.
         decides: whether the verdict counts it.
         values: [n] what was measured; None where nothing can be said.
         doubtful: rows, from 0, of the samples that it speaks against.
@@ -45,6 +44,7 @@ class Reading(Record):
     limit: str = ""
     means: str = ""
     remedy: str = ""
+    code: str = ""
     source: str = ""
     decides: bool = True
     values: tuple[float | None, ...] = ()
@@ -91,30 +91,3 @@ class DiagnosisRecord(Record):
     def name(self) -> str:
         """Of its file."""
         return digest([self.asked, [[r.name, *r.strengths] if r.strengths else r.name for r in self.readings]])
-
-
-class StopRecord(Record):
-    """An evaluation that took samples in random order, and stopped. ``until``: percentage points to which every
-    accuracy of ``attacks`` was known either way, or ``"separated"`` from another run. ``order``: positions in the data
-    set of the samples that were searched, as they were drawn from the ``population``. ``created``: when it stopped, in
-    UTC.
-
-    >>> StopRecord(attacks=("linf",), order=(4, 0, 2), population=9, until=2.0).index.tolist()
-    [4, 0, 2]
-    """
-
-    attacks: tuple[AttackName, ...] = Field(min_length=1)
-    order: tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], ...] = Field(min_length=1)
-    population: int = Field(ge=1, le=MOST_SAMPLES)
-    until: float | Literal["separated"]
-    created: str = ""
-
-    @property
-    def name(self) -> str:
-        """Of its file; the same for the same samples of the same attacks."""
-        return digest([list(self.attacks), list(self.order), self.population])
-
-    @property
-    def index(self) -> NDArray[np.int64]:
-        """Positions of the samples, as they were drawn."""
-        return np.array(self.order, np.int64)

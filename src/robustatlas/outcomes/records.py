@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
@@ -22,12 +22,6 @@ from robustatlas.outcomes.strengths import check_strengths, snapped
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
-
-BY_ITSELF = "strengths"
-"""In the protocol of a record: that each strength was judged by itself, with random numbers of its own."""
-
-CUMULATED = "an earlier version let what fooled a sample at one strength count at all larger ones"
-"""What is to be said of records that :attr:`AttackRecord.cumulates` is about."""
 
 MOST_SAMPLES = 2**25
 """Larger positions in a data set than this are a mistake or an attack on the reader's memory."""
@@ -95,7 +89,7 @@ class AttackRecord(Record):
         monotone: whether a sample broken at one strength is broken at all larger ones.
         threat: the set of perturbations, with all its settings (and fingerprints of networks in it).
         protocol: how it was searched: the plan of the search, seed, precision, constants of the engine.
-        gradient: that it was given; None where it takes none, and in runs from before it was recorded.
+        gradient: the gradient of the model that the attack was given; None where the attack takes none.
         unit: of the strengths.
         source: where the attack was published.
         note: how the default differs from the published attack.
@@ -115,9 +109,7 @@ class AttackRecord(Record):
     strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
     monotone: bool = True
     threat: Json = Field(default_factory=dict)
-    protocol: Json = Field(
-        default_factory=dict, validation_alias=AliasChoices("protocol", "procedure"), serialization_alias="procedure"
-    )
+    protocol: Json = Field(default_factory=dict)
     gradient: GradientRecord | None = None
     unit: str = ""
     source: str = ""
@@ -136,7 +128,7 @@ class AttackRecord(Record):
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
             words = {"unit", "source", "note", "calibrated", "effort", "legs"}
-            told = self.model_dump(mode="json", exclude={"gradient", *words}, by_alias=True)
+            told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
             return digest(told)
@@ -180,14 +172,6 @@ class AttackRecord(Record):
         return [f"exact to {max(sizes)} steps up to each strength"]
 
     @property
-    def cumulates(self) -> bool:
-        """Whether an earlier version, which let what fooled a sample at one strength count at all larger ones, made it
-        with a threat model that is not nested."""
-        if self.monotone or self.protocol.get("search") != "every" or BY_ITSELF in self.protocol:
-            return False
-        return not any(judge == "last" for judge in _of_stages(self.protocol.get("plan"), "judge"))
-
-    @property
     def lowers_margins(self) -> bool:
         """Whether the lowest margin was searched for at every strength.
 
@@ -201,8 +185,7 @@ class AttackRecord(Record):
 
     def same_set(self, other: AttackRecord) -> bool:
         """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
-        alike = self.monotone == other.monotone and self.cumulates == other.cumulates
-        return self.name == other.name and alike and self.threat == other.threat
+        return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
@@ -218,14 +201,6 @@ class AttackRecord(Record):
         else:
             by_gradient = self.gradient.same(other.gradient)
         return self.same_set(other) and self.protocol == other.protocol and by_gradient
-
-
-def cumulated_sentence(attack: str) -> str:
-    """A warning of records that :attr:`AttackRecord.cumulates` is about."""
-    return (
-        f"{attack}: {CUMULATED}, so its accuracies above the first strength are too low; evaluate it anew, in another "
-        "folder."
-    )
 
 
 def _of_stages(plan: JsonValue, name: str) -> list[JsonValue]:
@@ -318,8 +293,8 @@ def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str)
     way; ``where``: what the sentence calls the run."""
     for other in known:
         if other.name == record.name and not other.same_set(record):
-            old, new = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
-            how = ", ".join(differences(old, new, "in the run")) or CUMULATED
+            held, given = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
+            how = ", ".join(differences(held, given, "in the run"))
             raise UserError(
                 f"{where} holds {record.name!r} with another threat model or another way of judging ({how}), whose "
                 "numbers cannot be joined with these; give another folder."

@@ -9,13 +9,12 @@ A run on disk is a directory::
     cards/HASH.json                               what the owner says of the model (CardRecord)
     audit/                                        a run of its own: what a dear search of some samples found
     diagnoses/HASH.json                           what indicators read of the model (DiagnosisRecord)
-    stops/HASH.json                               that it ended before all samples were searched (StopRecord)
     outcomes/NAME-FINGERPRINT/FIRST-COUNT-ID.parquet      one part: see OUTCOME_COLUMNS
     samples/FIRST-COUNT-ID.parquet                labels and clean predictions: see SAMPLE_COLUMNS
     adversarial/NAME-FINGERPRINT/FIRST-COUNT-ID.npz       index, images (only where adversarial examples are kept)
     certificates/NAME-METHOD-FINGERPRINT.json     one method as it certified one attack (CertificateRecord)
     certified/NAME-METHOD-FINGERPRINT/...         one part: see CERTIFIED_COLUMNS
-    claims/NAME-FINGERPRINT.lock                  empty; locks on it say who is at which samples (Claims)
+    locks/I-of-N.lock                             empty; held by the command that works on this part
 
 Samples are done when a valid part holds them, and missing when a plan names them and no part does. Every part has a
 name of its own and is written whole or not at all. A process that is killed loses one part at most, and runs are
@@ -24,28 +23,25 @@ merged by adding files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import inside
+from robustatlas.common.files import inside, named
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now, told
-from robustatlas.outcomes.claims import Claims
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.identity import FORMAT_VERSION, OLDEST_FORMAT, RENAMED_SINCE, Identity, format_of
+from robustatlas.outcomes.identity import Identity, check_format
 from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord, StopRecord
+from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
-from robustatlas.outcomes.storage import Memory, Storage, is_run, place_of
-from robustatlas.outcomes.storage.places import RunPlace
+from robustatlas.outcomes.storage import Storage, is_run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns
 
@@ -55,8 +51,7 @@ class Run:
 
     Args:
         identity: what the run is about.
-        path: its folder, or its address in a store of objects; None: in memory.
-        storage: where its files lie; default: in memory.
+        storage: its files; None: in memory.
 
     Example:
         >>> from robustatlas.outcomes import DataRecord, ModelRecord
@@ -64,13 +59,13 @@ class Run:
         True
     """
 
-    def __init__(self, identity: Identity, path: Path | None = None, storage: Storage | None = None) -> None:
+    def __init__(self, identity: Identity, storage: Storage | None = None) -> None:
         self.identity = identity
-        self.path = path
         self._audit: Run | None = None
-        self._storage: Storage = storage or Memory()
-        self._parts = Parts(self._storage, identity, str(path or "The run"))
-        self.certificates = Certificates(self._storage, self._parts, path)
+        self._storage = Storage(None) if storage is None else storage
+        self.path = self._storage.root
+        self._parts = Parts(self._storage, identity)
+        self.certificates = Certificates(self._storage, self._parts, self.path)
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
@@ -82,8 +77,8 @@ class Run:
         """
         if path is None:
             return cls(identity)
-        root, place = place_of(path)
-        run = cls._of(root, place, place.begin(identity.to_json()))
+        storage = _storage_at(path)
+        run = cls._of(storage, storage.begin(identity.to_json()))
         run._check_about(identity)
         return run
 
@@ -96,10 +91,10 @@ class Run:
         """
         if path is None:
             return None
-        root, place = place_of(path)
-        if (about := place.about()) is None:
+        storage = _storage_at(path)
+        if (about := storage.identity()) is None:
             return None
-        run = cls._of(root, place, about)
+        run = cls._of(storage, about)
         run._check_about(identity)
         return run
 
@@ -123,22 +118,20 @@ class Run:
         """The run in ``path``.
 
         Raises:
-            UserError: no run there, or one of an older format.
+            UserError: no run is there, or a newer version of the package wrote it.
         """
-        root, place = place_of(path)
-        if (about := place.about()) is None:
-            raise UserError(f"{root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote.")
-        return cls._of(root, place, about)
+        storage = _storage_at(path)
+        if (about := storage.identity()) is None:
+            raise UserError(
+                f"{storage.root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote."
+            )
+        return cls._of(storage, about)
 
     @classmethod
-    def _of(cls, root: Path, place: RunPlace, about: str) -> Run:
-        file = str(root / "run.json")
-        if (version := format_of(about, file)) < OLDEST_FORMAT:
-            raise UserError(
-                f"{root} is a run of format {version}, which was never released, and this robustatlas reads formats "
-                f"{OLDEST_FORMAT} to {FORMAT_VERSION}; evaluate anew, in another folder."
-            )
-        return cls(parse(Identity, about, file), root, place.storage(about))
+    def _of(cls, storage: Storage, about: str) -> Run:
+        file = f"{storage.root}/run.json"
+        check_format(about, file)
+        return cls(parse(Identity, about, file), storage)
 
     def records(self) -> dict[str, AttackRecord]:
         """The attacks that were run, by their keys, in the order of the plans."""
@@ -157,11 +150,10 @@ class Run:
             UserError: the run has an attack of that name with another threat model.
         """
         known = self.records().values()
-        old = self.identity.format_version < RENAMED_SINCE
         for record in records:
             check_joins(record, known, str(self.path or "The run"))
-            self._storage.put_text(f"attacks/{record.key}", record.to_json(old_names=old))
-        self._storage.put_text(f"plans/{plan.name}", plan.to_json())
+            self._storage.create_text(f"attacks/{record.key}", record.to_json())
+        self._storage.create_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
@@ -170,7 +162,7 @@ class Run:
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
-        self._storage.put_text(f"cards/{card.name}", card.to_json())
+        self._storage.create_text(f"cards/{card.name}", card.to_json())
 
     def cards(self) -> list[CardRecord]:
         """What was said of the model, oldest first."""
@@ -191,21 +183,14 @@ class Run:
         assert self._audit is not None
         return self._audit
 
-    def keep_diagnosis(self, record: DiagnosisRecord) -> None:
-        """Keep what indicators read."""
-        self._storage.put_text(f"diagnoses/{record.name}", record.to_json())
+    def keep_diagnosis(self, record: DiagnosisRecord) -> DiagnosisRecord:
+        """Keep a diagnosis unless another command was first, and return the one that is kept."""
+        file = f"diagnoses/{record.name}"
+        return parse(DiagnosisRecord, self._storage.create_text(file, record.to_json()), file)
 
     def diagnoses(self) -> list[DiagnosisRecord]:
         """What indicators read, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
-
-    def keep_stop(self, record: StopRecord) -> None:
-        """Keep that an evaluation ended, since enough was known, before all samples were searched."""
-        self._storage.put_text(f"stops/{record.name}", record.to_json())
-
-    def stops(self) -> list[StopRecord]:
-        """Where evaluations ended, those of fewest samples first."""
-        return sorted(self._records("stops", StopRecord), key=lambda record: len(record.order))
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
@@ -236,30 +221,13 @@ class Run:
         """
         self._parts.write(record, columns, samples, examples, about or {})
 
-    def claims(self) -> Claims:
-        """For those who work on the run at the same time, here or elsewhere: who is at which samples."""
-        return Claims(self.folder / "claims" if self.folder is not None else None)
-
-    @property
-    def folder(self) -> Path | None:
-        """Where its files, or copies of them, lie on this machine; None: in memory."""
-        return self._storage.folder
-
-    def adopt(self, file: Path, name: str) -> None:
-        """Keep a copy of a part of another run of the same model and data, under its ``name`` there."""
-        self._storage.adopt(file, name)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """What is written inside is where it belongs at the end.
-
-        Raises:
-            UserError: a store fails for minutes; what was written waits on this machine, and the message says where.
-        """
-        try:
-            yield
-        finally:
-            self._storage.flush()
+    def adopt(self, other: Run) -> None:
+        """Copy the parts of another run of the same model and data, all but those that are here."""
+        keys = list(other.records())
+        certified = [record.key for record in other.certified_by()]
+        folders = ["samples", *(f"adversarial/{key}" for key in keys), *(f"outcomes/{key}" for key in keys)]
+        for folder in [*folders, *(f"certified/{key}" for key in certified)]:
+            self._storage.copy_from(other._storage, folder)
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
@@ -397,3 +365,7 @@ class Run:
         for record in self.records().values():
             grouped.setdefault(record.name, []).append(record)
         return grouped
+
+
+def _storage_at(path: str | Path) -> Storage:
+    return Storage(named(path, "the folder of a run"))

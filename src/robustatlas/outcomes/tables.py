@@ -5,6 +5,7 @@ import functools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 
     ``about``: names and texts for the file's metadata, see :func:`read_abouts`.
     """
-    expressions, flat = expressions_of(columns)
-    _copy(f"SELECT {', '.join(expressions)} FROM flat", path, about, flat)
+    write_atomically(path, partial(fill_parquet, columns=columns, about=about))
 
 
 def expressions_of(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
@@ -68,40 +68,21 @@ def expressions_of(columns: Columns, *, nullable: bool = False) -> tuple[list[st
     return expressions, flat
 
 
-def join_parquet(paths: Sequence[Path], target: Path, about: Mapping[str, str]) -> int:
-    """Write the rows of some files of :func:`write_parquet` that have the same columns as one file; how many these
-    are."""
-    rows = f"FROM read_parquet({_listed(paths)}, hive_partitioning = false)"
-    _copy(f"SELECT * {rows}", target, about, {})
-    with _cursor() as connection:
-        return int(connection.sql(f"SELECT count(*) {rows}").fetchall()[0][0])
-
-
-def read_names(paths: Sequence[Path]) -> dict[Path, tuple[str, ...]]:
-    """The names of the columns of some files, by one query."""
-    query = f"SELECT file_name, list(name ORDER BY name) FROM parquet_schema({_listed(paths)}) GROUP BY file_name"
-    with _cursor() as connection:
-        found = connection.sql(query).fetchall()
-    return {Path(file): tuple(names) for file, names in found}
-
-
-def _copy(select: str, path: Path, about: Mapping[str, str] | None, flat: Columns) -> None:
-    """Write the rows of a SELECT, whole or not at all; ``flat``: the arrays that it calls by this name."""
+def fill_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None = None) -> None:
+    """Write the file of :func:`write_parquet` in place."""
+    expressions, flat = expressions_of(columns)
     options = ["FORMAT parquet", "COMPRESSION zstd"]
     if about:
         entries = ", ".join(f"{identifier(key)}: {quoted(text)}" for key, text in about.items())
         options.append(f"KV_METADATA {{{entries}}}")
-
-    def write(temporary: Path) -> None:
-        with _cursor() as connection:
-            if flat:
-                connection.register("flat", dict(flat))
-            try:
-                connection.execute(f"COPY ({select}) TO {quoted(temporary)} ({', '.join(options)})")
-            except duckdb.IOException as error:
-                raise _as_os_error(error) from error
-
-    write_atomically(path, write)
+    with _cursor() as connection:
+        connection.register("flat", flat)
+        try:
+            connection.execute(
+                f"COPY (SELECT {', '.join(expressions)} FROM flat) TO {quoted(path)} ({', '.join(options)})"
+            )
+        except duckdb.IOException as error:
+            raise _as_os_error(error) from error
 
 
 def _as_os_error(error: duckdb.IOException) -> OSError:
@@ -135,8 +116,9 @@ def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
     return found
 
 
-def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of :func:`write_parquet`; :class:`CorruptFileError` names a file that cannot be read."""
+def read_parquet(path: Path, place: str | None = None) -> dict[str, NDArray[Any]]:
+    """Return the arrays of :func:`write_parquet`; :class:`CorruptFileError` names `place`, by default the path, where
+    the file cannot be read."""
     source = parquet(path)
     try:
         with _cursor() as connection:
@@ -149,7 +131,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
             flat = connection.sql(f"SELECT {', '.join(_expressions(names, lists))} FROM {source}").fetchnumpy()
     except duckdb.Error as error:
         raise CorruptFileError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}); it is truncated or damaged. "
+            f"{place or path} cannot be read ({str(error).splitlines()[0]}); it is truncated or damaged. "
             "Delete it and run the same evaluation again to recompute what it held."
         ) from error
     return _joined(flat, names, lists)

@@ -28,7 +28,7 @@ from robustatlas.outcomes.identity import Identity
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord, cumulated_sentence
+from robustatlas.outcomes.records import AttackRecord, CallRecord
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -125,15 +125,13 @@ class Result(OutcomeTable, Tabular):
     def warnings(self) -> tuple[str, ...]:
         """What is to be doubted, each sentence once.
 
-        Attacks whose gradients the model did not give, or whose strengths an earlier version did not tell apart. A
-        diagnosis that speaks against the numbers. What the checks said when each attack was last asked for.
+        Attacks whose gradients the model did not give. A diagnosis that speaks against the numbers. What the checks
+        said when each attack was last asked for.
         """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
         found = [invalid_sentence(lost)] if lost else []
-        cumulated = dict.fromkeys(record.name for record in self.records.values() if record.cumulates)
-        found += [cumulated_sentence(name) for name in cumulated]
         found += self._audits.concerns()
         if diagnosis is not None and diagnosis.doubted:
             found.append(diagnosis.warned)

@@ -10,7 +10,6 @@ from typing import Any
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_text
-from robustatlas.common.renamed import now_named
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.models import load_model
@@ -62,7 +61,7 @@ class Finished:
 
     def _mark(self, step: Step) -> dict[str, Any] | None:
         path = self.folder / DONE / f"{step.name}.json"
-        return json.loads(path.read_text(encoding="utf-8"), object_hook=now_named) if path.is_file() else None
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def done(self, step: Step) -> bool:
         """Whether it was done, and was what it is now."""

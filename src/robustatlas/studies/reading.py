@@ -16,7 +16,6 @@ from robustatlas.attacks.wanted import wanted_attacks
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError, unknown
 from robustatlas.common.files import named
-from robustatlas.common.renamed import NOW
 from robustatlas.common.wording import listed
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study, check_known
@@ -83,7 +82,6 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not TOML: {error}.") from error
-    document = _now_named(document)
     study = checked(TypeAdapter(Study), at_size(document, size, where) | {"name": name}, where)
     study = study.model_copy(update={"outputs": _outputs(study, where)})
     _check(study, where)
@@ -120,13 +118,6 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
     for section in ("evaluations", "outputs"):
         given[section] = {name: _left(entry, gone) for name, entry in given.get(section, {}).items()}
     return _with_trainings(given) | {"size": chosen, "differs": differs}
-
-
-def _now_named(document: Any) -> Any:
-    """A document whose settings have the names of today; names of entries stay."""
-    if not isinstance(document, dict):
-        return document
-    return {key if isinstance(value, dict) else NOW.get(key, key): _now_named(value) for key, value in document.items()}
 
 
 def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:

@@ -323,8 +323,7 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         write_text(path, json.dumps(described, indent=1) + "\n")
         return
     try:
-        unsaid = {"sha256": described["sha256"]}  # by folders from before it was recorded
-        there = unsaid | json.loads(path.read_text(encoding="utf-8"))
+        there = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is not a plan of a reference; give another folder.") from error
     different = [key for key in described if there.get(key) != described[key]]

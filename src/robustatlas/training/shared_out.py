@@ -2,14 +2,13 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robustatlas.evaluation.workers import Cluster, Do, Jobs, work_elsewhere, work_here
+from robustatlas.evaluation.workers import Cluster, Jobs, Report, run_jobs, share_jobs
 
 Fill = Callable[[Path, Any, Any], None]
 """From (folder, what all folders share, what this one is about): fill the folder, going on with what it holds."""
@@ -35,12 +34,12 @@ def fill_folders(
         return
     jobs = _Folders(folders, isinstance(places, Cluster), through, note)
     if not places:
-        work_here(partial(_filled, fill, shared), jobs)
+        run_jobs(partial(_filled, fill, shared), jobs)
         return
     threads = 1
     if not isinstance(places, Cluster):
         threads, places = max(1, (os.cpu_count() or 1) // len(places)), places[: len(folders)]
-    work_elsewhere(partial(_filling, fill, shared), "What the trainings share", places, threads, jobs)
+    share_jobs(_Filling(fill, shared), "What the trainings share", places, threads, jobs)
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,28 @@ class _Folders(Jobs):
         self.through(job.place)
 
     def again(self, job: _Job, why: str) -> None:
-        self.note(f"{why} The {self.called(job)} is given to another worker.")
+        self.note(f"{why} Another worker does the {self.called(job)} again.")
 
     def called(self, job: _Job) -> str:
         return f"training {job.place.name}"
 
 
-@contextmanager
-def _filling(fill: Fill, shared: Any) -> Iterator[Do]:
-    yield partial(_filled, fill, shared)
+@dataclass(frozen=True)
+class _Filling:
+    """The workload of a worker that fills folders."""
+
+    fill: Fill
+    shared: Any
+
+    def difference(self) -> None:
+        """Return None: there is nothing to compare."""
+
+    def do(self, job: _Job, report: Report) -> dict[str, bytes] | None:
+        """Fill the folder of a job."""
+        return _filled(self.fill, self.shared, job, report)
 
 
-def _filled(fill: Fill, shared: Any, job: _Job, report: Callable[[int], None]) -> dict[str, bytes] | None:
+def _filled(fill: Fill, shared: Any, job: _Job, report: Report) -> dict[str, bytes] | None:
     """Fill a folder; where it came along, what it holds then."""
     if job.content is None:
         fill(job.place, shared, job.about)

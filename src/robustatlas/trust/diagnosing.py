@@ -20,7 +20,7 @@ from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of, samples_of_rows
 
 
-def looked_at(known: KnownSubject, question: Question) -> DiagnosisRecord:
+def _looked_at(known: KnownSubject, question: Question) -> DiagnosisRecord:
     """The answer to a question: of a result where its own searches ended, of a model by searches made for it."""
     record, result = readings_of(known.model, question), known.result
     if not Diagnosis.of(record).open:
@@ -102,7 +102,7 @@ def diagnose(
         chosen, _ = those_that_fit(chosen, asked, x[:1])
         plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
-        record = looked_at(known, question)
+        record = _looked_at(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:
         known.result.keep_diagnosis(record)

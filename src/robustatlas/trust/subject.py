@@ -1,4 +1,4 @@
-"""Whom a diagnosis, a repair or an audit is about: a model with data, or what a run says of both."""
+"""The model and the data that a diagnosis or an audit is about: given, or found by what a run says of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
@@ -72,7 +71,7 @@ def _model_of(result: Result) -> Classifier:
         return load_model(source)
     except UserError as error:
         raise UserError(
-            f"The model of the run, {shown(source)!r}, cannot be loaded ({error}); give it (model=...)."
+            f"The model of the run, {source!r}, cannot be loaded ({error}); give it (model=...)."
         ) from error
 
 

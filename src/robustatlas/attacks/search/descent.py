@@ -27,7 +27,6 @@ class Downward(Schedule):
     Of each attempt, [A]: ``each``, the passes of one evaluation; ``dear``, those of a whole run and of all that refine.
     """
 
-    version = 5
     order = (
         frozenset({"bound"}),
         frozenset({"restart"}),

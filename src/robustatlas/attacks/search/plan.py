@@ -65,14 +65,6 @@ class Stage:
     kick: float = 0.0
     backward: Backward | None = None
 
-    def __new__(cls, *_: object, **given: object) -> Stage:
-        if former := [name for name in ("restarts", "order", "fruitless") if name in given]:
-            raise UserError(
-                f"A stage has no {former[0]!r} any more: how often it runs is said by its leg, as in "
-                'Leg(Stage(PGD(20), "margin", targets="logits"), "ascend", runs=3).'
-            )
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         check_objective(self.objective)
         check_backward(self.backward)
@@ -90,8 +82,7 @@ class Stage:
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise UserError(
-                    f"A stage got {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}"
-                    f"{' (how many is said by its leg)' * (name == 'targets')}."
+                    f"A stage got {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}."
                 )
         if self.kick and not (self.kick > 0 and self.start == "best" and self.optimizer.minimum_size):
             raise UserError(

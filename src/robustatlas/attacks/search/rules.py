@@ -115,7 +115,6 @@ class StopLaggingRuns(EarlyStop):
 
     reason: ClassVar[str] = "a run that far behind hardly ever ends below what is known"
     roles: ClassVar[Set[Role]] = frozenset({"bound", "restart", "refine"})
-    version: ClassVar[int] = 2
 
     times: float = 2.0
     left: float = 2 / 3
@@ -196,7 +195,6 @@ class StopFruitless(Rule):
     reason: ClassVar[str] = "a sample that several kinds of runs in a row found nothing for is in its deepest valley"
     source: ClassVar[str] = "basin hopping (Wales and Doye 1997), as scipy.optimize.basinhopping's niter_success"
     roles: ClassVar[Set[Role]] = frozenset({"restart"})
-    version: ClassVar[int] = 2
 
     patience: int = 3
     stubborn: int = 8

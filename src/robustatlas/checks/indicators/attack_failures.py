@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT, MISLEADING
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.models.classifier.failing import slope_of
 from robustatlas.models.objectives import margin_of
@@ -84,6 +85,7 @@ class IncompleteOptimisation(Indicator):
     decides = False
     means = "the loss still falls at the end of an attack"
     remedy = "More steps (effort='high'); masking is seldom a want of steps"
+    code = HIGH_EFFORT
     source = "Pintor et al. 2022, indicator 4"
     limit = f"more than {_CHANGE:g} of the range of the loss"
 
@@ -119,7 +121,8 @@ class UnconstrainedFailure(Indicator):
     part = "full"
     severity = "masked"
     means = "an attack that nothing bounds but [0, 1] fails"
-    remedy = "As of the indicator gradient; 'diagnose --repair' tries it"
+    remedy = MISLEADING
+    code = HONEST_GRADIENT
     source = "Pintor et al. 2022, indicator 6, per sample; Carlini et al. 2019 (an unbounded attack reaches 100 %)"
     limit = "still right at the end, and never wrong before"
 

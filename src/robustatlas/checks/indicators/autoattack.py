@@ -40,7 +40,8 @@ class GradientInForward(Indicator):
     part = "full"
     needs = "scores"
     means = "the forward pass takes gradients itself"
-    remedy = "A defense that optimises at test time needs an attack made for it: differentiate through it, or unroll it"
+    remedy = "A defense that optimises at test time needs an attack made for it: keep its own gradients differentiable"
+    code = "(slope,) = torch.autograd.grad(loss, x, create_graph=True)"
     source = "AutoAttack's flags (Croce et al.)"
     limit = "torch.autograd.grad or backward is called"
 

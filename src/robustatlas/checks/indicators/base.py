@@ -199,6 +199,9 @@ class Indicator(ABC):
     """What a flag says, in a sentence without its end."""
     remedy: ClassVar[str]
     """What to do then."""
+    code: ClassVar[str] = ""
+    """The remedy as one line of Python, where there is something to do. In it ``net`` is the network, ``model`` the
+    model, ``data`` the data set, and ``step`` the function inside of the network that the flag is about."""
     source: ClassVar[str]
     limit: ClassVar[str]
     """From which value on a sample is doubtful, in words."""

@@ -2,6 +2,7 @@
 
 import torch
 
+from robustatlas.checks.advice import HONEST_GRADIENT
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.searched import MISSED
 
@@ -14,7 +15,8 @@ class Binarisation(Indicator):
     severity = "masked"
     threshold = MISSED
     means = "the attack misses examples that were planted"
-    remedy = "The attack cannot optimise through this network: repair ('diagnose --repair'), then test again"
+    remedy = "The attack cannot optimise through this network: give it another gradient, then test again"
+    code = HONEST_GRADIENT
     source = "Zimmermann et al. 2022 (binarisation test, with its control)"
     limit = "planted and not found"
 

@@ -5,6 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT, MISLEADING, WITHOUT_GRADIENTS
 from robustatlas.checks.indicators.attack_failures import STEPS, path
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.models.objectives import margin_of
@@ -26,7 +27,8 @@ class BlackBoxWins(Indicator):
     severity = "masked"
     threshold = _WINS
     means = "attacks without gradients break what those with gradients leave standing"
-    remedy = "Add such attacks (square-linf, hop-skip-jump-linf) and repair the gradient ('diagnose --repair')"
+    remedy = "Add such attacks (square-linf, hop-skip-jump-linf)"
+    code = WITHOUT_GRADIENTS
     source = f"{_SOURCE}: gradient-free attacks win on no example where white-box failed"
     limit = "broken without gradients alone"
 
@@ -46,7 +48,8 @@ class RandomDraws(Indicator):
     severity = "masked"
     threshold = _WINS
     means = "random noise succeeds where gradients fail"
-    remedy = "As of the indicator gradient"
+    remedy = MISLEADING
+    code = HONEST_GRADIENT
     source = f"{_SOURCE}: random draws win on no example where white-box failed"
     limit = "wrong at a random point, right at all of the attack's"
 
@@ -67,7 +70,8 @@ class GreyImage(Indicator):
     part = "full"
     severity = "masked"
     means = "an attack at 0.5, where every image can become grey, fails where the grey image does not"
-    remedy = "As of the indicator gradient"
+    remedy = MISLEADING
+    code = HONEST_GRADIENT
     source = f"{_SOURCE}: at linf .5 no model can beat guessing"
     limit = "wrong at the grey image, right at all points of the attack"
 
@@ -82,6 +86,7 @@ class _Noted(Indicator):
     decides = False
     source = _SOURCE
     remedy = "More steps or starts (effort='high'); a note"
+    code = HIGH_EFFORT
 
     def measure(self, look: LookedAt) -> Measured:
         epsilon = look.searched.epsilon

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS, MISLEADING
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.differences import Differences
 from robustatlas.common.bundle import flat
@@ -24,10 +25,8 @@ class DirectionalDerivative(Indicator):
     """Sound networks whose gradient tells little have up to 14.5 % of such samples, overestimated ones 30 % at least
     (see docs/research/trust.md)."""
     means = "the gradient does not tell how the margin changes"
-    remedy = (
-        "Find what the gradient passes through and replace its backward (straight_through, surrogate); "
-        "'diagnose --repair' tries that, and attacks that need no gradient"
-    )
+    remedy = MISLEADING
+    code = HONEST_GRADIENT
     source = "central differences against autograd; direction by direction, as torch.autograd.gradcheck does"
     limit = f"cosine below {AGREES:g}"
 
@@ -44,9 +43,10 @@ class ZeroGradient(Indicator):
     severity = "masked"
     means = "the margin has no gradient to follow"
     remedy = (
-        "Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf); "
-        "'diagnose --repair' does"
+        "Give the step that has no gradient one (straight_through, or surrogate with a smooth function in its place), "
+        "or add attacks that need none (square-linf)"
     )
+    code = "model = ra.Classifier(net, prepare=ra.surrogate(step, smooth))"
     source = "Pintor et al. 2022 (indicator 1) and AutoAttack's flags, per sample instead of per batch"
     limit = "no entry other than 0"
 
@@ -67,7 +67,8 @@ class RandomStep(Indicator):
     name = "random-step"
     decides = False
     means = "a random step lowers the margin more than one along the gradient"
-    remedy = "As of the indicator gradient"
+    remedy = MISLEADING
+    code = HONEST_GRADIENT
     source = "ours; Carlini et al. 2019 (random noise must not beat gradients)"
     limit = "above 0"
 
@@ -91,7 +92,8 @@ class UnavailableGradients(Indicator):
     name = "unavailable-gradients"
     decides = False
     means = "the cross-entropy has no gradient"
-    remedy = "Use margins of logits, as the default search does"
+    remedy = "Use attacks by margins of logits, as linf is by default"
+    code = MARGIN_OF_LOGITS
     source = "Pintor et al. 2022, indicator 1"
     limit = "no entry other than 0"
 
@@ -124,10 +126,8 @@ class BorderGradient(Indicator):
     name = "border-gradient"
     severity = "masked"
     means = "the gradient does not see values that are exactly 0 or 1"
-    remedy = (
-        "Take the derivative of one side there (a leaky or smooth activation by surrogate), or start attacks inside; "
-        "'diagnose --repair' takes gradients a quarter of a grey level inside"
-    )
+    remedy = "Take the gradient a quarter of a grey level inside of [0, 1], where no value is exactly 0 or 1"
+    code = "model = ra.Classifier(ra.surrogate(net, lambda x: net(0.998 * x + 0.001)))"
     source = "ours: one-sided differences at kinks, where autograd gives the derivative of one side"
     limit = "claims below a tenth of the changes, where these values make a tenth of all changes"
 

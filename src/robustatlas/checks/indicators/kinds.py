@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from robustatlas.checks.advice import AUDIT, WITHOUT_GRADIENTS
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.searched import OWN, SEED
 
@@ -18,7 +19,8 @@ class KindsDiffer(Indicator):
     decides = False
     needs = "scores"
     means = "kinds of attack differ far more than seeds do"
-    remedy = "Take the union of kinds, or an audit ('robustatlas audit RUN')"
+    remedy = "Take the worst case over several kinds, or an audit"
+    code = AUDIT
     source = "ours: seeds share blind spots, kinds do not"
     limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
 
@@ -46,7 +48,8 @@ class OneKindAlone(Indicator):
     decides = False
     needs = "scores"
     means = "one kind of attack alone breaks samples that all others leave"
-    remedy = "Add that kind to the evaluation, and an audit"
+    remedy = "Add that kind to the evaluation, or an audit"
+    code = AUDIT
     source = "ours"
     limit = "one of several kinds"
 
@@ -66,7 +69,8 @@ class NearestData(Indicator):
     severity = "masked"
     threshold = 0.05
     means = "a data point of another class is nearer than the smallest example found"
-    remedy = "The attack misses examples that the data hold: repair, or attacks without gradients"
+    remedy = "The attack misses examples that the data hold: add attacks without gradients"
+    code = WITHOUT_GRADIENTS
     source = "ours; inter-class distances (Goepfert et al.)"
     limit = "nearer than what was found"
 

@@ -7,6 +7,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS
 from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import flat
@@ -26,12 +27,13 @@ class FloatSaturation(Indicator):
     part = "full"
     severity = "masked"
     means = "the gradient in float32 is another than in float64"
-    remedy = "Evaluate the network in float64, or repair ('diagnose --repair' tries gradients in float64)"
+    remedy = "Evaluate the network in float64"
+    code = "model = ra.Classifier(net.double())"
     source = "ours; Athalye et al. 2018 (vanishing gradients)"
     limit = f"cosine below {AGREES:g}"
 
     def measure(self, look: LookedAt) -> Measured:
-        double, nobody = in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
+        double, nobody = _in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
         if double is None:
             return Measured.of(torch.ones_like(look.margin), nobody)
         precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
@@ -40,7 +42,7 @@ class FloatSaturation(Indicator):
         return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < AGREES))
 
 
-def in_float64(model: Classifier, x: Tensor) -> Classifier | None:
+def _in_float64(model: Classifier, x: Tensor) -> Classifier | None:
     """The model with its network in float64; None where that cannot compute ``x`` [B, ...], or is in it already."""
     if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
         return None
@@ -64,6 +66,7 @@ class QuantisedInputs(Indicator):
     severity = "note"
     means = "inputs that differ by an eighth of a grey level give the very same outputs"
     remedy = "Let gradients pass the rounding (straight_through), where they do not"
+    code = HONEST_GRADIENT
     source = "ours"
     limit = "no change at all"
 
@@ -91,7 +94,8 @@ class LogitScale(Indicator):
     needs = "scores"
     severity = "note"
     means = "softmax and cross-entropy do not see the margin: it is beyond what float32 tells apart"
-    remedy = "Attacks by margins of logits, as the default search, are not concerned; divide the logits for others"
+    remedy = "Use attacks by margins of logits, which are not concerned, as linf is by default"
+    code = MARGIN_OF_LOGITS
     source = "Carlini and Wagner 2016 on defensive distillation; the limits are those of float32"
     limit = f"margin above {_VANISHES:.0f} or below {_FLAT:.1g}"
 
@@ -112,7 +116,8 @@ class Probabilities(Indicator):
     name = "probabilities"
     needs = "scores"
     means = "the outputs are probabilities: where they saturate, gradients vanish"
-    remedy = "Return logits, or give Classifier(net, outputs='probabilities')"
+    remedy = "Return logits, or say that the outputs are probabilities"
+    code = 'model = ra.Classifier(net, outputs="probabilities")'
     source = "AutoAttack's flags (Croce et al.)"
     limit = f"all within [0, 1], and a sum within {_ROUNDING:g} of 1"
 

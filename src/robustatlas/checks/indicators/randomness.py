@@ -35,7 +35,8 @@ class Randomness(Indicator):
     name = "random"
     needs = "scores"
     means = "the same input gives different outputs"
-    remedy = "Take dropout out (net.eval()); where noise is the defense, give Classifier(net, draws=20)"
+    remedy = "Take dropout out (net.eval()); where noise is the defense, take means over draws"
+    code = "model = ra.Classifier(net, draws=20)"
     source = "AutoAttack's flags (Croce et al.), per sample"
     limit = f"more than {SAME:g} of the largest logit"
 
@@ -50,7 +51,8 @@ class BatchDependence(Indicator):
     name = "batch"
     needs = "scores"
     means = "a sample's output depends on the other samples of its batch"
-    remedy = "Put normalisation over the batch into eval mode; otherwise numbers depend on the batch size"
+    remedy = "Put normalisation over the batch into eval mode, or evaluate one sample at a time"
+    code = "ra.evaluate(model, data, batch_size=1)"
     source = "ours"
     limit = "more than 0.001 of the largest logit, where the same batch gives the same"
 

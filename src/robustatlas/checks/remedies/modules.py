@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.indicators.differences import cosine_of
-from robustatlas.checks.remedies.ways import Way, scores_of
+from robustatlas.checks.remedies.ways import scores_of
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.failing import BackwardError, slope_of
@@ -25,6 +25,14 @@ _ALIKE = 0.99
 _MOST = 2
 _EARLY = ("input", "dropped")
 _RULES = (*_EARLY, "identity", "secant")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A model with its own outputs and with other gradients. ``name``: of the remedy, for people and records."""
+
+    name: str
+    model: Classifier
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,17 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
-from robustatlas.data.rows import NORMALISED, as_inputs, two_values, within_range
+from robustatlas.data.rows import as_inputs, two_values, within_range
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.columns import class_names
 
 
-def check_inputs(images: Tensor, labels: Tensor, whose: str = "Images", remedy: str = NORMALISED) -> Tensor:
-    """``images`` [N, ...], in [0, 1] also where rounding left it, once they and ``labels`` [N] were looked at.
+def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
+    """Check ``images`` [N, ...] and ``labels`` [N], and return the images as floats in [0, 1].
 
     Args:
         images: [N, ...], floats in [0, 1] or uint8 in 0..255.
         labels: [N] integers.
-        whose: begins the sentence where images do not lie in [0, 1].
-        remedy: ends it where they are on another scale.
 
     Returns:
         the images as floats; where rounding left them outside of [0, 1], clamped.
@@ -60,7 +58,7 @@ def check_inputs(images: Tensor, labels: Tensor, whose: str = "Images", remedy: 
                 "as uint8."
             )
         images = as_inputs(images)
-    images = within_range(images, whose, remedy)
+    images = within_range(images, "Images")
     if labels.is_floating_point() or bool((labels < 0).any()):
         raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
     return images

@@ -155,8 +155,7 @@ def verify(
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), held)
             judged = judge(case, batch)
     before = accuracies_of(case)
-    with store.kept():
-        enter(case, judged, batch)
+    enter(case, judged, batch)
     return verification_of(case, judged, before)
 
 
@@ -183,7 +182,9 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
         columns: Arrays = {
             "index": index,
             "minimal_size": size,
+            "true_size": np.full(len(chosen), -1.0),
             "found_class": judged.found[chosen],
+            "found_leg": np.full(len(chosen), -1),
             "forward": np.bincount(rows, minlength=len(work.labels))[samples_of] + 1,
             "backward": none,
             "rejected": none,

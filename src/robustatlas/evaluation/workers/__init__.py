@@ -1,78 +1,77 @@
-"""Who does jobs, of evaluation and of training alike: this process, processes of this machine, a cluster of Ray.
-
-Neither joblib's loky nor tasks of Ray say how far a job is before it has ended. With loky a worker that is killed takes
-all others and their jobs along, and workers outlive whoever started them and is killed. A task of Ray is done again
-without a word, and in processes that give way to all others. So the crew is our own; Ray says where workers can be.
-"""
+"""Workers that do the jobs of evaluations, certifications and trainings: processes of this machine, or a cluster of
+Ray."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
 import torch
 
-from robustatlas.evaluation.workers.cluster import Actors, Cluster, cluster_of, connected
-from robustatlas.evaluation.workers.crew import Crew, Do, Jobs
-from robustatlas.evaluation.workers.nursery import Nursery
-from robustatlas.evaluation.workers.process import Processes, begun_nursery
-from robustatlas.evaluation.workers.serving import Make
-from robustatlas.evaluation.workers.travel import CannotTravelError, packed
+from robustatlas.evaluation.workers.cluster import Cluster, RayWorkers, cluster_of, connected
+from robustatlas.evaluation.workers.pool import (
+    Do,
+    Jobs,
+    LocalWorkers,
+    Pool,
+    Report,
+    Workload,
+    can_start_workers,
+    start_fork_server,
+)
+from robustatlas.evaluation.workers.travel import CannotShareError, packed
 
 __all__ = [
-    "CannotTravelError",
+    "CannotShareError",
     "Cluster",
     "Do",
     "Jobs",
-    "Make",
-    "begun_nursery",
+    "Report",
+    "Workload",
+    "can_start_workers",
     "cluster_of",
-    "work_elsewhere",
-    "work_here",
+    "run_jobs",
+    "share_jobs",
+    "start_fork_server",
 ]
 
 
-def work_here(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
-    """Have jobs done by this process, one after the other, all of them or ``until`` says so; errors are raised as they
-    are."""
-    while not until():
-        if not _one(do, jobs) and not jobs.wait():
-            return
+def run_jobs(do: Do, jobs: Jobs, until: Callable[[], bool] = lambda: False) -> None:
+    """Do all jobs in this process, one after the other, or stop as soon as ``until`` returns True; errors are raised as
+    they are."""
+    while not until() and _run_next(do, jobs):
+        pass
 
 
-def _one(do: Do, jobs: Jobs) -> bool:
-    """Do the next job, if there is one; a function of its own, so that nothing of it is held afterwards."""
+def _run_next(do: Do, jobs: Jobs) -> bool:
+    """Do the next job, if there is one; in a function of its own, so that nothing of it is held afterwards."""
     job = jobs.next()
     if job is not None:
         jobs.finish(job, do(job, lambda through: jobs.report(job, through)))
     return job is not None
 
 
-def work_elsewhere(
-    make: Make,
-    what: str,
-    places: Sequence[str] | Cluster,
-    threads: int | None,
-    jobs: Jobs,
-    nursery: Nursery | None = None,
-) -> None:
-    """Have all jobs done by other processes, which end with this, however it ends.
+def share_jobs(workload: Workload, what: str, places: Sequence[str] | Cluster, threads: int | None, jobs: Jobs) -> None:
+    """Have all jobs done by other processes, which end with this call, however it ends.
 
     Args:
-        make: gets a worker ready for its jobs; goes there by value, its models to the worker's device.
-        what: it is about, for a sentence on why it cannot go.
+        workload: how a job is done; its models go to the device of each worker.
+        what: the words for the workload in a sentence that says why it cannot be sent.
         places: the device of each worker on this machine, or a cluster.
-        threads: of a worker on this machine, by default its share of torch's; on a cluster it has as many as CPUs.
-        jobs: what they do.
-        nursery: where workers on this machine come from, begun before.
+        threads: of a worker on this machine, by default its share of torch's. On a cluster it has as many as CPUs.
+        jobs: the source of the jobs.
 
     Raises:
-        UserError: ``make`` cannot be sent; a cluster that cannot be reached, or on which no worker fits; workers that
-            die over the same job again and again, and what a worker raises again and again.
+        CannotShareError: the workload cannot be sent, or a worker got another one, or cannot begin.
+        UserError: a cluster that cannot be reached, or on which no worker fits; two workers that die over the same job,
+            or fail at it.
     """
-    content = packed(make, what)
+    content = packed(workload, what)
     if isinstance(places, Cluster):
         with connected(places) as ray:
-            Crew(Actors(ray, places), ray.put(content), jobs).work()
-    else:
-        each = max(1, torch.get_num_threads() // len(places)) if threads is None else threads
-        with closing(Processes(places, each, nursery)) as processes:
-            Crew(processes, content, jobs).work()
+            Pool(RayWorkers(ray, places, ray.put(content)).start, jobs).run()
+        return
+    if not can_start_workers():
+        raise CannotShareError(
+            "This process was started by multiprocessing as a daemon or as a fork, and cannot start workers; evaluate "
+            "with workers=1, or start it by 'spawn'."
+        )
+    each = max(1, torch.get_num_threads() // len(places)) if threads is None else threads
+    Pool(LocalWorkers(places, each, content).start, jobs).run()

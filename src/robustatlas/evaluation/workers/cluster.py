@@ -1,10 +1,10 @@
-"""Workers on a cluster of Ray: actors, each with a process that does the jobs, whose outcomes come back here."""
+"""Workers on a cluster of Ray: actors, whose results come back to this process."""
 
 import importlib
 import logging
 import os
-import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,7 @@ from typing import Any
 import torch
 
 from robustatlas.common.errors import UserError
-from robustatlas.evaluation.workers import process
-
-_LOOK_EVERY = 5.0
-"""Seconds after which nodes that came are given workers."""
+from robustatlas.evaluation.workers.pool import WorkerDiedError, begin, do_job
 
 _NICENESS = "RAY_worker_niceness"
 """The variable by which Ray is told how much its workers give way; added to the niceness of what starts them."""
@@ -53,12 +50,12 @@ class Cluster:
             )
 
     @property
-    def hands(self) -> int:
-        """Workers to be counted on: two where as many as fit may come."""
+    def worker_count(self) -> int:
+        """Number of workers to be counted on: two if as many may come as fit."""
         return 2 if self.workers is None else self.workers
 
     def slots(self, ray: Any) -> int:
-        """How many workers fit on the cluster now."""
+        """Return the number of workers that fit on the cluster now."""
         there = ray.cluster_resources()
         fitting = int(there.get("CPU", 0.0) // self.cpus)
         if self.gpus:
@@ -115,58 +112,73 @@ def _connect(ray: Any, cluster: Cluster) -> None:
 
 
 class _Actor:
-    """The line to a process beside an actor; ``answer``: to what was said last."""
+    """The process of a worker on a cluster: what is called there is what a worker of this machine calls."""
 
-    where = "the cluster was lost: its process"
-
-    def __init__(self, ray: Any, actor: Any, cluster: Cluster) -> None:
-        self.ray, self.actor = ray, actor
-        self.answer = actor.begin.remote("cuda" if cluster.gpus else "cpu", max(1, int(cluster.cpus)))
-
-    def say(self, message: Any) -> None:
-        self.answer = self.actor.ask.remote(message)
-
-    def hear(self) -> bytes:
-        try:
-            answer: bytes = self.ray.get(self.answer)
-        except self.ray.exceptions.RayTaskError as error:
-            return pickle.dumps(("lost", f"cannot be started ({error.cause})"))
-        except self.ray.exceptions.RayError as error:
-            return pickle.dumps(("gone", f"is gone ({type(error).__name__})"))
-        return answer
-
-    def kill(self) -> None:
-        self.ray.kill(self.actor)
-
-    stop = kill
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
 
 
-class Actors:
-    """Room for as many actors as fit on a cluster, on the nodes that are there now.
+class RayWorker:
+    """A worker on a cluster.
 
-    Raises:
-        UserError: what a worker takes, where no node has that much.
+    Args:
+        ray: the package, connected.
+        actor: the handle of its process.
+        cluster: says what it takes of a node.
+        content: the reference of the packed workload.
     """
 
-    def __init__(self, ray: Any, cluster: Cluster) -> None:
+    place = "the cluster"
+
+    def __init__(self, ray: Any, actor: Any, cluster: Cluster, content: Any) -> None:
+        self.ray, self.actor = ray, actor
+        device, threads = "cuda" if cluster.gpus else "cpu", max(1, int(cluster.cpus))
+        self.beginning: Future[str | None] = actor.call.remote(begin, content, device, threads).future()
+
+    def submit_job(self, job: bytes) -> Future[bytes]:
+        future: Future[bytes] = self.actor.call.remote(do_job, job).future()
+        return future
+
+    def finished_samples(self) -> int:
+        return 0
+
+    def error_of(self, future: Future[Any]) -> Exception | None:
+        error = future.exception()
+        if isinstance(error, self.ray.exceptions.RayTaskError):
+            cause = error.cause
+            return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
+        if isinstance(error, self.ray.exceptions.RayError):
+            return WorkerDiedError(f"was lost ({type(error).__name__})")
+        return error if error is None or isinstance(error, Exception) else RuntimeError(str(error))
+
+    def stop(self) -> None:
+        self.ray.kill(self.actor)
+
+
+class RayWorkers:
+    """As many workers as fit on the nodes that a cluster has at the moment.
+
+    Args:
+        ray: the package, connected.
+        cluster: where they run.
+        content: the reference of the packed workload.
+
+    Raises:
+        UserError: no node has what a worker takes.
+    """
+
+    def __init__(self, ray: Any, cluster: Cluster, content: Any) -> None:
         if not cluster.slots(ray):
             raise UserError(
                 f"No worker fits on the cluster of Ray: each takes {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs; "
                 "ask for less."
             )
-        ray.cloudpickle.register_pickle_by_value(process)  # so that an actor imports nothing of this package
-        self.ray, self.cluster = ray, cluster
-        self.make = ray.remote(process.Relay).options(
+        self.ray, self.cluster, self.content = ray, cluster, content
+        self.make = ray.remote(_Actor).options(
             num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_restarts=0, max_task_retries=0
         )
 
-    def start(self, there: Sequence[_Actor]) -> list[_Actor]:
-        """On the nodes that are there now."""
+    def start(self, there: Sequence[RayWorker]) -> list[RayWorker]:
+        """Start a worker for each free place."""
         vacant = self.cluster.slots(self.ray) - len(there)
-        return [_Actor(self.ray, self.make.remote(), self.cluster) for _ in range(vacant)]
-
-    def speaking(self, lines: Sequence[_Actor]) -> list[_Actor]:
-        """Wait a while; which actors have answered."""
-        answers = [line.answer for line in lines]
-        answered, _ = self.ray.wait(answers, num_returns=1, timeout=_LOOK_EVERY)
-        return [line for line in lines if line.answer in answered]
+        return [RayWorker(self.ray, self.make.remote(), self.cluster, self.content) for _ in range(vacant)]

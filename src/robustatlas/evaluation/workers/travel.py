@@ -13,18 +13,18 @@ from robustatlas.models.classifier import Classifier, arriving, arriving_on
 from robustatlas.models.sources.functions import modules_of_files
 
 
-class CannotTravelError(UserError):
-    """Something cannot be sent to other processes."""
+class CannotShareError(UserError):
+    """Other processes cannot do this work; this one can do it alone."""
 
 
 def packed(value: Any, what: str) -> bytes:
-    """``value`` for a process that shares nothing with this one but the installed packages.
+    """Return ``value`` as bytes for a process that shares nothing with this one but the installed packages.
 
     Code of files and scripts goes along. A :class:`Classifier` goes as it is now; one that cannot (a program of
     ``torch.export``) goes as what :func:`load_model` was called with, and is loaded again.
 
     Raises:
-        CannotTravelError: something in it can go neither way; ``what`` names it.
+        CannotShareError: something in it can go neither way; ``what`` names it.
     """
     problems = []
     for module in modules_of_files():  # which have no name that another process could import
@@ -37,14 +37,14 @@ def packed(value: Any, what: str) -> bytes:
             problems.append(f"{type(error).__name__}: {error}".splitlines()[0].rstrip("."))
         else:
             return stream.getvalue()
-    raise CannotTravelError(
+    raise CannotShareError(
         f"{what} cannot be sent to other processes ({problems[0]}); evaluate in this process alone, without workers, "
         "devices or ray, or load the model by its name (load_model)."
     )
 
 
 def unpacked(content: bytes, device: str | torch.device) -> Any:
-    """What :func:`packed` made, its classifiers on ``device``."""
+    """Return the value that :func:`packed` made bytes of, with its classifiers on ``device``."""
     with arriving_on(device):
         return pickle.loads(content)
 

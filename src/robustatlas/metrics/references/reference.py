@@ -18,7 +18,6 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.renamed import now_named
 from robustatlas.common.wording import MASKED, some, typed, why_masked
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -230,11 +229,7 @@ class Reference:
             raise UserError(f"A reference is an object with name, source and accuracies; given: {type(data).__name__}.")
         missing = [key for key in ("name", "source", "accuracies") if key not in data]
         if missing:
-            hint = (
-                "; this is an accuracy table, wrap it as accuracies"
-                if {"clean", "entries"} <= now_named(data).keys()
-                else ""
-            )
+            hint = "; this is an accuracy table, wrap it as accuracies" if {"clean", "entries"} <= data.keys() else ""
             raise UserError(
                 f"A reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}."
             )

@@ -46,15 +46,6 @@ def class_names(classes: Classes) -> tuple[str, ...]:
     return () if names == tuple(map(str, range(len(names)))) else names
 
 
-def check_columns(found: int, expected: int) -> None:
-    """Raise :class:`UserError` where answers have another number of columns than is expected."""
-    if found != expected:
-        raise UserError(
-            f"The model answers with {counted(found, 'column')}; expected {expected}, one for each class, as it says "
-            "of itself or answered before."
-        )
-
-
 class Columns:
     """The number of columns of a model's answers: what is ``expected``, or else what its first answer has."""
 
@@ -68,7 +59,11 @@ class Columns:
             logits = answers(x)
             if logits.dim() == 2:
                 self.count = self.count or logits.shape[1]
-                check_columns(logits.shape[1], self.count)
+                if logits.shape[1] != self.count:
+                    raise UserError(
+                        f"The model answers with {counted(logits.shape[1], 'column')}; expected {self.count}, one for "
+                        "each class, as it says of itself or answered before."
+                    )
             return logits
 
         return run

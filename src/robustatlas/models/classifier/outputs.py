@@ -93,8 +93,8 @@ _TABLE, _PERCENT = 2, 100
 """Dimensions of outputs [B, C], and what is the whole where they are percent."""
 
 
-def looks_like_percent(values: Tensor) -> bool:
-    """Whether the rows of ``values`` [B, C] are not negative and sum to 100."""
+def _looks_like_percent(values: Tensor) -> bool:
+    """Return True if the rows of ``values`` [B, C] are not negative and sum to 100."""
     sums = values.sum(1, dtype=torch.float64)
     return bool((values >= 0).all()) and bool(((sums / _PERCENT - 1).abs() <= _OFF).all())
 
@@ -107,7 +107,7 @@ def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
         right, logits = "lies in [0, 1]", "of a logit, give outputs='logit'"
     else:
         low, high = (float(value) for value in values.aminmax())
-        percent = looks_like_percent(values)
+        percent = _looks_like_percent(values)
         found = f"these go from {low:.4g} to {high:.4g} and sum to {float(sums[0]):.4g}"
         right = "are not negative and sum to 1 in each sample"
         logits = "of logits, give outputs='logits' (answers='logits' of a model that can only be asked)"

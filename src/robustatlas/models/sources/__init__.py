@@ -4,7 +4,6 @@ import inspect
 from functools import partial
 from pathlib import Path
 
-from robustatlas.common.addresses import shown
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import at_home
 from robustatlas.models.schemes import SCHEMES
@@ -27,7 +26,7 @@ def source_named(name: str) -> Source:
     if scheme in SCHEMES and rest:
         make, place = SCHEMES[scheme], at_home(rest)
         of_file = next(iter(inspect.signature(make).parameters), None) == "file"
-        return Source(shown(name), partial(make, place), Path(place) if of_file else None)
+        return Source(name, partial(make, place), Path(place) if of_file else None)
     if sentence := meant_by(name, SCHEMES):
         raise UserError(sentence)
     place, _, function = name.rpartition(":")

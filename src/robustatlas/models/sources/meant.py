@@ -33,7 +33,10 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
     place, _, function = name.rpartition(":")
     suffix = PurePath(name).suffix.lower()
     if "://" in name:
-        return f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, others are files on this machine."
+        return (
+            f"{name!r} is an address; a model of Hugging Face is hf:OWNER/NAME, and a served model is a function of "
+            "yours that asks it (from_predictions)."
+        )
     if os.path.isfile(os.path.join(name, CARD)):  # noqa: PTH113, PTH118  # False for names too long to be files
         return f"{name!r} is the folder of a training; its network is {f'trained:{name}'!r}."
     if os.path.isfile(os.path.join(name, "config.json")):  # noqa: PTH113, PTH118

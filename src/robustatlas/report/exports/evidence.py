@@ -22,7 +22,7 @@ from robustatlas.outcomes.tables import write_parquet
 from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
 
-VERSION = 2
+VERSION = 1
 SCHEMA = Path(__file__).with_name("evidence.schema.json")
 """JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
 

@@ -10,10 +10,11 @@ from robustatlas.common.files import one_sentence
 from robustatlas.results.result import Result
 
 
-def write_pictures(result: Result, path: Path) -> str:
-    """Write the smallest example of each sample as ``path/ATTACK/POSITION.png``; what was written, in words. Raises
-    :class:`UserError`: the run kept no examples, or its inputs are not pictures."""
-    written = 0
+def write_pictures(result: Result, path: Path) -> None:
+    """Write the smallest example of each sample as ``path/ATTACK/POSITION.png``.
+
+    Raises :class:`UserError`: the run kept no examples, or its inputs are not pictures.
+    """
     for attack in result.attacks:
         index, images = result.adversarial(attack)
         if len(index) and (images.ndim != 4 or images.shape[1] not in (1, 3)):
@@ -26,5 +27,3 @@ def write_pictures(result: Result, path: Path) -> str:
             picture = Image.fromarray(levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0))
             with one_sentence(folder / f"{position}.png"):
                 picture.save(folder / f"{position}.png")
-        written += len(index)
-    return f"{written} pictures in {path}"

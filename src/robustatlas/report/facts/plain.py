@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from robustatlas.report.facts.certified import CertifiedFacts
     from robustatlas.report.facts.headline import Headline
     from robustatlas.report.facts.run import ReferenceFacts, RunFacts
-    from robustatlas.report.facts.stopped import Stopped
 
 
 def plain_run(facts: RunFacts) -> dict[str, Any]:
@@ -40,7 +39,6 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "invalid": dict(facts.invalid),
-        "stopped": None if facts.stopped is None else _stopped(facts.stopped),
         "masked": f"{MASKED}. {why_masked(facts.invalid)}" if facts.invalid else None,
         "calibrations": list(facts.calibrations),
         "warnings": list(facts.warnings),
@@ -60,17 +58,6 @@ def plain(interval: Interval | None) -> dict[str, float] | None:
 def finite(value: float) -> float | None:
     """The value; None where JSON has no number for it."""
     return value if math.isfinite(value) else None
-
-
-def _stopped(facts: Stopped) -> dict[str, Any]:
-    """The accuracies of all samples, with intervals that hold together whenever one stops."""
-    return {
-        "samples": facts.samples,
-        "of": facts.population,
-        "why": facts.why,
-        "clean accuracy": plain(facts.clean),
-        "accuracy": {attack: [plain(entry) for entry in entries] for attack, entries in facts.accuracies.items()},
-    }
 
 
 def _attack(facts: AttackFacts) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.common.addresses import shown
 from robustatlas.common.wording import marked
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -27,7 +26,6 @@ from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
 from robustatlas.report.facts.steadiness import Steadiness, stability
-from robustatlas.report.facts.stopped import Stopped, stopped
 from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result
 
@@ -91,7 +89,6 @@ class RunFacts:
             of such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
-        stopped: what is known of all samples of a run that ended when enough was known; None of others.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
         headline: the number that comes first; None where no attack is known at every strength.
         worst: the worst case over several attacks, at their usual strengths or as asked; None of one attack.
@@ -118,7 +115,6 @@ class RunFacts:
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
     fingerprint: str = ""
-    stopped: Stopped | None = None
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
     worst: Headline | None = None
@@ -186,7 +182,6 @@ def facts_of(
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
-        stopped=stopped(result),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(judged, headline),
         worst=headline_of(judged, union_at) if union else worst_case_of(judged),
@@ -199,8 +194,8 @@ def _provenance(result: Result) -> dict[str, str]:
         return {}
     model = result.identity.model
     known = {
-        "source": shown(model.source),
-        "home": shown(model.home or ""),
+        "source": model.source,
+        "home": model.home or "",
         "licence": model.licence,
         "library": model.library,
     }

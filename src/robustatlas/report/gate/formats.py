@@ -1,11 +1,8 @@
-"""A verdict in the forms that other programs read: JUnit XML, SARIF, and Markdown."""
+"""A verdict in the forms that other programs read: JUnit XML and Markdown."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
-from robustatlas.common.version import __version__
 from robustatlas.common.wording import counted
 from robustatlas.report.gate.verdict import Check
 
@@ -28,32 +25,6 @@ def as_junit(checks: Sequence[Check], run: str) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def as_sarif(checks: Sequence[Check], run: str) -> str:
-    """SARIF 2.1.0: one result a failed check, as code scanning reads them.
-
-    >>> json.loads(as_sarif([Check("clean>=90", False, "clean is 80.")], "runs/a"))["version"]
-    '2.1.0'
-    """
-    results = [
-        {
-            "ruleId": check.name,
-            "level": "none" if check.passed else "error",
-            "kind": "pass" if check.passed else "fail",
-            "message": {"text": check.sentence},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": Path(run, "run.json").as_posix()}}}],
-        }
-        for check in checks
-    ]
-    rules = [{"id": name, "shortDescription": {"text": name}} for name in dict.fromkeys(c.name for c in checks)]
-    driver = {"name": "robustatlas", "version": __version__, "rules": rules}
-    log = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
-    return json.dumps(log, indent=1) + "\n"
-
-
 def as_markdown(checks: Sequence[Check], run: str) -> str:
     """A heading with the verdict, and a table of the checks, as a pull request shows them.
 
@@ -74,7 +45,6 @@ def _cell(text: str) -> str:
 
 FORMATS: Mapping[str, Callable[[Sequence[Check], str], str]] = {
     "junit": as_junit,
-    "sarif": as_sarif,
     "markdown": as_markdown,
 }
 """Name -> what writes a verdict in that form."""

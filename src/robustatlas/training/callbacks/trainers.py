@@ -52,27 +52,3 @@ def Transformers(trainer: Any, data: str | Data, attacks: Attacks = ("linf", "l2
     from robustatlas.training.callbacks.on_transformers import OnTransformers
 
     return OnTransformers(trainer, Watch(data, attacks, **settings))
-
-
-def Keras(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) -> Any:  # noqa: N802
-    """A callback of Keras: robust accuracy every few epochs of ``fit``, among the ``logs`` that later callbacks and
-    the history get. Keras on torch and on TensorFlow.
-
-    Args:
-        data: as of :class:`Watch`; images [N, C, H, W], whatever the layout of the model.
-        attacks: as of :class:`Watch`.
-        settings: the other arguments of :class:`Watch`.
-
-    Returns:
-        the callback; its ``watch`` is the :class:`Watch`.
-
-    Raises:
-        UserError: Keras is not installed, or what was given does not fit.
-
-    Example:
-        >>> model.fit(images, labels, callbacks=[Keras("digits", "linf", every=5)])  # doctest: +SKIP
-    """
-    optional("keras", "ra.callbacks.Keras", "keras")
-    from robustatlas.training.callbacks.on_keras import OnKeras, classifier_of
-
-    return OnKeras(Watch(data, attacks, **{"model": classifier_of} | settings))
