@@ -132,10 +132,10 @@ def forecasted(
                 )
                 expected.append(_expected(ready, task, len(missing), pace))
     workers = request.worker_count(ready.model)
-    if request.shares and can_share(ready.model):
+    if throughput is None and request.shares and can_share(ready.model):
         seconds, samples = sum(each.seconds for each in expected), sum(each.number for each in expected)
         workers = cores.processes(seconds, samples, memory)
-    return Forecast(tuple(expected), workers, ready.at_once, memory=memory)
+    return Forecast(tuple(expected), workers, ready.at_once, memory=memory if throughput is None else None)
 
 
 def usual_passes_of(task: Task, classes: int, draws: int | None) -> float:
