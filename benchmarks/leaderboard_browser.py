@@ -2,8 +2,8 @@
 
     python benchmarks/leaderboard_browser.py [--defenses 1000] [--repeats 15]
 
-The first view is what the browser reads before rows stand on the screen: page, styles and scripts, and not the plots
-and the cards, which follow. It is timed from the call of the page until a frame with rows has been handed over.
+The first view is what the browser reads before rows stand on the screen: page, styles and scripts, and not the plots,
+which follow. It is timed from the call of the page until a frame with rows has been handed over.
 
 Ranking again is timed until every row stands in its place and has been painted, and told in parts: our script, styles
 and layout, and the rest (paint, input, the browser's own script). Medians in milliseconds, by the clock and in

@@ -62,7 +62,7 @@ def main() -> None:
         [
             timed("accuracy table", first.accuracies),
             timed(
-                f"bootstrap of {len(ours)} metrics", lambda: metrics.bootstrap_intervals(ours, replicates=REPLICATES)
+                f"intervals of {len(ours)} metrics", lambda: metrics.confidence_intervals(ours, replicates=REPLICATES)
             ),
             timed(f"paired bootstrap of {len(ours)} metrics", lambda: metrics.paired_differences(ours, theirs)),
             timed("McNemar at 18 x 20 strengths with Holm", lambda: metrics.mcnemar_at_strengths(first, second)),

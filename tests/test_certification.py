@@ -119,7 +119,7 @@ def test_attacks_find_the_same_with_certificates_and_less_work(
 def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
     request = Request(attacks="linf", effort="low", run=tmp_path / "run", **COMMON)
     said = forecast(model, data, request)
-    assert [(each.attack, each.samples) for each in said.expected] == [("linf", COUNT)]
+    assert [(each.name, each.number) for each in said.expected] == [("linf", COUNT)]
     assert said.seconds > 0
     assert not (tmp_path / "run").exists()
 
@@ -131,7 +131,7 @@ def test_where_bounds_would_never_end_a_forecast_says_at_most(
     monkeypatch.setattr("robustatlas.certificates.certifying.done", lambda *given: pytest.fail("it is tried"))
     for method, attack in (("crown", "linf"), ("line", "brightness")):
         (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
-        assert each.bounded and 0 < each.seconds < 1e4
+        assert each.at_most and 0 < each.seconds < 1e4
 
 
 def test_the_forecast_on_the_command_line_has_no_passes(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
-from robustatlas.threats.lp import project_l1_ball
 
 
 @pytest.fixture(scope="module")
@@ -139,17 +138,6 @@ def test_looking_seldom_costs_few_passes(name: str) -> None:
             return sum(ra.evaluate(model, data, name, diagnose=False, audit=0, progress=False).passes(name))
 
     assert passes(1) <= passes(LOOK_EVERY) <= 1.35 * passes(1)
-
-
-def test_the_ball_is_projected_on_alike() -> None:
-    draw = torch.Generator().manual_seed(0)
-    values = torch.randn(20, 64, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.5, 20)[:, None]
-    radius, cap = torch.full((20,), 4.0, dtype=torch.float64), torch.rand(20, 64, generator=draw).double()
-    for bound in (None, cap):
-        with looking_every(8):
-            seldom = project_l1_ball(values, radius, bound)
-        always = project_l1_ball(values, radius, bound)  # by another way: equal up to rounding
-        torch.testing.assert_close(seldom, always, rtol=0, atol=8 * torch.finfo(torch.float64).eps)
 
 
 def test_an_accelerator_is_looked_at_seldom_and_a_cpu_always() -> None:
