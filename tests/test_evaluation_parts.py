@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import benchmark
+from live_tensors import Live
 from robustatlas.attacks.definition import Attack, Search, Stage
 from robustatlas.attacks.plans import plans_of
 from robustatlas.data import Beginning, Fingerprint, Rows
@@ -33,7 +33,6 @@ from robustatlas.report.gallery import examples
 from robustatlas.report.page import build_report
 from robustatlas.threats.lp import Linf
 
-Live = benchmark("memory").Live
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
 ATTACK = Attack("linf", Linf(), plans_of(Stage(PGD(steps=1), "cross-entropy")), STRENGTHS)
 LARGE = (3, 256, 256)

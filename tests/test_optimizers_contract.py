@@ -217,7 +217,7 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
         ({"optimizer": FAB(), "objective": "cross-entropy"}, "FAB needs an objective that is zero at the decision"),
         ({"optimizer": PGD(steps=0)}, "PGD got steps=0; expected at least 1"),
         ({"optimizer": Scan(steps=1)}, "Scan got steps=1; expected at least 2"),
-        ({"targets": 3}, "targets=3; expected one of None, 'logits', .*said by its leg"),
+        ({"targets": 3}, "targets=3; expected one of None, 'logits'"),
         ({"targets": "all"}, "targets='all'"),
         ({"kick": -1.0}, r"kick=-1\.0; expected a positive number"),
         ({"start": "clean"}, "start='clean'; expected one of 'random', 'neutral', 'best'"),

@@ -1,6 +1,6 @@
 """The rules of a plan: which runs end early, which are left out, and where it goes on. A rule goes by the sample alone,
-by its own run and by what was known when that began, so results do not depend on the rest of the batch. How each was
-chosen stands in docs/research/choices.md."""
+by its own run and by what was known when that began, so results do not depend on the rest of the batch. The
+tables of docs/attacks.md have the plans and rules with their constants."""
 
 from __future__ import annotations
 
