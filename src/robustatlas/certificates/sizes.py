@@ -92,7 +92,7 @@ class _Brackets:
         return torch.where(self.whole[rows].isnan(), 0.0, size)
 
     def _bent(self, rows: Tensor, point: Tensor) -> Tensor:
-        """Return where the margin [K] is lost that falls as the network does at first, and through one point besides."""
+        """Return where the margin [K] is lost that falls as the network does at first, and through one more point."""
         size, lost = point.exp().unbind()
         fall = torch.where(self.along[rows] > 0, 1 / self.along[rows], 0.0)
         bend = ((lost - fall * size) / size**2).clamp_min(0)
