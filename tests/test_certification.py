@@ -93,7 +93,7 @@ def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Pat
         "abstained": np.zeros(COUNT, np.int8),
     }
     copy.certificates.write(wrong, columns, copy.clean(index))
-    with pytest.raises(ra.UserError, match=r"of sample 0 an example under 'linf' .* guess .*One of the two is wrong"):
+    with pytest.raises(ra.UserError, match=r"of sample 0 an example under 'linf' .* guess.*One of the two is wrong"):
         ra.load_result(tmp_path / "copy")
 
 
