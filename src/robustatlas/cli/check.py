@@ -36,6 +36,12 @@ FAILED = 3
 
 def check(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    headline: _runs.Headline = None,
+    reference: _runs.Reference = None,
+    junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
+    markdown: Annotated[
+        Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
+    ] = None,
     require: Annotated[
         list[str] | None,
         GENERAL.option(
@@ -66,22 +72,22 @@ def check(
             "bound, and a drop has to be significant to count.",
         ),
     ] = False,
-    reference: _runs.Reference = None,
-    headline: _runs.Headline = None,
-    junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
-    markdown: Annotated[
-        Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
-    ] = None,
 ) -> None:
-    """Check what is required of a run; the exit code is 3 where it is not kept.
+    r"""Check what is required of a run; the exit code is 3 where it is not kept.
 
     At least 45 % withstand linf 8/255, even at the low end of the interval:
 
-        robustatlas check runs/mynet --require "linf@8/255>=45"
+    ```bash
+    robustatlas check runs/mynet \
+        --require "linf@8/255>=45"
+    ```
 
     A quantised network against the network it was made from:
 
-        robustatlas check runs/mynet-int8 --against runs/mynet --max-drop 1.0 --junit robustness.xml
+    ```bash
+    robustatlas check runs/mynet-int8 --against runs/mynet \
+        --max-drop 1.0 --junit robustness.xml
+    ```
     """
     if not require and against is None:
         raise UserError("Nothing is required; give --require (such as --require 'clean>=90') or --against RUN0.")
