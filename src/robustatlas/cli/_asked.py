@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT, SAMPLES
 from robustatlas.cli._options import names_in
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ Features = Annotated[
 ]
 Samples = Annotated[
     int | None,
-    DATA.option(
+    SAMPLES.option(
         "N",
         "Number of samples to evaluate: the first ones of the data set, or, where it is sorted by class, as "
         "`--stratified` draws them. By default all.",
@@ -120,7 +120,7 @@ Crop = Annotated[
 ]
 Stratified = Annotated[
     bool | None,
-    DATA.flag(
+    SAMPLES.flag(
         "--stratified/--first",
         "Draw the samples at random, with the classes in the proportions of the data set, or take the first ones. "
         "By default drawn where the data set is sorted by class, and the run was not begun with the first ones.",

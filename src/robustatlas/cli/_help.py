@@ -1,6 +1,7 @@
 """Panels of options in the help of commands, and the class of commands with rare options."""
 
 from collections import Counter
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ class HelpPanel(str):
 
 MODEL = HelpPanel("Model")
 DATA = HelpPanel("Data")
+SAMPLES = HelpPanel("Samples")
 ATTACKS = HelpPanel("Attacks")
 TRAINING = HelpPanel("Training")
 REFERENCE = HelpPanel("Reference")
@@ -39,9 +41,11 @@ TRAIN = "Train and calibrate"
 
 def _print_full_help(ctx: typer.Context, requested: bool) -> None:
     if requested:
-        for parameter in ctx.command.params:
+        full = copy(ctx.command)
+        full.params = [copy(parameter) for parameter in ctx.command.params]
+        for parameter in full.params:
             parameter.hidden = False  # type: ignore[attr-defined]
-        typer.echo(ctx.get_help())
+        typer.echo(full.get_help(ctx))
         raise typer.Exit
 
 

@@ -24,8 +24,8 @@ TrainerSettings = Annotated[
     list[str] | None,
     TRAINING.option(
         "NAME=VALUE",
-        "A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
-        "`augmentation=crop+flip`, `ema=0.995` or `selection=best`. May be given several times.",
+        "A setting of the trainer (optimizer, schedule, weight_decay, augmentation, ema, selection and others), such "
+        "as `ema=0.995`. May be given several times.",
         "--with",
         hidden=True,
     ),

@@ -71,7 +71,7 @@ def certify(
         OUTPUT.option(
             "DIR",
             "Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
-            "default `runs/MODEL-DATA-HASH`, by the weights' hash.",
+            "default a folder in `runs`, named by the model, the data and the weights' hash.",
         ),
     ] = None,
     shard_size: _asked.ShardSize = None,

@@ -46,8 +46,8 @@ def check(
         list[str] | None,
         GENERAL.option(
             "WHAT>=NUMBER",
-            "A bound, in percent: on a robust accuracy (`linf@8/255>=45`), on a typical one "
-            "(`typical-rotation@15>=90`), or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
+            "A bound, in percent: on a robust accuracy, `linf@8/255>=45`, on a typical one, "
+            "`typical-hue@9>=90`, or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
             "hypervolume (`ah-linf>=0.3`) or a median size (`median-linf>=0.02`). <= bounds from above. "
             "`diagnosis=sound` asks for the verdict of the run's diagnosis, on the strengths that are required. Give "
             "it several times for several bounds.",

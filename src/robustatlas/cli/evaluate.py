@@ -77,15 +77,14 @@ def evaluate(
     pixels: _asked.Pixels = "any",
     border: _asked.Border = None,
     seed: _asked.Seed = 0,
-    diagnose: Annotated[
+    no_diagnose: Annotated[
         bool,
         ATTACKS.flag(
-            "--diagnose/--no-diagnose",
-            "Look at some samples first, and where their searches ended at last, to tell whether numbers can be "
-            "trusted.",
+            "--no-diagnose",
+            "Leave out the diagnosis, which looks at some samples to tell if the numbers can be trusted.",
             hidden=True,
         ),
-    ] = True,
+    ] = False,
     audit: Annotated[
         int | None,
         ATTACKS.option(
@@ -102,7 +101,8 @@ def evaluate(
         OUTPUT.option(
             "DIR",
             "Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
-            "continued: what it holds is not computed again. By default `runs/MODEL-DATA-HASH`, by the weights' hash.",
+            "continued: what it holds is not computed again. By default a folder in "
+            "`runs`, named by the model, the data and the weights' hash.",
         ),
     ] = None,
     shard_size: _asked.ShardSize = None,
@@ -202,7 +202,7 @@ def evaluate(
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
-        diagnose=diagnose,
+        diagnose=not no_diagnose,
         audit=audit,
         progress=True,
         part=share_here(part),

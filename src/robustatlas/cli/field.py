@@ -13,7 +13,7 @@ from rich.console import Console
 
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import COMPUTE, OUTPUT, FullHelp
+from robustatlas.cli._help import COMPUTE, GENERAL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
@@ -58,7 +58,7 @@ def field(
     device: _models.Device = None,
     price: Annotated[
         float | None,
-        COMPUTE.option(
+        GENERAL.option(
             "NUMBER",
             "What an hour of this machine costs; with `--dry-run`, to say what all would cost.",
             min=0,

@@ -105,7 +105,9 @@ def serve(
 ) -> None:
     """Serve a site that was built, to this machine only, until Ctrl-C.
 
+    ```bash
     robustatlas leaderboard serve leaderboard --port 8000
+    ```
     """
     with server(folder, port) as running:
         typer.echo(f"Leaderboard: http://127.0.0.1:{running.server_port}/ (Ctrl-C ends)")
