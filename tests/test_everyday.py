@@ -309,7 +309,7 @@ def test_training_takes_strengths_as_people_type_them() -> None:
 def test_references_of_what_falls(tmp_path: Path) -> None:
     """Given, trained and printed as people type them; in the file more is always worse."""
     command = "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20"
-    told = entered(*command.split(), "--training-samples", 60, "--out", tmp_path).out
+    told = entered(*command.split(), "--train-samples", 60, "--out", tmp_path).out
     assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told)
     assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [10, 90]
     assert read_card(tmp_path / "jpeg-quality-90-seed0").trained_on == {"jpeg-quality": 10.0}

@@ -130,10 +130,10 @@ def test_union_at_chosen_strengths(runs):
     alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
     assert f"union accuracy {alive:.1f} [" in " ".join(text.split())
     assert "union accuracy: all at once, at linf@0.03, l2@0.5" in text
-    assert parse_strength_of("linf=8/255, l2=0.5", "--union") == {"linf": 8 / 255, "l2": 0.5}
+    assert parse_strength_of(["linf=8/255, l2=0.5"], "--union") == {"linf": 8 / 255, "l2": 0.5}
     for wrong in ("linf", "linf=x", "linf=1/0", "linf=-1", "linf=1,linf=2", "=1", "", "linf=nan"):
         with pytest.raises(UserError, match="is not understood"):
-            parse_strength_of(wrong, "--union")
+            parse_strength_of([wrong], "--union")
     with pytest.raises(UserError, match="'fog', which is not evaluated"):
         printed(result, union={"fog": 1.0})
     with pytest.raises(UserError, match="below the smallest strength of linf"):
