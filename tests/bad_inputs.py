@@ -155,10 +155,8 @@ def _arrays(folder: Path) -> None:
         "flat": {"images": images[:, 0, 0, 0], "labels": labels},
         "words": {"images": np.array(["a", "b", "c"]), "labels": labels},
         "strange-classes": {"images": images, "labels": labels, "classes": np.array(["cat"])},
-        "fine": {"images": images, "labels": labels},
         "bits": {"images": (drawn > 0.5).astype(np.uint8), "labels": labels},
         "truths": {"images": drawn > 0.5, "labels": labels},
-        "whole-bits": {"images": (drawn > 0.5).astype(np.int32), "labels": labels},
         "infinite": {"images": np.where(drawn > 0.9, np.inf, drawn), "labels": labels},
         "complex": {"images": drawn.astype(np.complex64), "labels": labels},
         "above": {"images": white + np.float32(0.001), "labels": labels},
@@ -261,11 +259,6 @@ def _more_runs(folder: Path) -> None:
         columns = read_parquet(part)
         part.unlink()
         write_parquet(part, {name: values[:0] for name, values in columns.items()})
-    shutil.copytree(folder / "run", folder / "other-archive")
-    for part in (folder / "run" / "outcomes").rglob("*.parquet"):
-        kept = folder / "other-archive" / "adversarial" / part.parent.name
-        kept.mkdir(parents=True, exist_ok=True)
-        np.savez(kept / f"{part.stem}.npz", a=np.zeros(1))
 
 
 def _edit(path: Path, **changes: Any) -> None:

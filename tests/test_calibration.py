@@ -85,9 +85,9 @@ def test_the_ends_of_a_calibration() -> None:
 
 def test_what_a_calibration_needs() -> None:
     few = AccuracyTable(90, {"linf": LINF, "elastic": {1: 80, 2: 60}})
-    with pytest.raises(UserError, match=r"elastic has ATA at 2 strengths.*each twice the last"):
+    with pytest.raises(UserError, match="elastic .*2 strengths"):
         calibrate("elastic", few)
-    with pytest.raises(UserError, match="'elastic' that others are matched to has 2 strengths"):
+    with pytest.raises(UserError, match="'elastic' .*2 strengths"):
         calibrate("linf", few, like="elastic")
     with pytest.raises(UserError, match="no attack 'fog'"):
         calibrate("fog", few)
@@ -362,7 +362,7 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     assert found is not None
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert missing(plan, chain / "acc") == []
-    with pytest.raises(UserError, match=r"holds another plan \(it differs in data\)"):
+    with pytest.raises(UserError, match="differs in data"):
         make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
     for part in ((2, 2), (0, 0)):
         with pytest.raises(UserError, match="expected I/N with I from 0 to N-1"):
@@ -378,7 +378,7 @@ def test_tasks_of_a_slurm_array_take_their_part(monkeypatch: pytest.MonkeyPatch)
     assert share_here(None) == Share(3, 4)
     assert share_here("0/2") == Share(0, 2)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "many")
-    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many' is not a whole number"):
+    with pytest.raises(UserError, match="SLURM_ARRAY_TASK_COUNT='many'"):
         share_here(None)
 
 

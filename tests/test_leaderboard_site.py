@@ -177,11 +177,9 @@ def test_hypervolume_is_given_where_margins_are_known() -> None:
 def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to show"):
         build_leaderboard([], tmp_path, REFERENCE)
-    with pytest.raises(
-        UserError, match="stranger is described, but no run has a model of that name; the runs have mine"
-    ):
+    with pytest.raises(UserError, match="stranger .*mine"):
         build_leaderboard([result()], tmp_path, REFERENCE, about={"stranger": {}})
-    with pytest.raises(UserError, match=r"mine\.colour of what is said about the models is not known"):
+    with pytest.raises(UserError, match=r"mine\.colour"):
         read_about({"mine": {"colour": "red"}})
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file; give a folder"):
@@ -291,7 +289,7 @@ def test_a_board_without_a_reference_ranks_what_all_runs_share(tmp_path: Path) -
 
 def test_runs_that_share_nothing_cannot_be_ranked(tmp_path: Path) -> None:
     other = Result.from_arrays([0], [0], {"l2": [0.3]}, {"l2": [0.2]})
-    with pytest.raises(UserError, match="no attack at the same strength in common"):
+    with pytest.raises(UserError, match="no attack"):
         build_leaderboard([result(), other], tmp_path, None)
     with pytest.raises(UserError, match="no run is given"):
         build_leaderboard([], tmp_path, None)

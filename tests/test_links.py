@@ -106,6 +106,6 @@ def test_nothing_is_written_through_a_link(whole: Path, tmp_path: Path) -> None:
         into, place = tmp_path / name, name.replace("circle", "samples")
         Run.begin(into, Run.open(whole).identity)
         (into / place).symlink_to(away if name != "circle" else into / place)
-        with pytest.raises(ra.UserError, match=rf"{into}/{place} leads out of {into}, which is not followed"):
+        with pytest.raises(ra.UserError, match=f"{into}/{place}"):
             merge([whole], into)
     assert not list(away.iterdir())

@@ -85,7 +85,7 @@ def test_no_reference_is_made_of_it(paths: dict[str, Path], runs: dict[str, Resu
     made = load_reference(tmp_path / "mine.json")
     np.testing.assert_array_equal(made.accuracies.values("linf"), runs["strong"].outcome("linf").accuracies())
     assert made.models == ("blind", "strong", "weak")
-    with pytest.raises(UserError, match=f"No reference can be made under linf: every model is {MASKED}"):
+    with pytest.raises(UserError, match=f"linf.*{MASKED}"):
         Reference.from_models("none", "", {"blind": runs["blind"].accuracies()})
 
 

@@ -103,13 +103,13 @@ def test_function_in_a_package(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_folder_of_hugging_face_is_told_by_its_scheme(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"as Hugging Face saves models; its network is 'hf:"):
+    with pytest.raises(UserError, match="'hf:"):
         load_model(str(tmp_path))
 
 
 def test_the_folder_of_a_training_is_told_by_its_scheme(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is the folder of a training; its network is 'trained:"):
+    with pytest.raises(UserError, match="'trained:"):
         load_model(str(tmp_path))
     with pytest.raises(UserError, match=r"must be path/file\.py:function"):
         load_model("a" * 300)
@@ -206,9 +206,9 @@ def test_arguments_reach_the_function(folder: Path) -> None:
     source = f"{folder / 'models.py'}:settable"
     assert load_model(source, arguments={"bits": 3}).net.settings == (3, False)  # type: ignore[attr-defined]
     assert load_model(source, arguments=parse_settings(["bits=4", "flag=true"])).net.settings == (4, True)  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match=r"has no parameter 'bitz'; its parameters are bits, flag\."):
+    with pytest.raises(UserError, match="'bitz'.*bits, flag"):
         load_model(source, arguments={"bitz": 3})
-    with pytest.raises(UserError, match=r"needs 'bits'; give arguments=.*--set bits=VALUE"):
+    with pytest.raises(UserError, match="--set bits=VALUE"):
         load_model(source)
     with pytest.raises(UserError, match="no parameter 'bits'; it takes none"):
         load_model("builtin:digits-linf", arguments={"bits": 3})
@@ -237,7 +237,7 @@ def test_a_function_that_returns_a_classifier(folder: Path) -> None:
     model = load_model(source)
     assert (model.name, model.mean, model.std) == (source, 0.5, 0.25)
     assert load_model(source, name="mine").name == "mine"
-    with pytest.raises(UserError, match="plain function, which takes no weights"):
+    with pytest.raises(UserError, match="weights"):
         load_model(f"{folder / 'models.py'}:plain", folder / "w.pt")
 
 
@@ -385,7 +385,7 @@ def test_a_normalisation_in_the_network_stays(tmp_path: Path) -> None:
 
 def test_several_networks_in_one_file(tmp_path: Path) -> None:
     both = prefixed("teacher.", digits_cnn()) | prefixed("student.", digits_cnn())
-    with pytest.raises(UserError, match=r"several networks that fit the model Sequential, under student\., teacher\."):
+    with pytest.raises(UserError, match=r"student\., teacher\."):
         load_model("robustatlas.models.architectures:digits_cnn", saved(tmp_path, both))
 
 

@@ -186,7 +186,7 @@ def test_what_was_not_searched_is_null(runs: list[Path]) -> None:
 
 @pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nothing FROM outcomes", "SELECT * FROM nowhere"])
 def test_bad_sql(runs: list[Path], sql: str) -> None:
-    with pytest.raises(UserError, match="The SQL could not be run"):
+    with pytest.raises(UserError, match="SQL"):
         query(sql, runs)
 
 
@@ -247,7 +247,7 @@ def test_sql_sees_the_views_and_nothing_else(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "file.csv").write_text("a,b\n1,2\n")
     before = files(tmp_path) | files(runs[0]) | files(runs[1])
-    with pytest.raises(UserError, match="The SQL could not be run") as caught:
+    with pytest.raises(UserError, match="SQL") as caught:
         query(sql.format(run=runs[1], here=tmp_path), runs)
     assert "\n" not in str(caught.value)
     assert files(tmp_path) | files(runs[0]) | files(runs[1]) == before
@@ -262,7 +262,7 @@ def test_sql_takes_no_more_memory_than_there_is_for_it_and_writes_nothing_on_its
     assert query("SELECT current_setting('temp_directory')", runs, unrestricted=True).rows != [("",)]
     monkeypatch.setattr(closed, "_CLOSED", [each.replace("4GB", "50MB") for each in closed._CLOSED])
     sql = "SELECT m FROM (SELECT range r, md5(range::VARCHAR) m FROM range(2000000)) ORDER BY m LIMIT 1 OFFSET 1999990"
-    with pytest.raises(UserError, match=r"takes more than 4GB of memory; .*--unrestricted"):
+    with pytest.raises(UserError, match="4GB.*--unrestricted"):
         query(sql, runs)
     assert len(query(sql, runs, unrestricted=True).rows) == 1
     assert not list(tmp_path.rglob("*"))
@@ -270,12 +270,12 @@ def test_sql_takes_no_more_memory_than_there_is_for_it_and_writes_nothing_on_its
 
 def test_sql_returns_no_more_than_fits_a_process(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     begun = time.process_time()
-    with pytest.raises(UserError, match="takes more than 10,000,000 values"):
+    with pytest.raises(UserError, match="10,000,000"):
         query("SELECT range, range, range, range FROM range(1000000000000)", runs)
     assert time.process_time() - begun < 60
     monkeypatch.setattr(closed, "MOST_VALUES", 60_000)
     assert len(query("SELECT range, 1 FROM range(30000)", runs).rows) == 30_000
-    with pytest.raises(UserError, match="takes more than 60,000 values"):
+    with pytest.raises(UserError, match="60,000"):
         query("SELECT range, 1 FROM range(30001)", runs)
     assert len(query("SELECT range, 1 FROM range(30001)", runs, unrestricted=True).rows) == 30_001
 

@@ -94,7 +94,7 @@ def test_an_attack_that_has_not_begun_is_left_out(tmp_path: Path) -> None:
     assert dict(result.missing) == {"l2": 7}
     with pytest.raises(UserError, match="no finished samples of l2 yet"):
         load_result(tmp_path, ["l2"])
-    with pytest.raises(UserError, match="'l7' is not part of this run; it has linf, l2"):
+    with pytest.raises(UserError, match="'l7'.*linf, l2"):
         load_result(tmp_path, ["l7"])
 
 
@@ -137,7 +137,7 @@ def test_other_sets_under_the_same_name_are_refused(tmp_path: Path) -> None:
     ):
         run.add([other], examples.plan([other]))
     judged = examples.record(monotone=False)
-    with pytest.raises(UserError, match=r"monotone: True in the run, False given"):
+    with pytest.raises(UserError, match="monotone: True"):
         run.add([judged], examples.plan([judged]))
 
 
@@ -152,7 +152,7 @@ def test_other_sets_under_the_same_name_are_refused(tmp_path: Path) -> None:
 )
 def test_another_model_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
     examples.begin(tmp_path)
-    with pytest.raises(UserError, match=f"results of another evaluation: .*{said}"):
+    with pytest.raises(UserError, match=said):
         examples.begin(tmp_path, **changes)
 
 
@@ -183,14 +183,14 @@ def test_a_newer_run_is_refused(tmp_path: Path) -> None:
     newer = json.loads((tmp_path / "run.json").read_text()) | {"format_version": 2, "colour": "blue"}
     (tmp_path / "run.json").write_text(json.dumps(newer))
     for use in (load_result, examples.begin):
-        with pytest.raises(UserError, match=r"newer robustatlas \(run format 2.*update robustatlas"):
+        with pytest.raises(UserError, match="format 2"):
             use(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", '{"format_version": 1, "model"', "[1, 2]"])
 def test_a_broken_identity_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"run\.json is not readable as a run's identity"):
+    with pytest.raises(UserError, match=r"run\.json"):
         load_result(tmp_path)
 
 
@@ -296,9 +296,9 @@ def test_columns_that_do_not_fit() -> None:
     columns, samples = examples.outcomes(examples.PARTS[0]), examples.samples(examples.PARTS[0])
     with pytest.raises(UserError, match="must have the columns index"):
         run.write(record, {"index": columns["index"]}, samples)
-    with pytest.raises(UserError, match=r"Column forward .* must have shape \(3,\), got \(2,\)"):
+    with pytest.raises(UserError, match=r"forward .*\(3,\).*\(2,\)"):
         run.write(record, columns | {"forward": np.zeros(2, np.int64)}, samples)
-    with pytest.raises(UserError, match=r"Column forward .* must hold int64, got float64"):
+    with pytest.raises(UserError, match="forward .*int64.*float64"):
         run.write(record, columns | {"forward": np.zeros(3)}, samples)
 
 

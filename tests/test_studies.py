@@ -94,7 +94,7 @@ def test_what_was_warned_of_is_on_the_page_of_every_later_call(tmp_path: Path) -
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
     _, out, _ = studied
     changed = written(tmp_path, without_sizes(SMALL), ("steps = 1", "steps = 2"))
-    with pytest.raises(UserError, match=r"models.linf.seed-3 was done in .* \(model.steps: 1 there, 2 given\)"):
+    with pytest.raises(UserError, match=r"models\.linf\.seed-3 .*model\.steps: 1 "):
         ra.study(changed, out, progress=False)
     with pytest.raises(UserError, match="holds the study mine, not mine other"):
         ra.study(written(tmp_path), out, "other", progress=False)
@@ -102,13 +102,13 @@ def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied],
 
 def test_one_step_alone_and_what_it_waits_for(tmp_path: Path) -> None:
     file = written(tmp_path, without_sizes(SMALL))
-    with pytest.raises(UserError, match=r"evaluations.main.plain.seed-0 needs models.plain.seed-0; leave --only out"):
+    with pytest.raises(UserError, match=r"evaluations\.main\.plain\.seed-0 .*models\.plain\.seed-0"):
         ra.study(file, tmp_path / "out", only=["evaluations"], progress=False)
     done = ra.study(file, tmp_path / "out", only=["models.plain", "outputs.scores"], progress=False)
     assert (tmp_path / "out/trainings/plain/seed-1/card.json").is_file()
     assert not (tmp_path / "out/trainings/linf").exists()
     assert not done.complete and done.outputs[0].waits[0] == "evaluations.main.plain.seed-0"
-    with pytest.raises(UserError, match=r"--only 'models.plane' is not a step; did you mean 'models.plain'\?"):
+    with pytest.raises(UserError, match=r"'models\.plane'.*'models\.plain'"):
         ra.study(file, tmp_path / "out", only=["models.plane"], progress=False)
 
 
@@ -211,5 +211,5 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
 
 
 def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="compares linf and plain; give both the same seeds, two at least"):
+    with pytest.raises(UserError, match="linf and plain"):
         read_study(written(tmp_path, without_sizes(SMALL) + CLAIM))

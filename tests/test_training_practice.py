@@ -193,7 +193,7 @@ def test_extra_images_have_their_share_of_each_batch(data: Dataset) -> None:
     card = train(linear(), data, settings=settings, extra=extra).card
     assert card.identity.extra is not None
     assert card.identity.extra.images == 20
-    with pytest.raises(UserError, match="give images of the same size and classes"):
+    with pytest.raises(UserError, match="size"):
         train(linear(), data, settings=settings, extra=Dataset.of(torch.rand(3, 1, 4, 4), [0, 1, 2], "small"))
 
 
@@ -247,7 +247,7 @@ def test_averaged_networks_have_statistics_of_their_own(data: Dataset) -> None:
     net = train(convolutional(), data, settings=replace(FAST, epochs=3, held_out=0, swa_from=1)).net
     inputs = net[0](data.images)
     torch.testing.assert_close(net[1].running_mean, inputs.mean((0, 2, 3)), rtol=0.02, atol=0.01)
-    with pytest.raises(UserError, match="swa_from=2; expected an epoch from 1 to 1"):
+    with pytest.raises(UserError, match="swa_from=2"):
         replace(FAST, swa_from=2)
 
 
