@@ -85,9 +85,9 @@ def test_the_ends_of_a_calibration() -> None:
 
 def test_what_a_calibration_needs() -> None:
     few = AccuracyTable(90, {"linf": LINF, "elastic": {1: 80, 2: 60}})
-    with pytest.raises(UserError, match="elastic .*2 strengths"):
+    with pytest.raises(UserError, match=r"elastic .*2 strengths"):
         calibrate("elastic", few)
-    with pytest.raises(UserError, match="'elastic' .*2 strengths"):
+    with pytest.raises(UserError, match=r"'elastic' .*2 strengths"):
         calibrate("linf", few, like="elastic")
     with pytest.raises(UserError, match="no attack 'fog'"):
         calibrate("fog", few)

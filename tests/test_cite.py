@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import robustatlas as ra
 from command_line import entered
 from helpers_core import brief

@@ -103,7 +103,7 @@ def switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nn.Mod
 
 
 def test_a_worker_with_another_gradient_is_refused(switched: nn.Module, watched: list[int]) -> None:
-    with pytest.raises(ra.UserError, match="gradients .*workers=1"):
+    with pytest.raises(ra.UserError, match=r"gradients .*workers=1"):
         ra.evaluate(switched, digits_images(COUNT, torch.float64), ATTACKS, workers=2, diagnose=False, audit=0)
     assert len(watched) == 2
 

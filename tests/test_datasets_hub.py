@@ -171,7 +171,7 @@ def test_pictures_of_different_sizes_need_one(tmp_path: Path) -> None:
 
 def test_parquet_files_of_something_else_get_a_sentence(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "test-0.parquet")
-    with pytest.raises(ra.UserError, match="image and label.* text"):
+    with pytest.raises(ra.UserError, match=r"image and label.* text"):
         ra.load_dataset(f"hf:{tmp_path}")
     with pytest.raises(ra.UserError, match="no Parquet files of the split 'train'"):
         ra.load_dataset(f"hf:{tmp_path}", "train")

@@ -377,7 +377,7 @@ def test_the_border_is_chosen_said_and_kept_apart(tmp_path: Path) -> None:
     record = next(each for each in black.records.values() if each.name == "rotation")
     assert record.threat["border"] == "black"
     assert "all is black" in record.note
-    with pytest.raises(UserError, match="border: black .*reflect"):
+    with pytest.raises(UserError, match=r"border: black .*reflect"):
         ra.evaluate(model, data, "rotation", run=folder, **QUIET)
     with pytest.raises(UserError, match="none among linf"):
         ra.evaluate(model, data, "linf", border="grey", **QUIET)

@@ -137,16 +137,16 @@ def test_what_cannot_be_had_is_one_sentence(package: Path, monkeypatch: pytest.M
     with pytest.warns(RobustnessWarning, match="more-atlas .*'half'"):
         assert list(shapes) == ["set", "half", "torn", "mine"]
     assert shapes["half"] is set and shapes["mine"] is frozen and "torn" in shapes and "none" not in shapes
-    with pytest.raises(UserError, match="torn:Thing.*ModuleNotFound"):
+    with pytest.raises(UserError, match=r"torn:Thing.*ModuleNotFound"):
         shapes["torn"]
     with pytest.warns(RobustnessWarning, match="It is left out"):
         assert list(shapes.usable()) == ["set", "half", "mine"]
-    with pytest.raises(UserError, match="'hafl'.*'half'"):
+    with pytest.raises(UserError, match=r"'hafl'.*'half'"):
         shapes["hafl"]
     with pytest.raises(UserError, match="'it' is a type"):
         shapes["it"] = dict  # type: ignore[assignment]
     others: Registry[type] = Registry("metric", "robustatlas.metrics", {}, "a class", subclass_of(set))
-    with pytest.raises(UserError, match="'shortfall' .*Metric"):
+    with pytest.raises(UserError, match=r"'shortfall' .*Metric"):
         others["shortfall"]
 
 
@@ -157,7 +157,7 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setattr(registry, "entry_points", entry_points)
     recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_of(object))
-    with pytest.raises(UserError, match="'half' .*more-atlas and second"):
+    with pytest.raises(UserError, match=r"'half' .*more-atlas and second"):
         recipes["half"]
 
 

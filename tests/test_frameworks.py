@@ -127,10 +127,10 @@ def test_tensorflow_in_float64_and_without_a_gradient_is_said() -> None:
     double = ra.from_tensorflow(lambda x: x @ tf.constant(weight), dtype=torch.float64)
     assert gradient_of(double, x, torch.zeros(4, dtype=torch.long)).dtype == torch.float64
     single = ra.from_tensorflow(lambda x: tf.cast(x, tf.float32) @ tf.constant(weight, tf.float32), dtype=torch.float64)
-    with pytest.raises(UserError, match="float32 .*float64"):
+    with pytest.raises(UserError, match=r"float32 .*float64"):
         single.logits(x)
     mixed = ra.from_tensorflow(lambda x: x @ tf.constant(weight, tf.float32), dtype=torch.float64)
-    with pytest.raises(UserError, match="float32 .*float64"):
+    with pytest.raises(UserError, match=r"float32 .*float64"):
         mixed.logits(x)
     rounded = ra.from_tensorflow(lambda x: tf.round(x) @ tf.constant(weight, tf.float32))
     with pytest.raises(UserError, match="from_predictions"):
@@ -217,7 +217,7 @@ def test_attacks_that_learn_too_much_are_refused(answers: Any) -> None:
     (warning,) = check_attacks(model, [attack_named("hop-skip-jump-l2")], images)
     assert "weak upper bounds" in warning
     if answers == "labels":
-        with pytest.raises(UserError, match="square-linf.*hop-skip-jump-l2"):
+        with pytest.raises(UserError, match=r"square-linf.*hop-skip-jump-l2"):
             check_attacks(model, [attack_named("square-linf")], images)
     tabular = images.flatten(1)
     with pytest.raises(UserError, match="use hop-skip-jump-l2"):
@@ -350,7 +350,7 @@ def test_outputs_are_recognised() -> None:
         "outputs='probabilities'" in w for w in check_model(ra.Classifier(lambda x: many(x).softmax(1)), x, labels)
     )
     assert any("one sigmoid a class" in w for w in check_model(ra.Classifier(lambda x: many(x).sigmoid()), x, labels))
-    with pytest.raises(UserError, match="'odds'.*'logits'"):
+    with pytest.raises(UserError, match=r"'odds'.*'logits'"):
         ra.Classifier(many, outputs="odds")  # type: ignore[arg-type]
 
 

@@ -177,7 +177,7 @@ def test_hypervolume_is_given_where_margins_are_known() -> None:
 def test_bad_input_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to show"):
         build_leaderboard([], tmp_path, REFERENCE)
-    with pytest.raises(UserError, match="stranger .*mine"):
+    with pytest.raises(UserError, match=r"stranger .*mine"):
         build_leaderboard([result()], tmp_path, REFERENCE, about={"stranger": {}})
     with pytest.raises(UserError, match=r"mine\.colour"):
         read_about({"mine": {"colour": "red"}})

@@ -353,7 +353,7 @@ def test_both_missing_and_extra_points_are_named():
     with pytest.raises(UserError, match=r"missing: p@2, q; extra: p@3"):
         metrics.competitiveness_ratio(AccuracyTable(81, {"p": {1: 60, 3: 30}}), TOY_REFERENCE)
     many = AccuracyTable(81, {"p": dict.fromkeys(range(1, 11), 50)})
-    with pytest.raises(UserError, match="p@2, p@3, .*3 more"):
+    with pytest.raises(UserError, match=r"p@2, p@3, .*3 more"):
         metrics.competitiveness_ratio(AccuracyTable(81, {"p": {1: 60}}), many)
 
 

@@ -206,7 +206,7 @@ def test_arguments_reach_the_function(folder: Path) -> None:
     source = f"{folder / 'models.py'}:settable"
     assert load_model(source, arguments={"bits": 3}).net.settings == (3, False)  # type: ignore[attr-defined]
     assert load_model(source, arguments=parse_settings(["bits=4", "flag=true"])).net.settings == (4, True)  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match="'bitz'.*bits, flag"):
+    with pytest.raises(UserError, match=r"'bitz'.*bits, flag"):
         load_model(source, arguments={"bitz": 3})
     with pytest.raises(UserError, match="--set bits=VALUE"):
         load_model(source)

@@ -73,7 +73,7 @@ def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="Cannot write .*file/run"):
+    with pytest.raises(UserError, match=r"Cannot write .*file/run"):
         examples.begin(tmp_path / "file" / "run")
     with pytest.raises(UserError, match="Cannot write /proc/robustatlas"):
         examples.begin("/proc/robustatlas")

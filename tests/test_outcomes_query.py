@@ -262,7 +262,7 @@ def test_sql_takes_no_more_memory_than_there_is_for_it_and_writes_nothing_on_its
     assert query("SELECT current_setting('temp_directory')", runs, unrestricted=True).rows != [("",)]
     monkeypatch.setattr(closed, "_CLOSED", [each.replace("4GB", "50MB") for each in closed._CLOSED])
     sql = "SELECT m FROM (SELECT range r, md5(range::VARCHAR) m FROM range(2000000)) ORDER BY m LIMIT 1 OFFSET 1999990"
-    with pytest.raises(UserError, match="4GB.*--unrestricted"):
+    with pytest.raises(UserError, match=r"4GB.*--unrestricted"):
         query(sql, runs)
     assert len(query(sql, runs, unrestricted=True).rows) == 1
     assert not list(tmp_path.rglob("*"))

@@ -94,7 +94,7 @@ def test_an_attack_that_has_not_begun_is_left_out(tmp_path: Path) -> None:
     assert dict(result.missing) == {"l2": 7}
     with pytest.raises(UserError, match="no finished samples of l2 yet"):
         load_result(tmp_path, ["l2"])
-    with pytest.raises(UserError, match="'l7'.*linf, l2"):
+    with pytest.raises(UserError, match=r"'l7'.*linf, l2"):
         load_result(tmp_path, ["l7"])
 
 
@@ -298,7 +298,7 @@ def test_columns_that_do_not_fit() -> None:
         run.write(record, {"index": columns["index"]}, samples)
     with pytest.raises(UserError, match=r"forward .*\(3,\).*\(2,\)"):
         run.write(record, columns | {"forward": np.zeros(2, np.int64)}, samples)
-    with pytest.raises(UserError, match="forward .*int64.*float64"):
+    with pytest.raises(UserError, match=r"forward .*int64.*float64"):
         run.write(record, columns | {"forward": np.zeros(3)}, samples)
 
 

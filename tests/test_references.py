@@ -106,10 +106,10 @@ def test_own_reference_takes_the_best_model_at_every_strength():
     with pytest.raises(UserError, match="not evaluated with the same attacks"):
         Reference.from_models("mine", "", {"a": a, "c": other})
     longer = AccuracyTable(90, {"linf": {0.01: 65, 0.02: 50, 0.03: 40}})
-    with pytest.raises(UserError, match="linf@0.03"):
+    with pytest.raises(UserError, match=r"linf@0.03"):
         Reference.from_models("mine", "", {"a": a, "b": longer})
     elsewhere = AccuracyTable(90, {"linf": {0.01: 65, 0.04: 50}})
-    with pytest.raises(UserError, match="linf@0.02, linf@0.04"):
+    with pytest.raises(UserError, match=r"linf@0.02, linf@0.04"):
         Reference.from_models("mine", "", {"a": a, "b": elsewhere})
     with pytest.raises(UserError, match="look like fractions"):
         Reference.from_models("mine", "", {"a": AccuracyTable(0.9, {"linf": {0.01: 0.7}})})
@@ -128,7 +128,7 @@ def test_own_reference_is_written_and_read(tmp_path):
 
 
 def test_wrong_references_are_refused(tmp_path):
-    with pytest.raises(UserError, match="'cifar'.*multirobustbench-cifar10"):
+    with pytest.raises(UserError, match=r"'cifar'.*multirobustbench-cifar10"):
         load_reference("cifar")
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(UserError, match="missing: name, source, accuracies"):

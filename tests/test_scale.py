@@ -438,7 +438,7 @@ def test_what_cannot_travel_is_said() -> None:
         with lock:
             return Alike()(x.double())
 
-    with pytest.raises(ra.UserError, match="held .*lock"):
+    with pytest.raises(ra.UserError, match=r"held .*lock"):
         evaluate(None, net=held, workers=2)
 
 

@@ -96,7 +96,7 @@ def test_sets_that_are_not_nested_are_judged_at_each_strength(network: nn.Module
     for attack in corruptions:
         np.testing.assert_array_equal(own.outcome(attack.name).fooled, every.outcome(attack.name).fooled)
         assert not own.outcome(attack.name).monotone
-    with pytest.raises(ra.UserError, match="'descent' .*'corruption-gaussian-noise'"):
+    with pytest.raises(ra.UserError, match=r"'descent' .*'corruption-gaussian-noise'"):
         ra.evaluate(network, images, ["linf", "corruption-gaussian-noise"], search="descent")
 
 

@@ -104,7 +104,7 @@ def test_timm_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="'timm:resnet10t'"):
         ra.load_model("timm:resnet10t")
-    with pytest.raises(UserError, match="'resnet1'.*'resnet"):
+    with pytest.raises(UserError, match=r"'resnet1'.*'resnet"):
         ra.load_model("timm:resnet1")
 
 
@@ -115,7 +115,7 @@ def test_torchvision() -> None:
     assert model.mean == (0.485, 0.456, 0.406)
     full = ra.load_model("torchvision:squeezenet1_1", arguments={"pretrained": False, "resize": True})
     assert full.prepare == Resizing(256, (224, 224), "bilinear")
-    with pytest.raises(UserError, match="'squeezenet'.*'squeezenet1_"):
+    with pytest.raises(UserError, match=r"'squeezenet'.*'squeezenet1_"):
         ra.load_model("torchvision:squeezenet")
 
 
@@ -136,7 +136,7 @@ def test_robustbench(tmp_path: Path) -> None:
     assert again.identity().weights_sha256 == model.identity().weights_sha256
     with pytest.raises(UserError, match="did you mean 'Wong2020Fast'"):
         ra.load_model("robustbench:Wong2020Fst")
-    with pytest.raises(UserError, match="'mnist/Linf'.*cifar10/Linf"):
+    with pytest.raises(UserError, match=r"'mnist/Linf'.*cifar10/Linf"):
         ra.load_model("robustbench:mnist/Linf/X")
 
 

@@ -81,13 +81,13 @@ def test_sizes_give_keys_anew_and_leave_entries_out(tmp_path: Path) -> None:
     assert study.evaluations["main"].strengths == {"linf": (0.1, 0.2, 0.3)}
     assert study.evaluations["main"].effort == "low" and "bits" not in study.models
     assert study.size == "other" and study.differs == ["one more strength"]
-    with pytest.raises(UserError, match="'othr'.*'other'"):
+    with pytest.raises(UserError, match=r"'othr'.*'other'"):
         read_study(file, "othr")
-    with pytest.raises(UserError, match="'small'.*other"):
+    with pytest.raises(UserError, match=r"'small'.*other"):
         read_study(file)
-    with pytest.raises(UserError, match="size.other.without .*'models.bitz'"):
+    with pytest.raises(UserError, match=r"size.other.without .*'models.bitz'"):
         read_study(written(tmp_path, SMALL, ('models.bits"]', 'models.bitz"]')), "other")
-    with pytest.raises(UserError, match="'uhr'.*'uar'"):
+    with pytest.raises(UserError, match=r"'uhr'.*'uar'"):
         read_study("uhr")
 
 

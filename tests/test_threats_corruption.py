@@ -186,7 +186,7 @@ def test_glass_takes_colours_from_nearby():
 
 
 def test_says_what_is_wrong():
-    with pytest.raises(UserError, match="'rain'.*gaussian_noise"):
+    with pytest.raises(UserError, match=r"'rain'.*gaussian_noise"):
         Corruption("rain")
     with pytest.raises(UnsupportedInputError, match=r"corruption-saturate .*\(1, 1, 8, 8\)"):
         Corruption("saturate").check(torch.zeros(1, 1, 8, 8))

@@ -102,7 +102,7 @@ def test_held_out_images_are_not_among_the_extra_ones() -> None:
     """By them a training is measured, and chosen; extra images are trained on."""
     data = ra.load_dataset("digits", "train").take(200)
     for extra in (data, replace(data, name="generated"), ra.load_dataset("digits", "train").take(400)):
-        with pytest.raises(UserError, match="^20 of the 20"):
+        with pytest.raises(UserError, match=r"^20 of the 20"):
             train(_net(), data, epochs=1, extra=extra, progress=False)
     train(_net(), data, settings=FAST, extra=data, progress=False)
     train(_net(), data, epochs=1, extra=ra.load_dataset("digits").take(100), progress=False)
