@@ -107,12 +107,12 @@ def test_names_decide_the_order_and_may_have_no_folder(tmp_path: Path) -> None:
     names = ["ant", "bee", "cat", "dog", "owl"]
     data = ra.load_dataset(f"imagefolder:{root}", classes=names)
     assert data.labels.tolist() == shown(data) and list(data.classes) == names
-    with pytest.raises(ra.UserError, match="'owl' .*ant, cat"):
+    with pytest.raises(ra.UserError, match=r"'owl' .*ant, cat"):
         ra.load_dataset(f"imagefolder:{root}", classes=["ant", "cat"])
     for given in (["ant"], ["ant", "ant"], "ant"):
         with pytest.raises(ra.UserError, match="expected at least two names"):
             ra.load_dataset(f"imagefolder:{root}", classes=given)
-    with pytest.raises(ra.UserError, match=folders of pictures"|"class"|folders of pictures"):
+    with pytest.raises(ra.UserError, match="class"):
         ra.load_dataset("digits", classes=names)
 
 

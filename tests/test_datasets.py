@@ -207,7 +207,7 @@ def test_fingerprints_are_of_the_numbers() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(UserError, match="'zebras'.*digits"):
+    with pytest.raises(UserError, match=r"'zebras'.*digits"):
         load_dataset("zebras")
     with pytest.raises(UserError, match=r"'imagenot'; did you mean 'imagenet'\?"):
         load_dataset("imagenot")
@@ -233,7 +233,7 @@ def test_damaged_idx_files(data_folder: Path, content: bytes) -> None:
     (data_folder / "mnist").mkdir()
     for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (data_folder / "mnist" / name).write_bytes(content)
-    with pytest.raises(UserError, match=is not a whole) "|"t10k-images-idx3-ubyte"|is not a whole) "):
+    with pytest.raises(UserError, match="t10k-images-idx3-ubyte"):
         load_dataset("mnist")
 
 
@@ -290,7 +290,7 @@ def test_download(tmp_path: Path, server: str) -> None:
     assert (tmp_path / "got").read_bytes() == b"content"
     with pytest.raises(UserError, match="0123"):
         download(f"{server}/file", tmp_path / "other", "0123")
-    with pytest.raises(UserError, match=File not found)"|"nothing.*404"|File not found)"):
+    with pytest.raises(UserError, match=r"nothing.*404"):
         download(f"{server}/nothing", tmp_path / "other", "0123")
     with pytest.raises(UserError, match=r"cannot be reached: .*refused"):
         download("http://127.0.0.1:9/file", tmp_path / "other", "0123")

@@ -86,7 +86,7 @@ def test_a_model_that_says_how_many_classes_it_has_answers_as_many_columns(answe
         with torch.no_grad():
             return NET(torch.as_tensor(x)).softmax(1).numpy()
 
-    with pytest.raises(ra.UserError, match=11|12), one for each class"|"10 columns; expected (9|11|12)"|11|12), one for each class"):
+    with pytest.raises(ra.UserError, match="10 columns"):
         ra.from_predictions(scores, answers, classes=classes).logits(X)
     with pytest.raises(ra.UserError, match="answers with 10 columns; expected"):
         ra.Classifier(NET, classes=classes).logits(X)
