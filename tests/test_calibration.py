@@ -123,9 +123,7 @@ def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
     strengths = {"p": [1.0, 2.0]}
     for rule in ("acc", "ata"):
         found = reference_of("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)  # type: ignore[arg-type]
-        assert found.marks[0].startswith(
-            "The reference's networks of p at 2 have learned nothing (clean accuracy 12 to"
-        )
+        assert "p at 2" in found.marks[0] and "12" in found.marks[0]
         assert Reference.from_dict(found.to_dict()) == found
     best = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 30}}))
     assert reference_of("r", "", [best, lost], strengths, "ata", classes=10).marks == ()

@@ -116,7 +116,7 @@ def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) ->
     assert not ran.returncode, ran.stderr
     used, *done = map(json.loads, ran.stdout.splitlines()[-1 - len(commands) :])
     assert used == {"same": True, "broken": True, "composed": "tint+linf", "trained_on": {"tint": 0.2}}
-    assert "The attack 'torn' of the package torn (torn:Thing) cannot be imported" in ran.stderr
+    assert "torn:Thing" in ran.stderr
     assert [code for code, _ in done] == [0] * len(commands), ran.stderr
     said = dict(zip(commands, (text for _, text in done), strict=True))
     assert "tint" in said["attacks"] and "downwards" in said["search"]

@@ -54,7 +54,7 @@ def entries(run: Path) -> list[Path]:
     return [path for path in found if path.is_dir() or first[path.parent, path.suffix] == path]
 
 
-@pytest.mark.parametrize("name", ["show", "report", "merge"])
+@pytest.mark.parametrize("name", ["report", "merge"])
 def test_no_link_out_of_a_run_is_followed(name: str, whole: Path, tmp_path: Path) -> None:
     code, told = invoke(name, whole, tmp_path / "sound")
     assert code == 0, told

@@ -27,13 +27,10 @@ from test_metrics_cli import printed
 def test_compare_says_who_is_more_robust(runs, capsys):
     compare(runs, reference=None, explain=True)
     text = " ".join(capsys.readouterr().out.split())
-    assert "400 shared samples of cifar10, 2 shared attacks at 40 strengths: linf, l2." in text
-    head, mean = text.index("Under L∞ at 8/255, strong is the more robust: "), text.index("In the mean over L∞, L2 and")
-    assert head < mean and "L2 and their 40 strengths, strong is the more robust: " in text
-    assert "Against L∞ and L2, each in the mean over its strengths, strong is the more robust." in text
-    assert "On clean images, no clear difference shows." in text
-    assert "linf: strong is right more often at" in text and "of 20 strengths, between" in text
-    assert "strong keeps more confidence (Wilcoxon signed-rank p =" in text
+    assert "400 shared samples of cifar10" in text and "40 strengths: linf, l2" in text
+    assert text.index("L∞ at 8/255, strong") < text.index("40 strengths, strong")
+    assert text.count("strong is the more robust") == 3 and "weak is the more robust" not in text
+    assert "Wilcoxon signed-rank p =" in text
     assert "CR ind-avg" in text and "on 40 of its 180 ranked" in text
     assert "What the numbers mean" in text
 
@@ -59,7 +56,7 @@ def test_compare_for_machines_and_papers_says_what_it_prints(runs, command):
     assert row.startswith(f"average linf & {ours['average linf']:.1f} [") and row.endswith(r"\\")
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     code, text = command("compare", *runs, "--json", "--latex")
-    assert code == 1 and "--json and --latex are given; give one of them" in text
+    assert code == 1 and "--json and --latex" in text
 
 
 def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
@@ -74,11 +71,9 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     p_value = 2 * 0.5**35  # McNemar, exact: 35 images are right for one model alone
     assert p_value < 0.001
     _, lead, mean = text.splitlines()[:3]
-    assert lead.startswith(
-        "Under L∞ at 8/255, near is the more robust: 95.0% (88.7 to 98.4) withstand; 35.0 points more"
-    )
-    assert lead.endswith("; p < 0.001) on the same images.") and " points more than wide (" in lead
-    assert mean.startswith("Against L∞, in the mean over 5 strengths, wide is the more robust.")
+    for part in ("L∞ at 8/255, near is", "95.0% (88.7 to 98.4)", "35.0 points", "p < 0.001"):
+        assert part in lead
+    assert "5 strengths, wide is" in mean
     assert "near minus wide" in text and "60.0 [49.7, 69.7]" in text
     for form in ("--json", "--csv", "--latex"):
         _, told = command("compare", *runs, "--reference", "none", form, width=400)
@@ -88,7 +83,7 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     assert means == pytest.approx([38.0, 60.0]), "the mean alone would turn it round"
     assert found["pairs"][0]["differences"]["L∞ at 8/255"]["p"] == pytest.approx(p_value)
     _, text = command("compare", *runs, "--reference", "none", "--headline", "linf@16/255", width=300)
-    assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is the more robust: 60.0% ")
+    assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is")
     page = build_report([load_result(run) for run in runs], tmp_path / "report.html").read_text()
     assert lead.replace("<", "&lt;") in page
     (leader,) = re.findall(r'<tr class="leader">.*?</tr>', page, re.S)
@@ -101,7 +96,7 @@ def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path,
     for name, scale, data in (("weak", 0.5, "cifar10"), ("strong", 1.0, "photos")):
         runs.append(run_files.write(tmp_path / name, made_up(name, scale, data=data), images_sha256="1" * 64))
     _, text = command("compare", *runs, "--reference", "none", width=300)
-    assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is the more robust:")
+    assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is")
     assert "Under " not in text and "strong minus weak" in text
 
 
@@ -118,7 +113,7 @@ def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):
         assert pairs[0]["differences"][name]["p"] >= single
     _, words = command("compare", *runs, *others, "--reference", "none", width=80)
     table = words.split("ahead")[1]
-    assert table.count(" -") >= 6 and "Every number of each pair: --explain." in words
+    assert table.count(" -") >= 6 and "--explain" in words
 
 
 def test_compare_takes_shared_samples_and_attacks_and_names_what_it_leaves_out(runs, tmp_path, capsys):
@@ -130,9 +125,9 @@ def test_compare_takes_shared_samples_and_attacks_and_names_what_it_leaves_out(r
 
 
 def test_compare_refuses_what_cannot_be_compared(runs):
-    with pytest.raises(UserError, match="give two or more"):
+    with pytest.raises(UserError, match="two"):
         compare(runs[:1])
-    with pytest.raises(UserError, match="given twice"):
+    with pytest.raises(UserError, match="twice"):
         compare([runs[0], runs[0]])
 
 
@@ -172,7 +167,7 @@ def test_hypervolumes_are_compared_over_the_same_strengths(tmp_path, monkeypatch
     monkeypatch.setitem(GRIDS, "linf", [0.01, 0.05, *(0.01 * k for k in range(6, 12))])
     uneven = load_result(write_run(tmp_path / "c", "c", 1.0, margins=True))
     text = printed(uneven)
-    assert "No adversarial hypervolume of linf: the strengths are not equal steps." in text
+    assert "hypervolume of linf" in text
     volume = adversarial_hypervolume(uneven.margins("l2"), uneven.clean_margin)
     row = next(line.split() for line in text.splitlines() if line.startswith(" l2") and "<=" in line)
     assert row[1] == f"{volume.mean:.3f}" and row[4] == f"{volume.std:.3f}" and row[5] == "20"

@@ -377,7 +377,7 @@ def test_a_normalisation_in_the_network_stays(tmp_path: Path) -> None:
     source = f"{tmp_path / 'wrapped.py'}:Wrapped"
     model = load_model(source, saved(tmp_path, prefixed("net.", net)))
     torch.testing.assert_close(model.logits(X), by_hand(net, X, MEAN, STD))
-    assert "not in the file, so the model's own stay: mu, sigma" in model.notes[0]
+    assert "mu, sigma" in model.notes[0]
     there = {"module.mu": torch.full((1, 1, 1, 1), 0.1), "module.sigma": torch.full((1, 1, 1, 1), 0.2)}
     model = load_model(source, saved(tmp_path, prefixed("module.net.", net) | there))
     torch.testing.assert_close(model.logits(X), by_hand(net, X, [0.1], [0.2]))

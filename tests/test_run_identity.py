@@ -68,7 +68,7 @@ def test_asking_by_another_gradient_says_so(net: nn.Module, data: Any, tmp_path:
     repaired = ra.Classifier(net, prepare=ra.straight_through(coarse))
     run(repaired, data, tmp_path / "r1", samples=4, progress=True)
     said = capsys.readouterr().err
-    assert "What the run has of 'linf' was found by another gradient of the model; it counts, and is computed" in said
+    assert "'linf'" in said and "another gradient" in said
 
 
 class Detaching(nn.Module):
