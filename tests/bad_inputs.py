@@ -20,9 +20,6 @@ def make(bits=3):
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
-def needs(size):
-    return make()
-
 def wrong_width():
     return nn.Sequential(nn.Flatten(), nn.Linear(65, 10))
 
@@ -32,17 +29,8 @@ def one_class():
 def three_classes():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 
-def nothing():
-    return None
-
-def pair():
-    return make(), 0.5
-
 def odd_normalisation():
     return make(), "mean", "std"
-
-def fails():
-    raise RuntimeError("no [bold]such\\x1b[31m thing\\nand a second line")
 
 class Broken(nn.Module):
     def __init__(self, value):
@@ -107,7 +95,6 @@ def build(folder: Path) -> None:
         "net.py": NET,
         "own.py": ATTACKS,
         "syntax.py": "def make(:\n",
-        "imports.py": "import nowhere_to_be_found\n",
         "exits.py": "raise ValueError('at import')\n",
         "text.safetensors": "not weights",
         "text.pt": "not weights",

@@ -20,24 +20,12 @@ from robustatlas.report.facts.rows import read_about
 LONG = "x" * 300
 
 MODELS = [  # a source, and what the sentence names
-    ("net.py:missing", "missing"),
-    ("net.py:mkae", "did you mean 'make'"),
-    ("nowhere.py:make", "nowhere.py"),
     ("net.py", "function"),
-    ("", "function"),
-    ("builtin:nothing", "nothing"),
-    ("not.a.module:make", "not.a.module"),
-    ("syntax.py:make", "syntax.py"),
-    ("imports.py:make", "nowhere_to_be_found"),
     ("exits.py:make", "at import"),
     ("leaves.py:make", "SystemExit"),
     ("folder:make", "folder"),
     (LONG + ".py:make", "255 bytes"),
-    ("net.py:nothing", "nn.Module"),
-    ("net.py:pair", "nn.Module"),
     ("net.py:odd_normalisation", "mean"),
-    ("net.py:fails", "such"),
-    ("net.py:needs", "--set size"),
 ]
 
 OUTPUTS = [  # a function of net.py, and what is named once its network is asked

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,6 +238,11 @@ def test_the_board_takes_the_reference_that_fits(command: list[str], tmp_path: P
         entered("leaderboard", *command, run, "-o", tmp_path / data)
         page = (tmp_path / data / "index.html").read_text()
         assert ("multirobustbench-cifar10" in page) == (data == "cifar10")
+
+
+def board_of(page: Path) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8").split('id="board-data">')[1].split("</script>")[0]
+    return json.loads(text)
 
 
 def test_options_before_the_runs_build_too(tmp_path: Path) -> None:
