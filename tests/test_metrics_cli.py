@@ -239,15 +239,16 @@ def test_merge_version_and_module(command, runs, tmp_path):
     assert done.stdout == text
 
 
-def test_a_reference_is_written_whole_or_not_at_all(runs, tmp_path):
+def test_a_reference_is_written_whole_or_not_at_all(tmp_path):
     """A limit on the size of files stands for a full disk: both fail in the middle of writing."""
     saved = tmp_path / "mine.json"
     saved.write_text("before")
+    reference = load_reference("multirobustbench-cifar10")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
     try:
         with pytest.raises(UserError, match=r"mine\.json"):
-            compare(runs, reference="none", save_reference=saved)
+            reference.to_json(saved)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert saved.read_text() == "before" and [path.name for path in tmp_path.iterdir()] == ["mine.json"]
