@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
@@ -314,17 +313,3 @@ def test_severities_that_there_are_not_are_refused_in_a_sentence(said: str, door
     with pytest.raises(ra.UserError, match=said) as refused:
         door()
     assert "\n" not in str(refused.value)
-
-
-def test_on_the_command_line(tmp_path: Path) -> None:
-    run = str(tmp_path / "run")
-    line = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "9", "--threads", "1", "--run", run]
-    line += ["--attacks", "corruption-contrast", "--no-diagnose", "--audit", "0"]
-    for more, said in (
-        (["--strengths", "corruption-contrast=0.5:10"], "corruption-contrast has only the strengths 1, 2, 3, 4, 5"),
-        (["--strengths", "corruption-contrast=1,6"], "given: 6"),
-    ):
-        assert said in entered(*line, *more, code=1).line
-    entered(*line)
-    assert "tell little" not in entered("show", run).line
-    assert "2.5 is none of these" in entered("check", run, "--require", "corruption-contrast@2.5>=10", code=1).line
