@@ -173,7 +173,9 @@ def test_show_and_what_reads_it(paths: dict[str, Path]) -> None:
 
 
 def test_what_is_best_known_is_itself_masked(paths: dict[str, Path], tmp_path: Path) -> None:
-    again = run_files.write(tmp_path / "again", result("blind", 0.9), {"linf": {"kind": "Linf"}}, 1, ["linf"])
+    again = run_files.write(
+        tmp_path / "again", result("blind", 0.9), {"linf": {"kind": "Linf"}}, seed=1, blind=["linf"]
+    )
     text = entered("best-known", paths["blind"], again, "-o", tmp_path / "best").line
     assert text.count(MASKED) >= 3 and WHY in text
 

@@ -107,8 +107,8 @@ def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):
     _, text = command("compare", *runs, *others, "--reference", "none", "--json")
     pairs = json.loads(text)["pairs"]
     assert len(pairs) == 6
+    _, alone = command("compare", *runs, "--reference", "none", "--json", width=400)
     for name in ("clean accuracy", "average linf"):  # Holm: by steps, and never below the p-value of the pair alone
-        _, alone = command("compare", *runs, "--reference", "none", "--json", width=400)
         single = json.loads(alone)["pairs"][0]["differences"][name]["p"]
         assert pairs[0]["differences"][name]["p"] >= single
     _, words = command("compare", *runs, *others, "--reference", "none", width=80)
@@ -206,7 +206,6 @@ def test_uar_of_each_defense_and_attack_and_their_correlation(tmp_path, capsys):
         assert rows[name] == [f"{score:.0f}" for score in scores]
     expected = np.corrcoef(matrix[2:].T)[0, 1]  # b, c, d: trained on other attacks than linf and l2
     assert f"{expected:.2f}" in text.split("Do the attacks agree?")[1]
-    assert "UAR of 4 adversarially trained models" in text
 
 
 def test_runs_of_different_images_are_not_compared(tmp_path):
@@ -220,28 +219,18 @@ def test_runs_of_different_images_are_not_compared(tmp_path):
     compare([folders[0], same], reference="none")
 
 
-def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_path):
-    long = write_run(tmp_path / "c", "a-model-of-a-very-long-name-wide-resnet-28-10", 1.2, margins=True)
-    more = write_run(tmp_path / "d", "fourth", 0.9, margins=True)
-    code, text = command("compare", *runs, long, more, "--explain")
-    assert code == 0
-    for line in text.splitlines():
-        assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
-    assert "a-model-of-a-very-long-name-wide-resnet-28-10" in text
-    assert command("show", long, "--explain", "--trained-on", "linf=8/255")[0] == 0
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path, width):
+def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path):
     """Names of 300 characters are told once, and shortened in tables and sentences, apart from each other."""
     names = ["x" * 300, "x" * 299 + "y", "模" * 100]
     folders = [write_run(tmp_path / str(k), name, 1.0 - 0.2 * k, margins=True) for k, name in enumerate(names)]
-    code, text = command("compare", *folders, width=width)
+    code, text = command("compare", *folders, width=60)
     assert code == 0
+    for line in text.splitlines():
+        assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
     for row in ("clean accuracy", "average accuracy", "union accuracy", "average linf", "hypervolume l2, x 100"):
         assert sum(line.strip().startswith(row) for line in text.splitlines()) >= 4, row
     assert all("".join(text.split()).count(name) == 1 for name in names)
     assert text.count("The hypervolume of") == 1  # a sentence for all pairs and attacks
-    code, text = command("show", folders[0], "--explain", width=width)
+    code, text = command("show", folders[0], "--explain", width=60)
     labels = [line.split()[0] for line in text.splitlines() if "<= " in line]
     assert code == 0 and labels == ["linf", "l2"]
