@@ -26,9 +26,6 @@ def wrong_width():
 def one_class():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
 
-def three_classes():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-
 def odd_normalisation():
     return make(), "mean", "std"
 
@@ -45,9 +42,6 @@ def gives_nan():
 
 def gives_text():
     return Broken(lambda logits: "cat")
-
-def gives_map():
-    return Broken(lambda logits: logits[..., None])
 
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)

@@ -24,7 +24,6 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import rough
 from robustatlas.metrics import (
     AccuracyTable,
-    adversarial_hypervolume,
     competitiveness_in_out,
     competitiveness_ratio,
     interclass_distances,
@@ -156,24 +155,6 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path):
         compare(runs, save_reference=tmp_path / "none" / "mine.json")
 
 
-def test_hypervolume_suite_through_the_command_line(command, tmp_path):
-    """The preset gives margins at ten levels, and show and compare their hypervolumes."""
-    for name in ("linf", "l2"):
-        options = ["--data", "digits", "--attacks", "hypervolume", "--samples", 6, "--run", tmp_path / name]
-        assert command("evaluate", f"builtin:digits-{name}", *options, width=200)[0] == 0
-    result = load_result(tmp_path / "linf")
-    assert result.strengths("linf") == pytest.approx(8 / 255 * np.arange(1, 11) / 10)
-    assert result.strengths("l2") == pytest.approx(0.5 * np.arange(1, 11) / 10)
-    code, text = command("show", tmp_path / "linf", "--explain", width=200)
-    assert code == 0
-    for attack in ("linf", "l2"):
-        volume = adversarial_hypervolume(result.margins(attack), result.clean_margin, result.strengths(attack))
-        row = next(line.split() for line in text.splitlines() if line.strip().startswith(attack) and "<=" in line)
-        assert row[1] == f"{volume.mean:.3f}" and row[5] == "10"
-    code, text = command("compare", tmp_path / "linf", tmp_path / "l2", "--explain")
-    assert code == 0 and "hypervolume linf, x 100" in text and "Wilcoxon signed-rank" in text
-
-
 def test_numbers_for_machines(command, runs):
     code, text = command("show", runs[0], "--json", "--trained-on", "linf=8/255", width=200)
     found, result = json.loads(text), load_result(runs[0])
@@ -207,19 +188,6 @@ def test_narrow_terminals(command, runs, width):
         assert line.count("[") == line.count("]"), line
     wide = command("show", runs[0], "--explain", width=200)[1]
     assert "--all" not in wide
-
-
-def test_names_of_others_do_no_harm(command, tmp_path):
-    hostile = "\x1b[31mred[/] [bold]\x07\u202e"
-    run = run_files.write(tmp_path / "run", made_up(hostile, 1.0, samples=40, data=hostile))
-    other = run_files.write(tmp_path / "other", made_up("plain", 0.5, samples=40, data=hostile))
-    for arguments in (["show", run], ["compare", run, other], ["query", "SELECT model FROM runs", run]):
-        code, text = command(*arguments)
-        assert code == 0
-        assert not any(char in text for char in "\x1b\x07\u202e")
-        assert "[bold]" in text
-    code, text = command("show", tmp_path / "\x1b[31mnone")
-    assert code == 1 and "\x1b" not in text
 
 
 def test_merge_version_and_module(command, runs, tmp_path):

@@ -141,13 +141,3 @@ def test_added_strengths_are_searched_and_old_ones_kept(network: nn.Module, imag
     np.testing.assert_array_equal(more.minimal_size("linf"), found)
     again = ra.evaluate(network, images, [replace(attack, strengths=(low, middle, high))], run=tmp_path)
     np.testing.assert_array_equal(again.outcome("linf").forward, more.outcome("linf").forward, "computed once")
-
-
-def test_strengths_judged_one_by_one_grow_into_the_run_made_at_once(
-    network: nn.Module, images: Any, tmp_path: Path
-) -> None:
-    attack = catalogue()["corruption-contrast"]
-    ra.evaluate(network, images, [replace(attack, strengths=(1.0, 3.0))], run=tmp_path)
-    grown = ra.evaluate(network, images, [attack], run=tmp_path)
-    once = ra.evaluate(network, images, [attack])
-    np.testing.assert_array_equal(grown.outcome(attack.name).fooled, once.outcome(attack.name).fooled)
