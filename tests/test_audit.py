@@ -18,7 +18,6 @@ from robustatlas.optimizers.pgd import PGD
 
 DATA = ra.load_dataset("digits")
 MODEL = ra.load_model("builtin:digits-standard")
-STRENGTHS = {"pgd-linf": [0.05, 0.1]}
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_the_choice_does_not_depend_on_the_order(strong_only: None) -> None:
     assert not np.array_equal(one, auditing._drawn(index, 10, 4))
 
 
-def test_it_is_made_by_default_only_where_it_is_cheap() -> None:
+def test_by_default_where_it_is_cheap() -> None:
     assert not weak(20).audit_sentences()
 
 

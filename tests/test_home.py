@@ -21,7 +21,6 @@ from robustatlas.report.facts.rows import read_card
 from robustatlas.report.page import build_report
 from test_cli_words import commands
 
-SOURCE = Path(ra.__file__).parent
 PATHS = [
     (name, command, parameter)
     for name, command in commands(get_command(app))
