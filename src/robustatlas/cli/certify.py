@@ -11,7 +11,7 @@ from rich.console import Console
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import print_run
@@ -26,14 +26,23 @@ if TYPE_CHECKING:
 def certify(
     model: _models.Model,
     data: _models.Data,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
+    samples: _asked.Samples = None,
+    stratified: _asked.Stratified = None,
     attacks: Annotated[
-        str,
+        list[str] | None,
         ATTACKS.option(
             "NAMES",
             "Attacks whose threat models are certified, with commas between them: linf, l2, l1, brightness, "
-            "contrast, saturation, hue.",
+            "contrast, saturation, hue. By default linf,l2.",
         ),
-    ] = "linf,l2",
+    ] = None,
     strengths: Annotated[
         list[str] | None,
         ATTACKS.option(
@@ -53,7 +62,9 @@ def certify(
     method_setting: Annotated[
         list[str] | None,
         ATTACKS.option(
-            "NAME=VALUE", "Setting of the method, such as `seconds=60` of beta-crown. May be given several times."
+            "NAME=VALUE",
+            "Setting of the method, such as `seconds=60` of beta-crown. May be given several times.",
+            hidden=True,
         ),
     ] = None,
     effort: Annotated[
@@ -64,53 +75,50 @@ def certify(
             show_default=False,
         ),
     ] = "default",
-    resize: _asked.Resize = None,
-    crop: _asked.Crop = None,
-    channels: _asked.Channels = None,
-    samples: _asked.Samples = None,
-    stratified: _asked.Stratified = None,
+    seed: _asked.Seed = 0,
     run: Annotated[
         Path | None,
         OUTPUT.option(
             "DIR",
             "Directory of the run, the same one that `evaluate` wrote, so that both sides stand together. By "
-            "default `runs/MODEL-DATA-HASH`, by the weights' hash.",
+            "default a folder in `runs`, named by the model, the data and the weights' hash.",
         ),
     ] = None,
-    weights: _models.Weights = None,
-    settings: _models.Settings = None,
-    mean: _models.Mean = None,
-    std: _models.Std = None,
-    seed: _asked.Seed = 0,
+    shard_size: _asked.ShardSize = None,
     batch_size: Annotated[
         int | None, COMPUTE.option("N", "Number of samples that are computed at once, at most 64.", min=1)
     ] = None,
-    shard_size: _asked.ShardSize = None,
     device: _models.Device = None,
+    threads: _asked.Threads = None,
+    dry_run: Annotated[
+        bool, COMPUTE.flag("--dry-run", "Certify a few samples, say how long all would take, and write nothing.")
+    ] = False,
     workers: _workers.Workers = None,
     devices: _workers.Devices = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
     part: _workers.Part = None,
-    threads: _asked.Threads = None,
-    dry_run: Annotated[
-        bool, COMPUTE.flag("--dry-run", "Certify a few samples, say how long all would take, and write nothing.")
-    ] = False,
+    help_all: FullHelp = False,
 ) -> None:
-    """Find, for each sample, a size up to which no attack on MODEL can succeed.
+    r"""Find, for each sample, a size up to which no attack on MODEL can succeed.
 
     Attacks bound the robust accuracy from above, certificates from below. Both sides in one run:
 
-        robustatlas evaluate builtin:digits-linf --data digits --samples 100 --run runs/both
-
-        robustatlas certify builtin:digits-linf --data digits --samples 100 --run runs/both
-
-        robustatlas show runs/both
+    ```bash
+    robustatlas evaluate builtin:digits-linf --data digits \
+        --samples 100 --run runs/both
+    robustatlas certify builtin:digits-linf --data digits \
+        --samples 100 --run runs/both
+    robustatlas show runs/both
+    ```
 
     Brightness and contrast, where both sides meet:
 
-        robustatlas certify builtin:digits-linf --data digits --attacks brightness,contrast --run runs/both
+    ```bash
+    robustatlas certify builtin:digits-linf --data digits \
+        --attacks brightness,contrast --run runs/both
+    ```
 
     Ctrl-C stops it, and the same command continues it.
     """
@@ -124,7 +132,7 @@ def certify(
     dataset = _models.data_for(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
-        attacks=_asked.chosen(names_in(attacks), "default", None),
+        attacks=_asked.chosen(names_in(attacks, ["linf", "l2"]), "default", None),
         strengths=parse_strengths(strengths or []),
         seed=seed,
         run=folder,
