@@ -16,6 +16,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def pictures(count: int) -> Tensor:
 
 def points_of(attack: Any) -> Iterator[tuple[float, ...]]:
     """The points of the sweep, the smallest first."""
-    sweep = attack.plans["descent"].legs[0].stage.optimizer
+    sweep = attack.runs[0].optimizer
     for point in sweep.grid().tolist():
         held = [value * attack.strengths[-1] for value in point[: sweep.bounded]]
         yield (*held, *point[sweep.bounded :])
@@ -147,7 +148,7 @@ def main() -> None:
         "images": asked.images,
         "threads": asked.threads,
         "torch": torch.__version__,
-        "points": sum(attack.plans["descent"].legs[0].stage.optimizer.steps for attack in suite),
+        "points": sum(attack.runs[0].optimizer.steps for attack in suite),
         "draws": sum(attack.typical * len(attack.strengths) for attack in suite),
     }
     quiet = {"diagnose": False, "audit": 0, "progress": False}
@@ -158,7 +159,7 @@ def main() -> None:
         whole, result = measured(lambda m=model, y=labels: ra.evaluate(m, (images, y), "everyday", **quiet))
         whole["standing"] = {a: int(result.correct(a)[:, -1].sum()) for a in result.attacks}
         whole["forward passes a sample"] = sum(result.passes(a)[0] for a in result.attacks)
-        worst = [ra.Attack(a.name, a.threat, a.plans, a.strengths, a.about) for a in alone]
+        worst = [replace(a, typical=0, small=None) for a in alone]
         ours, _ = measured(lambda m=model, y=labels, w=worst: ra.evaluate(m, (images, y), w, **quiet))
         theirs, stands = measured(lambda n=net, y=labels: by_pillow(n, images, y, alone))
         found[name] = {

@@ -25,8 +25,7 @@ from rich.table import Table
 import robustatlas as ra
 from optimality import Subject, subject
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Effort, Stage, grid
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import AttackRun, Effort, grid
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.optimizers.apgd import APGD
 
@@ -43,7 +42,7 @@ OTHERWISE = {"linf": 0.2, "l2": 2.5}
 def measured(who: Subject, norm: str, effort: Effort) -> dict[str, Any]:
     """The hypervolumes of one subject in one norm."""
     strengths = grid(LAST.get(who.name, OTHERWISE)[norm], 10)
-    long = replace(attack_named(norm), plans=plans_of(Stage(APGD(100), "margin"), runs=3))
+    long = replace(attack_named(norm), runs=(AttackRun(APGD(100), "margin", count=3),), search_order=())
     found = {
         "frontier": ra.evaluate(
             who.model, who.data, norm, search="frontier", effort=effort, strengths={norm: strengths}, progress=False

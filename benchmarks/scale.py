@@ -156,7 +156,7 @@ _DRAWN = """
     import numpy as np, torch
     from torch import nn
     import robustatlas as ra
-    from robustatlas.attacks.definition import Attack, Stage
+    from robustatlas.attacks.definition import Attack, AttackRun
     from robustatlas.data import Fingerprint, Rows
     from robustatlas.evaluation.workers.memory import hand_back_at_once
     from robustatlas.optimizers.pgd import PGD
@@ -182,8 +182,8 @@ _DRAWN = """
     positions = np.arange(count)
     labels = (positions % 2 > 0) ^ (positions % 6 > 0)
     data = ra.Dataset.of_rows(Drawn(count), labels.astype(int), "drawn", None, Fingerprint("0" * 64, "0" * 64))
-    stage = Stage(PGD(steps=1), "cross-entropy", start="neutral")
-    attack = Attack("linf", Linf(), as_published(stage), (0.1,))
+    run = AttackRun(PGD(steps=1), "cross-entropy", start="neutral")
+    attack = Attack("linf", Linf(), (run,), (0.1,), search_order=("bisection", "every"))
     begun = time.perf_counter()
     result = ra.evaluate(Bright(), data, attack, batch_size=32)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Leg, Plan
+from robustatlas.attacks.definition import Attack, AttackRun, Plan
 from robustatlas.attacks.search.rules import MostPasses, Role, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import UnsupportedInputError
@@ -34,33 +34,38 @@ from subjects import CHOSEN_ON, KEPT, correct, trained
 Edit = Callable[[Plan], Plan]
 
 
+def changed(plan: Plan, change: Callable[[AttackRun], AttackRun]) -> Plan:
+    """The plan with each run changed."""
+    return replace(plan, runs=tuple(change(run) for run in plan.runs))
+
+
 def without_rule(kind: type[Rule]) -> Edit:
-    return lambda plan: plan.map(lambda leg: leg, lambda rule: None if isinstance(rule, kind) else rule)
+    return lambda plan: replace(plan, rules=tuple(rule for rule in plan.rules if not isinstance(rule, kind)))
 
 
-def without_legs(unwanted: Callable[[Leg], bool]) -> Edit:
-    return lambda plan: plan.map(lambda leg: () if unwanted(leg) else leg)
+def without_runs(unwanted: Callable[[AttackRun], bool]) -> Edit:
+    return lambda plan: replace(plan, runs=tuple(run for run in plan.runs if not unwanted(run)))
 
 
-def less_stubborn(rule: Rule) -> Rule:
-    return replace(rule, stubborn=rule.patience) if isinstance(rule, StopFruitless) else rule
+def less_stubborn(plan: Plan) -> Plan:
+    rules = (replace(rule, stubborn=rule.patience) if isinstance(rule, StopFruitless) else rule for rule in plan.rules)
+    return replace(plan, rules=tuple(rules))
 
 
-def by_logits(leg: Leg) -> Leg:
-    ordered = leg.stage.targets == "distance"
-    return replace(leg, stage=replace(leg.stage, targets="logits")) if ordered else leg
+def by_logits(run: AttackRun) -> AttackRun:
+    return replace(run, targets="logits") if run.targets == "distance" else run
 
 
 def to_the_nearest(role: Role) -> Edit:
-    """Legs of that role towards one class alone."""
+    """Runs of that role towards one class alone."""
     towards = ("distance", "logits")
-    return lambda plan: plan.map(
-        lambda leg: replace(leg, runs=1) if leg.role == role and leg.stage.targets in towards else leg
+    return lambda plan: changed(
+        plan, lambda run: replace(run, count=1) if run.role == role and run.targets in towards else run
     )
 
 
-def away(leg: Leg) -> bool:
-    return leg.role == "restart" and leg.stage.targets is None
+def away(run: AttackRun) -> bool:
+    return run.role == "restart" and run.targets is None
 
 
 EDITS: dict[str, Edit] = {
@@ -68,30 +73,31 @@ EDITS: dict[str, Edit] = {
     "`StopLaggingRuns`": without_rule(StopLaggingRuns),
     "`StopSlowAscents`": without_rule(StopSlowAscents),
     "`StopFruitless`": without_rule(StopFruitless),
-    "its patience with stubborn samples": lambda plan: plan.map(lambda leg: leg, less_stubborn),
+    "its patience with stubborn samples": less_stubborn,
     "`MostPasses`": without_rule(MostPasses),
-    "order by distance": lambda plan: plan.map(by_logits),
-    "the bound by another objective": without_legs(lambda leg: leg.role == "bound" and leg.stage.objective == "dlr"),
+    "order by distance": lambda plan: changed(plan, by_logits),
+    "the bound by another objective": without_runs(lambda run: run.role == "bound" and run.objective == "dlr"),
     "bounds towards further classes": to_the_nearest("bound"),
-    "the walk along the boundary": without_legs(lambda leg: leg.role == "bound" and leg.stage.start == "best"),
-    "restarts by DLR": without_legs(lambda leg: leg.role == "restart" and leg.stage.objective == "dlr"),
-    "restarts by the margin": without_legs(lambda leg: away(leg) and leg.stage.objective == "margin"),
-    "restarts towards the nearest classes": without_legs(lambda leg: leg.role == "restart" and not away(leg)),
-    "all restarts": without_legs(lambda leg: leg.role == "restart"),
-    "ascents on the margin": without_legs(lambda leg: leg.role == "ascend" and leg.stage.objective == "margin"),
-    "ascents on cross-entropy": without_legs(
-        lambda leg: leg.role == "ascend" and leg.stage.objective == "cross-entropy"
-    ),
+    "the walk along the boundary": without_runs(lambda run: run.role == "bound" and run.start == "best"),
+    "restarts by DLR": without_runs(lambda run: run.role == "restart" and run.objective == "dlr"),
+    "restarts by the margin": without_runs(lambda run: away(run) and run.objective == "margin"),
+    "restarts towards the nearest classes": without_runs(lambda run: run.role == "restart" and not away(run)),
+    "all restarts": without_runs(lambda run: run.role == "restart"),
+    "ascents on the margin": without_runs(lambda run: run.role == "ascend" and run.objective == "margin"),
+    "ascents on cross-entropy": without_runs(lambda run: run.role == "ascend" and run.objective == "cross-entropy"),
     "ascents towards further classes": to_the_nearest("ascend"),
-    "ascents of samples without an example": without_legs(lambda leg: leg.role == "unbroken"),
+    "ascents of samples without an example": without_runs(lambda run: run.role == "unbroken"),
 }
 """What is taken away."""
 
 
 def edited(attack: Attack, edit: Edit) -> Attack | None:
     """The attack without something; None: it has no such thing."""
-    plan = edit(attack.plans["descent"])
-    return replace(attack, plans={"descent": plan}) if plan != attack.plans["descent"] else None
+    plan = edit(attack.plan("descent"))
+    if plan == attack.plan("descent"):
+        return None
+    runs = tuple(replace(run, searches=("descent",)) for run in plan.runs)
+    return replace(attack, runs=runs, rules=plan.rules, usual_rules=False, search_order=("descent",))
 
 
 def found(model: ra.Classifier, data: ra.Dataset, attack: Attack, seed: int) -> dict[str, Any]:

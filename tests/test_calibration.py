@@ -159,8 +159,8 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", protocol="paper")
     assert ata.way_of("l1").recipe == "uniform"
     assert ata.searched == "every"
-    (stage,) = (leg.stage for leg in ata.evaluated("linf").plans["every"].legs)
-    assert (stage.optimizer.steps, stage.targets, stage.judge) == (200, "random", "last")
+    (run,) = ata.evaluated("linf").plan("every").runs
+    assert (run.optimizer.steps, run.targets, run.judge) == (200, "random", "last")
     with pytest.raises(UserError, match="features= is for the attack lpips"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, features="alexnet=weights.pth")
 

@@ -47,7 +47,7 @@ OWN = """
 import torch
 from torch import nn
 
-from robustatlas import Attack, Stage, plans_of
+from robustatlas import Attack, AttackRun
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -55,10 +55,7 @@ def make(width=8, inputs=64):
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 10))
 
-mine = Attack("mine", Linf(), plans_of(Stage(PGD(steps=3), "margin")), (0.1, 0.2))
-
-def as_before():
-    return Attack("mine", Linf(), strengths=(0.1, 0.2), stages=(Stage(PGD(steps=3), "margin"),))
+mine = Attack("mine", Linf(), (AttackRun(PGD(steps=3), "margin"),), (0.1, 0.2))
 
 def make_attack():
     return mine
@@ -147,15 +144,6 @@ def test_a_run_grows(here: Path) -> None:
     np.testing.assert_allclose(grown.strengths("linf"), [8 / 255, 16 / 255])
     other = entered(*begin, *strengths, "--attacks", "linf,own.py:mine", "--samples", 20, code=1)
     assert "its weights are others" in other.err  # another normalisation
-
-
-def test_an_attack_in_a_file_written_for_an_older_release_gets_one_sentence(here: Path) -> None:
-    (here / "own.py").write_text(OWN)
-    (here / "old.py").write_text(OWN + "old = as_before()")
-    for name in ("own.py:as_before", "old.py:old"):
-        said = entered("evaluate", "own.py:make", "--data", "digits", "--attacks", name, "--samples", 2, code=1).line
-        assert "Traceback" not in said
-        assert "An attack has no 'stages' now: write Attack(name, threat, plans_of(" in said
 
 
 def test_features_of_lpips_come_from_a_file(here: Path) -> None:

@@ -17,13 +17,12 @@ from typing import Any
 
 _WHERE = {
     "attacks.catalogue": "ATTACKS",
-    "attacks.definition": "Attack AttackInfo Leg Plan Stage grid",
-    "attacks.plans": "legs plans plans_of",
+    "attacks.definition": "Attack AttackInfo AttackRun grid",
     "attacks.search": "SEARCHES Schedule",
     "certificates": "CERTIFICATES",
     "certificates.base": "MARGIN_OF_SIZES Certificate Samples Subject norm_of",
     "checks.indicators": "INDICATORS Indicator LookedAt Measured",
-    "common.bundle": "Bundle Fixed",
+    "common.bundle": "Bundle Fixed over",
     "metrics.averages": "average_accuracy",
     "metrics.bootstrap": "SampleStatistic",
     "metrics.registry": "METRICS Metric",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.bundle import take
 from robustatlas.engine.evidence import record_margins
 from robustatlas.engine.lanes import Lanes, evaluate
@@ -12,14 +12,14 @@ from robustatlas.engine.setting import Setting
 from robustatlas.optimizers.base import Evaluation
 
 
-def points_at_once(setting: Setting, stage: Stage, lanes: Lanes) -> int:
+def points_at_once(setting: Setting, stage: AttackRun, lanes: Lanes) -> int:
     """How many points of each run fit into a batch; 1 where points come one by one: of a model that is asked for a
     price, and in reduced precision, whose margins are computed again."""
     together = stage.optimizer.foresees and setting.rough is None and setting.model.knowledge == "gradients"
     return min(setting.lanes // len(lanes.rows), stage.optimizer.steps) if together else 1
 
 
-def moved_ahead(setting: Setting, stage: Stage, lanes: Lanes, count: int) -> tuple[Lanes, Evaluation]:
+def moved_ahead(setting: Setting, stage: AttackRun, lanes: Lanes, count: int) -> tuple[Lanes, Evaluation]:
     """The lanes at the first mistake among their next ``count`` points, or at the last of these, and what the model
     says there. Margins up to there are entered, and passes up to there are charged: as if points came one by one."""
     held, ledger = len(lanes.rows), setting.ledger

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.search.plan import Leg, Plan, Stage
+from robustatlas.attacks.search.plan import AttackRun, Plan, Start
 from robustatlas.common.bundle import select
 from robustatlas.common.noise import Noise
 from robustatlas.engine.lanes import enter, moved
@@ -29,22 +29,28 @@ class Ends:
     fooled: Tensor
 
 
-def ending_stage(plan: Plan) -> Stage | None:
-    """How the run goes whose end is looked at: as the first of ``plan`` that ascends by gradients, or else as the first
-    by gradients. It has a start of its own and leads away from the true class. None: no run takes a gradient."""
-    by_gradients = [leg for leg in plan.legs if leg.stage.optimizer.needs_gradient]
+def observed_run(plan: Plan) -> AttackRun | None:
+    """Return the run whose end is looked at: the first ascent of ``plan`` by gradients, or else its first run by them.
+
+    It has a start of its own and leads away from the true class. None: no run takes a gradient.
+    """
+    by_gradients = [run for run in plan.runs if run.optimizer.needs_gradient]
     if not by_gradients:
         return None
-    stage = next((leg for leg in by_gradients if leg.role == "ascend"), by_gradients[0]).stage
-    return replace(stage, targets=None, start="neutral" if stage.start == "neutral" else "random", kick=0.0)
+    first = next((run for run in by_gradients if run.role == "ascend"), by_gradients[0]).settings
+    start: Start = "neutral" if first.start == "neutral" else "random"
+    return replace(first, role="ascend", targets=None, start=start, kick=0.0)
 
 
-def ends_of(
-    model: Classifier, attack: Attack, stage: Stage, x: Tensor, labels: Tensor, noise: Noise, level: Tensor
+def run_ends(
+    model: Classifier, attack: Attack, run: AttackRun, x: Tensor, labels: Tensor, noise: Noise, level: Tensor
 ) -> Ends:
-    """Where a run of ``stage`` (see :func:`ending_stage`) ends that begins at each of ``x`` [B, ...], on the device and
-    in the dtype of the model, with the ``labels`` [B]; ``level`` int64 [B]: of the strength of each."""
-    attack = replace(attack, plans={"every": Plan((Leg(stage),))})
+    """Make ``run`` (see :func:`observed_run`) from each of ``x`` [B, ...] and return where it ends.
+
+    ``x`` and ``labels`` [B] are on the device and in the dtype of the model; ``level`` int64 [B]: of the strength of
+    each.
+    """
+    attack, stage = replace(attack, runs=(run,), rules=(), search_order=("every",), effort="default"), run
     setting = set_up(model, attack, "every", x, labels, noise, len(x))
     prepare(setting)
     setting.schedule.level = level.to(x.device)

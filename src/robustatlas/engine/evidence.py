@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import Judge, Stage
+from robustatlas.attacks.search.plan import AttackRun, Judge
 from robustatlas.common.bundle import Tree, put, select, take
 from robustatlas.engine.judging import counted_within, fooled_at
 from robustatlas.engine.lanes import Lanes, those
@@ -16,7 +16,7 @@ from robustatlas.optimizers.base import Evaluation
 from robustatlas.threats.levels import shown
 
 
-def record_margins(setting: Setting, stage: Stage, lanes: Lanes, evaluation: Evaluation) -> None:
+def record_margins(setting: Setting, stage: AttackRun, lanes: Lanes, evaluation: Evaluation) -> None:
     """Enter the margins of an evaluation, at the strengths where they count; of a search in reduced precision note
     them, until the next look."""
     ledger, rough = setting.ledger, setting.rough
@@ -39,7 +39,7 @@ def record_queries(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> No
         ledger.queries[lanes.rows] = torch.where(seen & (before < 0), asked, before)
 
 
-def record_true(setting: Setting, stage: Stage, over: Lanes) -> None:
+def record_true(setting: Setting, stage: AttackRun, over: Lanes) -> None:
     """Note how far ended runs came whose ReLUs were not smoothed. What refines an example that only smoothed runs had
     found does not count."""
     if stage.backward == "smoothed":
@@ -102,10 +102,10 @@ def _confirmed(setting: Setting, new: Lanes) -> Tensor:
     smaller = good & (size < best if setting.schedule.monotone else best.isinf())
     ledger.best_size[rows] = torch.where(smaller, size, best)
     put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
-    leg = setting.schedule.leg_of[setting.schedule.attempt[rows]]
+    leg = setting.schedule.run_of[setting.schedule.attempt[rows]]
     for column, found in (
         (ledger.found_class, verdict.prediction),
-        (ledger.found_leg, torch.where(leg < 0, ledger.found_leg[rows], leg)),
+        (ledger.found_run, torch.where(leg < 0, ledger.found_run[rows], leg)),
         (ledger.mistakes, verdict.mistakes),
         (ledger.drawn, verdict.drawn),
     ):

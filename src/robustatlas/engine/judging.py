@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
-from robustatlas.attacks.search.plan import Judge, Stage
+from robustatlas.attacks.search.plan import AttackRun, Judge
 from robustatlas.engine.ledger import Ledger
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.optimizers.base import Evaluation
@@ -16,7 +16,7 @@ def by_itself(schedule: Schedule, judge: Judge) -> bool:
     return judge == "last" or not schedule.monotone
 
 
-def to_beat(ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Tensor:
+def to_beat(ledger: Ledger, schedule: Schedule, stage: AttackRun, rows: Tensor) -> Tensor:
     """``[B]``: what a candidate must be smaller than to be verified."""
     best = ledger.best_size[rows]
     return torch.full_like(best, torch.inf) if by_itself(schedule, stage.judge) else best
@@ -25,7 +25,7 @@ def to_beat(ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> T
 def judged(
     evaluation: Evaluation,
     schedule: Schedule,
-    stage: Stage,
+    stage: AttackRun,
     smallest: Tensor,
     epsilon: Tensor,
     bounding: Tensor,
@@ -50,7 +50,7 @@ def fooled_at(
     return confirmed if by_itself(schedule, judge) else known
 
 
-def counted_within(schedule: Schedule, stage: Stage, level: Tensor, size: Tensor) -> Tensor:
+def counted_within(schedule: Schedule, stage: AttackRun, level: Tensor, size: Tensor) -> Tensor:
     """``[B]``: index of the strength within which what a run came across, of that ``size``, counts; their number:
     beyond all. ``level`` [B]: of the strengths of the runs."""
     reach = schedule.strengths * (1 + NUMERICS.tolerance)

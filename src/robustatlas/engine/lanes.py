@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.attacks.search.rules import Trace
 from robustatlas.common.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
 from robustatlas.common.host import indices, looking_is_free
@@ -54,7 +54,7 @@ def those(tree: Tree, mask: Tensor, count: int) -> Tree:
     return tree if count == len(mask) else take(tree, indices(mask, count))
 
 
-def enter(setting: Setting, stage: Stage, rows: Tensor) -> Lanes:
+def enter(setting: Setting, stage: AttackRun, rows: Tensor) -> Lanes:
     """Lanes at the beginning of the run that the schedule names for each of ``rows``."""
     ledger, schedule, threat = setting.ledger, setting.schedule, setting.attack.threat
     x, level, attempt = ledger.x[rows], schedule.level[rows], schedule.attempt[rows]
@@ -96,7 +96,9 @@ def _noise(schedule: Schedule, noise: Noise, attempt: Tensor, level: Tensor) -> 
     return noise.child(schedule.strengths[level].float().view(torch.int32).long()).child(attempt)
 
 
-def evaluate(model: Classifier, problem: Problem, stage: Stage, theta: Tree, step: Tensor | None = None) -> Evaluation:
+def evaluate(
+    model: Classifier, problem: Problem, stage: AttackRun, theta: Tree, step: Tensor | None = None
+) -> Evaluation:
     """One forward, and where the optimizer wants it one backward pass, at ``theta``; of a randomised model as many as
     it has draws, which belong to the ``step`` [B] of the run."""
     noise = problem.noise if model.draws is None else problem.noise.child(SEARCH).child(0 if step is None else step)
@@ -129,7 +131,7 @@ def _sound(slope: Tree) -> Tree:
     return over(lambda leaf: torch.where(leaf.abs() <= per_sample(floor, leaf), 0, leaf), slope)
 
 
-def moved(setting: Setting, stage: Stage, lanes: Lanes) -> tuple[Evaluation, Any]:
+def moved(setting: Setting, stage: AttackRun, lanes: Lanes) -> tuple[Evaluation, Any]:
     """What the model says of all lanes, and the states that their optimizer makes of it."""
     with charged(setting.model, setting.ledger, lanes.rows):
         evaluation = evaluate(setting.model, lanes.problem, stage, lanes.state.theta, lanes.state.step)
@@ -137,7 +139,7 @@ def moved(setting: Setting, stage: Stage, lanes: Lanes) -> tuple[Evaluation, Any
 
 
 def further(
-    lanes: Lanes, stage: Stage, schedule: Schedule, evaluation: Evaluation, state: Any, passes: Tensor
+    lanes: Lanes, stage: AttackRun, schedule: Schedule, evaluation: Evaluation, state: Any, passes: Tensor
 ) -> Lanes:
     """All lanes one step further, at ``state``; runs that have come to their end, or that a rule of the plan stops,
     end. ``passes`` [N]: forward passes of each sample so far."""

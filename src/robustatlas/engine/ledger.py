@@ -21,7 +21,7 @@ class Ledger:
     """What is known of N samples under one attack.
 
     Of the smallest verified example: ``best_size`` [N] (inf: none), its parameter ``best_theta`` (none: the neutral
-    one), its prediction ``found_class``, and ``found_leg``, the leg of the plan that found it (-1: none). ``mistakes``
+    one), its prediction ``found_class``, and ``found_run``, the leg of the plan that found it (-1: none). ``mistakes``
     of ``drawn`` [N] forward passes judged it, or the clean input where that is misclassified.
 
     Other sizes, [N]: ``possible_size``, the smallest that is not certainly none (of randomised models); ``true_size``,
@@ -51,7 +51,7 @@ class Ledger:
     possible_size: Tensor
     true_size: Tensor
     found_class: Tensor
-    found_leg: Tensor
+    found_run: Tensor
     mistakes: Tensor
     drawn: Tensor
     margins: Tensor
@@ -92,7 +92,7 @@ def open_ledger(
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         true_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         found_class=torch.full((n,), -1, device=x.device),
-        found_leg=torch.full((n,), -1, device=x.device),
+        found_run=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
         drawn=drawn * wrong,
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),

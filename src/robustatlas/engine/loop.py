@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.bundle import join
 from robustatlas.common.host import indices, maybe_any, stride, to_host
 from robustatlas.engine.ahead import moved_ahead, points_at_once
@@ -50,12 +50,12 @@ def run(setting: Setting, report: Callable[[int], None] = lambda settled: None) 
         if first_attempt == len(attempts):
             check_finite(setting.attack, bool(finite))
             return ledger
-        number = stages.index(attempts[first_attempt].leg.stage)
+        number = stages.index(attempts[first_attempt].run.settings)
         rows = indices(stage_of == number, counts[number])
         _run_stage(setting, stages[number], Queue(schedule, number, rows, rows[:0], report))
 
 
-def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
+def _run_stage(setting: Setting, stage: AttackRun, queue: Queue) -> None:
     """Run the samples of ``queue``, all at an attempt of ``stage``, until each is done or wants another stage."""
     lanes = enter(setting, stage, queue.next(setting.lanes))
     steps = _steps_to_a_look(setting, stage) if setting.model.knowledge == "gradients" else 1
@@ -79,7 +79,7 @@ def _run_stage(setting: Setting, stage: Stage, queue: Queue) -> None:
             lanes = join(lanes, enter(setting, stage, queue.next(free)))
 
 
-def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> Lanes:
+def _looked_at(setting: Setting, stage: AttackRun, lanes: Lanes, queue: Queue) -> Lanes:
     """The lanes that go on, after a look at which have ended; what these found is verified and entered."""
     ledger = setting.ledger
     if setting.rough is None and not maybe_any(lanes.ended):
@@ -108,7 +108,7 @@ def _looked_at(setting: Setting, stage: Stage, lanes: Lanes, queue: Queue) -> La
     return left
 
 
-def _steps_to_a_look(setting: Setting, stage: Stage) -> int:
+def _steps_to_a_look(setting: Setting, stage: AttackRun) -> int:
     """How many steps the host leaves alone, so that it looks when runs end: those of full length, or, where these are
     longer than it would wait and rules may end some in half that time, the first that do."""
     length, usual = stage.optimizer.steps + 1, stride(setting.ledger.x.device)
@@ -125,9 +125,9 @@ def _skip_hopeless(setting: Setting, rows: Tensor) -> None:
     if setting.certified is None:
         return
     ledger, schedule = setting.ledger, setting.schedule
-    stays = [not attempt.leg.stage.optimizer.minimum_size for attempt in schedule.attempts]
+    stays = [not attempt.run.optimizer.minimum_size for attempt in schedule.attempts]
     inside = torch.tensor(stays, device=rows.device)
-    most = [attempt.leg.most_passes(schedule.chooses) for attempt in schedule.attempts]
+    most = [attempt.run.most_passes(schedule.chooses) for attempt in schedule.attempts]
     passes = torch.tensor(most, device=rows.device)
     while True:
         rows = rows[~schedule.done[rows]]

@@ -45,8 +45,8 @@ def set_up(
     ledger = open_ledger(model, attack, x, labels, noise, strengths, lanes)
     right = ledger.clean_prediction == labels
     todo = torch.ones_like(right) if attack.repairs else right
-    classes, monotone = ledger.ranking.shape[1], attack.monotone(search)
-    schedule = search_named(search)(attack.plans[search], strengths, classes, todo, monotone=monotone)
+    classes, monotone = ledger.ranking.shape[1], attack.is_monotone(search)
+    schedule = search_named(search)(attack.plan(search), strengths, classes, todo, monotone=monotone)
     schedule.chooses = attack.threat.chooses
     rough = RoughMargins.none(ledger.margins) if model.rounding else None
     return Setting(model, attack, ledger, schedule, TargetClasses(ledger.ranking), rough, lanes, certified)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.bundle import Tree, gradient, over, put, select, take, watched
 from robustatlas.common.host import looking_is_free
 from robustatlas.engine.ledger import Ledger, charged
@@ -16,7 +16,7 @@ from robustatlas.optimizers.base import Problem
 
 
 def begun(
-    ledger: Ledger, schedule: Schedule, stage: Stage, problem: Problem, rows: Tensor
+    ledger: Ledger, schedule: Schedule, stage: AttackRun, problem: Problem, rows: Tensor
 ) -> tuple[Tree, Tensor | None]:
     """The thetas at which the next runs of ``rows`` [B] begin, all of ``stage``, and which do so anew, not at an
     example: bool ``[B]``, or None where no run of the stage does."""
@@ -39,7 +39,7 @@ def begun(
 
 
 def with_own_draws(
-    model: Classifier, ledger: Ledger, stage: Stage, problem: Problem, rows: Tensor, theta: Tree, anew: Tensor
+    model: Classifier, ledger: Ledger, stage: AttackRun, problem: Problem, rows: Tensor, theta: Tree, anew: Tensor
 ) -> Tree:
     """``theta`` [B] of the next runs of ``rows``. Where these begin ``anew`` [B], the draws of the threat model are
     those that the gradient of the run's own objective at the clean input promises the most of. That takes one forward
@@ -60,14 +60,14 @@ def with_own_draws(
     return whole
 
 
-def _drawn(stage: Stage, problem: Problem) -> Tree:
+def _drawn(stage: AttackRun, problem: Problem) -> Tree:
     """A random point of the set, of the size that the optimizer begins with; a minimum-size run: the clean point."""
     clean = stage.optimizer.minimum_size
     radius = torch.zeros_like(problem.epsilon) if clean else problem.epsilon * stage.optimizer.start_radius
     return problem.threat.start(problem.x, radius, problem.noise)
 
 
-def _kicked(stage: Stage, problem: Problem, theta: Tree, size: Tensor) -> Tree:
+def _kicked(stage: AttackRun, problem: Problem, theta: Tree, size: Tensor) -> Tree:
     """``theta``, whose sizes are ``size`` [B] (inf: none), moved at random by as much as the stage asks for."""
     if not stage.kick:
         return theta

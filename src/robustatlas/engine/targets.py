@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.bundle import dot, gradient, watched
 from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, NUMERICS, TARGET
@@ -22,7 +22,7 @@ class TargetClasses:
     ranking: Tensor
     nearest: Tensor | None = None
 
-    def of(self, ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
+    def of(self, ledger: Ledger, stage: AttackRun, rows: Tensor, numbers: Tensor) -> Tensor:
         """``[B]``: the class of run number ``numbers`` [B] of a stage, -1: untargeted."""
         if stage.targets == "random":
             classes = self.ranking.shape[1]

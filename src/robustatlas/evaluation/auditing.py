@@ -125,10 +125,10 @@ def _recorded(name: str, result: Result) -> Attack:
 
 def _shortened(attack: Attack) -> Attack:
     """The attack with one bounding run and one ascent, for gradients that cost many passes."""
-    search, plan = attack.searches[0], attack.plans[attack.searches[0]]
-    first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]
-    legs = tuple(replace(leg, runs=1) for leg in first if leg is not None)
-    return replace(attack, plans={search: replace(plan, legs=legs or plan.legs)})
+    search, plan = attack.searches[0], attack.plan(attack.searches[0])
+    first = [*plan.runs_in("bound")[:1], *plan.runs_in("ascend")[:1]]
+    runs = tuple(replace(run, count=1, searches=()) for run in first or plan.runs)
+    return replace(attack, runs=runs, search_order=(search,))
 
 
 def _cheap(result: Result) -> bool:
@@ -145,4 +145,4 @@ def _most(name: str, result: Result) -> float:
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
     first = [(each, each.searches[0]) for each in kinds.values()]
     count = len(attack.strengths)
-    return float(sum(most_passes(a.plans[by], by, count, classes, a.threat.chooses) for a, by in first))
+    return float(sum(most_passes(a.plan(by), by, count, classes, a.threat.chooses) for a, by in first))

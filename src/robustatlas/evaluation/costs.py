@@ -97,5 +97,5 @@ def weight_of(task: Task, classes: int, passes: Callable[..., int] = most_passes
     """How much work a task may be, in pairs of a forward and a backward pass of a sample: by default at most, where
     every run comes to nothing."""
     attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
-    searched = passes(attack.plans[search], search, strengths, classes, attack.threat.chooses)
+    searched = passes(attack.plan(search), search, strengths, classes, attack.threat.chooses)
     return (searched + strengths * attack.typical) / 2

@@ -21,7 +21,7 @@ from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
-from robustatlas.attacks.table import words_of
+from robustatlas.attacks.table import run_in_words
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.host import check_default_device
@@ -311,7 +311,7 @@ def record_of(
 ) -> AttackRecord:
     """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
     gives, and what a reader wants to know of it."""
-    plan = attack.plans[search]
+    plan = attack.plan(search)
     protocol = {
         "search": search,
         "search_version": search_named(search).version,
@@ -321,7 +321,7 @@ def record_of(
         "precision": precision,
         "engine": plain(NUMERICS),
     }
-    if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
+    if any(run.role in MINIMUM_SIZE for run in plan.runs):
         protocol["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         protocol["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
@@ -336,7 +336,7 @@ def record_of(
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
-        monotone=attack.monotone(search),
+        monotone=attack.is_monotone(search),
         threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
         protocol=protocol,
         gradient=gradient,
@@ -345,7 +345,7 @@ def record_of(
         note=attack.about.note,
         calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
-        legs=tuple(words_of(leg) for leg in plan.legs),
+        runs=tuple(run_in_words(run) for run in plan.runs),
     )
 
 
@@ -379,7 +379,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
 
 
 def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
-    """A sentence for each task of which a run has only what other legs, rules or versions of them found, or another
+    """A sentence for each task of which a run has only what other runs, rules or versions of them found, or another
     gradient of the model."""
     known = run.records().values()
     said = []

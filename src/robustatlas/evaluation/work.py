@@ -214,7 +214,7 @@ class _Batch:
             columns["typical"] = self.typical.double().cpu().numpy()
         if model.draws is not None:
             columns |= _drawn(columns, ledger)
-        if self.task.attack.plans[self.task.search].smooths:
+        if self.task.attack.plan(self.task.search).has_smoothed_runs:
             true, found = ledger.true_size.double().cpu().numpy(), columns["minimal_size"]
             columns["true_size"] = np.where(found > 0, np.maximum(true, found), 0.0)
         if self.task.certified is not None:
@@ -316,7 +316,7 @@ def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArra
         "minimal_size": np.where(at_zero, 0.0, size),
         "found_class": np.where(at_zero, prediction, found),
         "true_size": np.full(len(index), -1.0),
-        "found_leg": np.where(at_zero, -1, ledger.found_leg.cpu().numpy()),
+        "found_run": np.where(at_zero, -1, ledger.found_run.cpu().numpy()),
         "forward": ledger.forward.cpu().numpy(),
         "backward": ledger.backward.cpu().numpy(),
         "rejected": ledger.rejected.cpu().numpy(),

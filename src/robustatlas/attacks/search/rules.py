@@ -208,9 +208,11 @@ class StopFruitless(Rule):
             )
 
     def at_effort(self, effort: Effort) -> Rule | None:
-        if effort != "high":
-            return self
-        return replace(self, patience=_HIGH * self.patience, stubborn=_HIGH * self.stubborn)
+        return self.more_patient(_HIGH) if effort == "high" else self
+
+    def more_patient(self, factor: int) -> StopFruitless:
+        """Return the rule with ``factor`` times the patience."""
+        return replace(self, patience=factor * self.patience, stubborn=factor * self.stubborn)
 
 
 @dataclass(frozen=True)
