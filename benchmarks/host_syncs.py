@@ -5,7 +5,7 @@ accelerator.
 Counted are operations whose result, or whose result's shape, the host must know (by dispatch), and numbers that the
 host sends (a constant made inside the loop waits as well). Launches are operations that reach the dispatcher and are
 no views, those of the network among them. Looking at every step, as on the CPU, stands beside it, with
-the passes of either: lanes that have ended wait for the next look, and their passes count.
+the passes of either: runs that have ended wait for the next look, and their passes count.
 
 python benchmarks/host_syncs.py --output benchmarks/results/host_syncs.json
 """
@@ -30,7 +30,7 @@ import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.host import LOOK_EVERY, looking_every
-from robustatlas.engine import lanes
+from robustatlas.engine import batch
 
 RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
 _aten = torch.ops.aten
@@ -94,13 +94,13 @@ class Waits:
     @contextmanager
     def counting_steps(self) -> Iterator[None]:
         """Counts the steps alone."""
-        evaluate = lanes.evaluate
+        evaluate = batch.evaluate
 
         def counted_evaluate(*args: Any, **kwargs: Any) -> Any:
             self.steps += 1
             return evaluate(*args, **kwargs)
 
-        with mock.patch.object(lanes, "evaluate", counted_evaluate):
+        with mock.patch.object(batch, "evaluate", counted_evaluate):
             yield
 
 

@@ -15,7 +15,7 @@ from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
-from robustatlas.engine.ends import observed_run, run_ends
+from robustatlas.engine.run_ends import observed_run, run_ends
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.report.gate import Requirement, check_verdict

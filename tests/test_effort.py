@@ -10,7 +10,7 @@ import robustatlas as ra
 from helpers_core import plans_of
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import AttackRun
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search.rules import MostPasses, StopFruitless, StopLaggingRuns, StopSlowAscents
 
 NINE = 9
@@ -22,13 +22,13 @@ def work_of(runs: Iterable[AttackRun]) -> int:
 
 def test_the_default_is_the_attack_itself() -> None:
     for attack in catalogue().values():
-        assert at_effort(attack, "default") == attack
+        assert scale_effort(attack, "default") == attack
 
 
 def test_low_is_about_half_and_high_about_five_times_the_work_of_the_runs() -> None:
     for name in ("linf", "l2", "l1", "l0", "elastic", "gabor", "lpips", "patch"):
         attack = attack_named(name)
-        low, high = (at_effort(attack, effort) for effort in ("low", "high"))
+        low, high = (scale_effort(attack, effort) for effort in ("low", "high"))
         for search, plan in plans_of(attack).items():
             if search == "frontier":  # whose runs are lengthened, not added
                 continue
@@ -40,7 +40,7 @@ def test_low_is_about_half_and_high_about_five_times_the_work_of_the_runs() -> N
 
 def test_high_keeps_every_run_of_the_default_in_its_order() -> None:
     for name, attack in catalogue().items():
-        high = at_effort(attack, "high")
+        high = scale_effort(attack, "high")
         for search, plan in plans_of(attack).items():
             if search != "frontier":
                 assert [run for run in high.plan(search).runs if run in plan.runs] == list(plan.runs), (name, search)
@@ -48,7 +48,7 @@ def test_high_keeps_every_run_of_the_default_in_its_order() -> None:
 
 def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None:
     rules = {search: {type(rule) for rule in plan.rules} for search, plan in plans_of(attack_named("linf")).items()}
-    high = plans_of(at_effort(attack_named("linf"), "high"))
+    high = plans_of(scale_effort(attack_named("linf"), "high"))
     for search in ("descent", "minimum"):
         left_out = {StopSlowAscents, MostPasses} if search == "descent" else {StopSlowAscents}
         assert rules[search] - {type(rule) for rule in high[search].rules} == left_out
@@ -60,7 +60,7 @@ def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None
 
 
 def test_high_does_not_repeat_what_begins_at_one_point() -> None:
-    usual, more = at_effort(attack_named("recolor"), "high").plan("descent").runs_in("restart")[:2]
+    usual, more = scale_effort(attack_named("recolor"), "high").plan("descent").runs_in("restart")[:2]
     assert more.runs == usual.runs
     assert more.optimizer.steps == 2 * usual.optimizer.steps
 
@@ -68,7 +68,7 @@ def test_high_does_not_repeat_what_begins_at_one_point() -> None:
 def test_every_attack_of_the_catalogue_has_all_efforts() -> None:
     for name, attack in catalogue().items():
         for effort in ("low", "high"):
-            changed = at_effort(attack, effort)
+            changed = scale_effort(attack, effort)
             assert changed.searches == attack.searches, name
 
 

@@ -63,7 +63,7 @@ OPTIMIZERS: list[Optimizer] = [
     Adam(3, roughness=0.01),
     Scan(4),
     Once(),
-    Sweep.of(Rotated(), 2),
+    Sweep.for_threat(Rotated(), 2),
     Square(4),
     SigmaZero(3),
     HopSkipJump(40, first=5),

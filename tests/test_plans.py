@@ -15,8 +15,8 @@ import robustatlas as ra
 from helpers_core import brief, digits_images, digits_network, plans_of, with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, AttackRun, Plan, Search
-from robustatlas.attacks.description import plain
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.description import to_plain_data
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search import SEARCHES, search_named
 from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.search.rules import Rule
@@ -107,7 +107,7 @@ class Marching(Optimizer[State]):
 
 def test_an_optimizer_says_itself_how_effort_scales_it() -> None:
     attack = Attack("mine", Linf(), (AttackRun(Marching(), "margin"),), (0.1,))
-    steps = {effort: [run.optimizer.steps for run in at_effort(attack, effort).plan("every").runs] for effort in
+    steps = {effort: [run.optimizer.steps for run in scale_effort(attack, effort).plan("every").runs] for effort in
              ("low", "default", "high")}  # fmt: skip
     assert steps == {"low": [2], "default": [4], "high": [4, 8]}
 
@@ -219,7 +219,7 @@ def test_every_number_of_a_run_is_in_the_key_of_its_search_and_in_no_other(name:
             except ra.UserError:  # an optimizer that cannot search the set
                 continue
             key = changed.pop(search)
-            assert key not in seen, (search, plain(other))
+            assert key not in seen, (search, to_plain_data(other))
             assert changed == {each: key for each, key in known.items() if each != search}
             seen.add(key)
         assert len(seen) > len(plan.runs)
@@ -247,7 +247,7 @@ def test_a_new_version_of_a_part_changes_the_keys_of_the_plans_that_it_is_part_o
 ) -> None:
     attack = attack_named("linf")
     known = keys(attack)
-    plan_of = {search: plain(plan) for search, plan in plans_of(attack).items()}
+    plan_of = {search: to_plain_data(plan) for search, plan in plans_of(attack).items()}
     kinds = {type(run.optimizer) for plan in plans_of(attack).values() for run in plan.runs}
     kinds |= {type(rule) for plan in plans_of(attack).values() for rule in plan.rules}
     for kind in [*kinds, *SEARCHES.values(), type(attack.threat), Numerics]:
@@ -373,7 +373,7 @@ def test_the_table_of_a_plan_names_each_run_and_rule_of_each_effort(name: str) -
     for search in attack.searches:
         rows = rows_of(attack, search)
         for place, effort in enumerate(("low", "default", "high")):
-            plan = at_effort(attack, effort).plan(search)
+            plan = scale_effort(attack, effort).plan(search)
             told = [row.cells[place] for row in rows if row.cells[place]]
             runs = [cell for cells in told for cell in cells.split(", ") if " x " in cell]
             expected = [f"{run.count} x {run.optimizer.steps}" for run in plan.runs]

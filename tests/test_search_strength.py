@@ -105,7 +105,7 @@ def rivals(norm: str, passes: float) -> list[str]:
         name
         for name, attack in catalogue().items()
         if name != norm and attack.threat == threat and "descent" in attack.searches
-        and all(run.count * run.most_passes() <= passes for run in attack.plan("descent").runs)
+        and all(run.count * run.maximal_passes() <= passes for run in attack.plan("descent").runs)
     ]  # fmt: skip
 
 

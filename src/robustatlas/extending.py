@@ -34,7 +34,7 @@ _WHERE = {
     "optimizers.fmn": "FMN",
     "optimizers.pgd": "PGD",
     "report.sections": "SECTIONS Section",
-    "optimizers.crafting": "in_mode",
+    "optimizers.crafting": "network_mode",
     "threats.base": "ThreatModel",
     "threats.box": "BoxThreat OneNumber require_images",
     "threats.lp": "L2 Linf",

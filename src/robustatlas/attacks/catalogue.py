@@ -42,7 +42,7 @@ ATTACKS: Registry[Attacks] = Registry(
     "a robustatlas.Attack, or a function that makes one or several",
     lambda thing: isinstance(thing, Attack) or callable(thing),
 )
-"""Where the attacks of the catalogue come from; each has its name in itself."""
+"""Sources of the attacks of the catalogue; each has its name in itself."""
 
 
 def catalogue(protocol: ProtocolName = "default") -> dict[str, Attack]:
@@ -60,7 +60,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
     found: dict[str, Attack] = {}
     for name, made in lines:
         try:
-            attacks = _made(made, protocol)
+            attacks = _make_attacks(made, protocol)
         except Exception as error:
             if name in ATTACKS.own:
                 raise
@@ -72,7 +72,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
     return found
 
 
-def _made(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
+def _make_attacks(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
     """The attacks that a line of :data:`ATTACKS` stands for."""
     given = (protocol,) if callable(made) and inspect.signature(made).parameters else ()
     named = made(*given) if callable(made) else made
@@ -143,7 +143,7 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
     """
     if strengths is not None and len(strengths) != len(names):
         raise UserError(f"{len(names)} attacks are composed and {len(strengths)} strengths given; expected one each.")
-    return _joined([attack_named(name) for name in names], strengths)
+    return _compose_attacks([attack_named(name) for name in names], strengths)
 
 
 def _composition(name: str, threat: Compose, source: str, note: str = "") -> Attack:
@@ -162,7 +162,7 @@ def carben_attack() -> Attack:
     )
 
 
-def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
+def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
     """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest). They are
     searched as the first of them that chooses among draws is, if any does."""
     name = _JOINT.join(part.name for part in parts)
@@ -184,7 +184,7 @@ def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
     attack = _composition(name, threat, "a composition, as in Laidlaw and Feizi 2019")
     searched_as = next((part for part in parts if part.threat.chooses), attack)
     scaled = strengths is None and any(part.small for part in parts)
-    small = _joined([part.small or part for part in parts]) if scaled else None
+    small = _compose_attacks([part.small or part for part in parts]) if scaled else None
     return replace(
         attack,
         runs=searched_as.runs,

@@ -7,7 +7,7 @@ from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.common.errors import check_among
 
 
-def at_effort(attack: Attack, effort: Effort) -> Attack:
+def scale_effort(attack: Attack, effort: Effort) -> Attack:
     """Return ``attack`` with fewer passes (``"low"``), as it is, or with several times as many (``"high"``).
 
     Low effort shortens each run and leaves targets or restarts out. High effort runs each run once more with twice the

@@ -17,7 +17,7 @@ from robustatlas.threats.everyday.optics import Coarse, Grainy, Occluded, Recomp
 from robustatlas.threats.everyday.weather import Foggy, Rainy, Snowy
 
 DRAWS = 3
-"""Of each sample at each strength, for what is typical of a change in which anything is random."""
+"""Draws of each sample at each strength that show what is typical of a change with random numbers."""
 
 _RECOGNISED = "chosen here: people still recognise what they see"
 _CIFAR_C = "severities 1, 3 and 5 of CIFAR-10-C (Hendrycks and Dietterich 2019)"
@@ -58,7 +58,7 @@ class Everyday:
 
 def sweep_run(threat: Change, sizes: int) -> AttackRun:
     """Return the run of a sweep in ``sizes`` equal sizes up to the strength; only the first mistake ends it."""
-    return AttackRun(Sweep.of(threat, sizes), "margin", "bound")
+    return AttackRun(Sweep.for_threat(threat, sizes), "margin", "bound")
 
 
 def draws_of(threat: Change) -> int:
@@ -93,7 +93,7 @@ def _blur(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], s
     return Everyday("blur", Unfocused(), strengths, step, "pixels, standard deviation", suite, source)
 
 
-def _shaken(strengths: tuple[float, ...], step: float, suite: tuple[float, ...]) -> Everyday:
+def _motion_blur(strengths: tuple[float, ...], step: float, suite: tuple[float, ...]) -> Everyday:
     return Everyday("motion-blur", Shaken(), strengths, step, "pixels, length", suite, _RECOGNISED)
 
 
@@ -155,7 +155,7 @@ CHANGES: tuple[Everyday, ...] = (
         _blur(grid(6, 12), 0.5, (1, 3, 6), f"Gaussian blur at {_IMAGENET_C}"),
         small=_blur(grid(1.2, 12), 0.1, (0.4, 0.7, 1.0), f"Gaussian blur at {_CIFAR_C}"),
     ),
-    replace(_shaken(grid(24, 3), 8, (8, 16, 24)), small=_shaken(grid(9, 3), 3, (3, 6, 9))),
+    replace(_motion_blur(grid(24, 3), 8, (8, 16, 24)), small=_motion_blur(grid(9, 3), 3, (3, 6, 9))),
     replace(
         _noise(grid(100, 5), 20, (20, 40, 100), f"nearly {_IMAGENET_C}"),
         small=_noise(grid(25, 5), 5, (10, 20, 25), f"{_CIFAR_C}, in whole levels"),

@@ -7,15 +7,15 @@ docs/research/choices.md has the measurements behind each family (*What was chos
 from dataclasses import dataclass, replace
 
 from robustatlas.attacks.runs import (
-    at_strengths,
-    away_from_true,
     bound,
-    named,
+    grid_runs,
     refine,
     restarts,
+    runs_for,
     sweeps,
-    towards_nearest,
+    targeted_ascents,
     unbroken,
+    untargeted_ascents,
 )
 from robustatlas.attacks.search.plan import NEAREST, AttackRun
 from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless
@@ -46,7 +46,7 @@ _BOUNDS = (bound(FMN(12)), AttackRun(FMN(12, alpha=3.0, gamma=0.2), "dlr", "boun
 _RESTARTS = restarts(FMN(12, gamma=0.3), kick=1.0)
 
 _USUAL = PGD(16, rate=0.25, schedule="cosine", momentum=0.75)
-USUAL_ASCENTS = (towards_nearest(_USUAL), away_from_true(_USUAL))
+USUAL_ASCENTS = (targeted_ascents(_USUAL), untargeted_ascents(_USUAL))
 """Ascents of two kinds at every strength."""
 ASCENTS_AT_LEVELS = (*USUAL_ASCENTS, unbroken(_USUAL))
 """The same at few levels, and towards more classes for samples that nothing broke."""
@@ -58,11 +58,11 @@ SMOOTH = Constants(
 
 COLOURS = Constants(
     (
-        *at_strengths(*USUAL_ASCENTS),
+        *grid_runs(*USUAL_ASCENTS),
         *_BOUNDS,
         *_RESTARTS,
-        towards_nearest(_USUAL, classes=3),
-        away_from_true(_USUAL, starts=3),
+        targeted_ascents(_USUAL, classes=3),
+        untargeted_ascents(_USUAL, starts=3),
         unbroken(_USUAL),
         *sweeps(),
     ),
@@ -75,8 +75,8 @@ BOXES = Constants(
     (
         bound(FMN(24)),
         *restarts(FMN(20, gamma=0.3), kick=4.0),
-        towards_nearest(_AS_LINF, classes=2),
-        away_from_true(_AS_LINF),
+        targeted_ascents(_AS_LINF, classes=2),
+        untargeted_ascents(_AS_LINF),
         refine(FMN(10, alpha=0.1, gamma=0.02)),
         *sweeps(),
     ),
@@ -96,8 +96,8 @@ COEFFICIENTS_L1 = Constants(
     (
         bound(FMN(24, alpha=3.0, gamma=0.2, dense=True)),
         *_RESTARTS,
-        towards_nearest(_INSIDE, classes=3),
-        away_from_true(_OUTSIDE),
+        targeted_ascents(_INSIDE, classes=3),
+        untargeted_ascents(_OUTSIDE),
         unbroken(_INSIDE),
         *sweeps(),
     ),
@@ -109,13 +109,13 @@ outside (`jpeg-l1` 38 to 3.4, then to .7 points on one ResNet-32)."""
 
 _FINEST = PGD(60, rate=0.03, schedule="cosine", momentum=0.75)
 _FINE = PGD(25, rate=0.05, schedule="cosine", momentum=0.75)
-FINE_ASCENTS = (towards_nearest(_FINEST, classes=3), away_from_true(_FINE, starts=4))
+FINE_ASCENTS = (targeted_ascents(_FINEST, classes=3), untargeted_ascents(_FINE, starts=4))
 RIDGES = Constants(
     (
         *_BOUNDS,
-        towards_nearest(_FINEST, classes=5),
-        away_from_true(_FINEST, starts=3, objective="margin"),
-        away_from_true(_FINE, starts=4),
+        targeted_ascents(_FINEST, classes=5),
+        untargeted_ascents(_FINEST, starts=3, objective="margin"),
+        untargeted_ascents(_FINE, starts=4),
         *sweeps(),
     ),
     (PATIENT, MostPasses(800)),
@@ -127,8 +127,8 @@ _BRIEF = PGD(10, rate=0.25, schedule="cosine", momentum=0.75)
 VALLEYS = Constants(
     (
         *_BOUNDS,
-        away_from_true(_BRIEF, starts=28),
-        away_from_true(_BRIEF, starts=28, objective="margin"),
+        untargeted_ascents(_BRIEF, starts=28),
+        untargeted_ascents(_BRIEF, starts=28, objective="margin"),
         *sweeps(),
     ),
     (PATIENT, MostPasses(800)),
@@ -138,7 +138,7 @@ ascents from many starts, and no restarts (`affine` 1.8 to .7 on `conv-adversari
 
 _LONG = PGD(16, rate=0.5, schedule="cosine", momentum=0.75)
 FLAKES = Constants(
-    (*_BOUNDS, *_RESTARTS, towards_nearest(_LONG), away_from_true(_LONG), *sweeps()),
+    (*_BOUNDS, *_RESTARTS, targeted_ascents(_LONG), untargeted_ascents(_LONG), *sweeps()),
     (IMPATIENT, MostPasses(800)),
 )
 """Flakes and their draws: longer steps, and eight runs in a row (`snow`: half of the passes on `mnistfc`)."""
@@ -152,14 +152,14 @@ DRAWS = Constants(
 )
 """Threat models that choose among draws and never optimise these."""
 KERNELS = Constants(
-    (*_DRAWN_BOUNDS, towards_nearest(_LONG), away_from_true(_LONG), *sweeps()),
+    (*_DRAWN_BOUNDS, targeted_ascents(_LONG), untargeted_ascents(_LONG), *sweeps()),
     (PATIENT, MostPasses(800)),
 )
 """The same with the longer steps that noise from drawn kernels takes."""
 
 _AUTO = APGD(40)
 PATCHES = Constants(
-    (*_BOUNDS, *_RESTARTS, towards_nearest(_AUTO), away_from_true(_AUTO), *sweeps()),
+    (*_BOUNDS, *_RESTARTS, targeted_ascents(_AUTO), untargeted_ascents(_AUTO), *sweeps()),
     (PATIENT, MostPasses(800)),
 )
 """Anything inside of a square: ascents of Auto-PGD, which reviews its progress at intervals and needs forty steps."""
@@ -188,4 +188,4 @@ def runs_at_levels(ascents: tuple[AttackRun, ...], published: PGD, starts: int) 
     """
     untargeted = tuple(replace(run, targets=None) for run in ascents if run.role == "ascend")
     again = [AttackRun(published, "cross-entropy", count=starts, start="best")] if starts else []
-    return (*named(("descent",), *untargeted, *again), *_BOUNDS, *_RESTARTS, *ascents, *sweeps())
+    return (*runs_for(("descent",), *untargeted, *again), *_BOUNDS, *_RESTARTS, *ascents, *sweeps())

@@ -22,7 +22,7 @@ from robustatlas.attacks.families import (
     VALLEYS,
     Constants,
 )
-from robustatlas.attacks.runs import at_strengths
+from robustatlas.attacks.runs import grid_runs
 from robustatlas.attacks.search.plan import Judge
 from robustatlas.models.objectives import Objective
 from robustatlas.optimizers.adam import Adam
@@ -190,7 +190,7 @@ def lpips(protocol: ProtocolName) -> Attack:
     return Attack(
         "lpips",
         HistoricalPerceptual() if paper else Perceptual(),
-        published if paper else (*at_strengths(*published), *PERCEPTUAL.runs),
+        published if paper else (*grid_runs(*published), *PERCEPTUAL.runs),
         grid(0.5),
         AttackInfo(
             "distance of normalised activations",

@@ -74,7 +74,7 @@ _SAME_SETS = "The threat model is the published one; the public code searches th
 
 @dataclass(frozen=True)
 class Published:
-    """How the public code ran an attack: length and number of its steps."""
+    """Settings of the public code for an attack: length and number of its steps."""
 
     length: float
     steps: int
@@ -112,7 +112,7 @@ class UaEntry:
             published = PGD(steps.steps, length=steps.length * sound[1] / three[1])
             runs = runs_at_levels(self.ascents_at_levels, published, self._published_starts(steps))
         return Attack(
-            f"ua-{self.name}", self.threat, runs, around(sound) if not levels else sound, about,
+            f"ua-{self.name}", self.threat, runs, strengths_around(sound) if not levels else sound, about,
             rules=self.family.rules, search_order=ALL_SEARCHES,
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ class UaEntry:
         run = AttackRun(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")
         about = AttackInfo(self.historical_unit or self.unit, SOURCE, self.note)
         return Attack(
-            f"ua-{self.name}", self.historical, (run,), three if levels else around(three), about,
+            f"ua-{self.name}", self.historical, (run,), three if levels else strengths_around(three), about,
             search_order=("every", "bisection"), contains_clean=False, repairs=True,
         )  # fmt: skip
 
@@ -139,12 +139,12 @@ _PUBLISHED_STARTS = 2
 """Starts of the published steps then (the same table)."""
 
 
-def around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
+def strengths_around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
     """``count`` strengths in equal ratios, from a fifth of the lowest level to twice the highest, and the levels among
     them: each in the place of the one that is nearest in ratio.
 
     Example:
-        >>> around((0.3, 0.4, 0.5), 7)
+        >>> strengths_around((0.3, 0.4, 0.5), 7)
         (0.06, 0.09589, 0.1533, 0.3, 0.4, 0.5, 1.0)
     """
     steps = np.geomspace(levels[0] / 5, 2 * levels[-1], count)
@@ -262,6 +262,6 @@ def ua_attacks(protocol: ProtocolName) -> list[Attack]:
     return [entry.attack(protocol) for entry in ENTRIES]
 
 
-def at_levels(names: Iterable[str], protocol: ProtocolName) -> list[Attack]:
+def attacks_at_levels(names: Iterable[str], protocol: ProtocolName) -> list[Attack]:
     """Return the attacks ``names`` at the three levels."""
     return [_BY_NAME[name].attack(protocol, levels=True) for name in names]

@@ -6,13 +6,13 @@ from typing import Any
 from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, AttackRun, ProtocolName, Search, grid
 from robustatlas.attacks.runs import (
     SWEEP,
-    at_strengths,
-    away_from_true,
     bound,
+    grid_runs,
     refine,
     restarts,
     sweeps,
-    towards_nearest,
+    targeted_ascents,
+    untargeted_ascents,
 )
 from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.models.objectives import Objective
@@ -50,11 +50,11 @@ _FAB_T = AttackRun(FAB(100, exact=True), "margin", count=9, targets="logits")
 # size; ascents towards two classes gained .1 to .4 points. One or two of each kind of runs go back through smoothed
 # ReLUs, the others keep the network's own gradient (*Smoothed ReLUs*).
 _LINF = (
-    *at_strengths(_APGD_T, _FAB_T),
+    *grid_runs(_APGD_T, _FAB_T),
     bound(FMN(24)),
     *restarts(FMN(20, gamma=0.3), kick=4.0, smoothed=True),
-    towards_nearest(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), classes=2),
-    away_from_true(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), smoothed=True),
+    targeted_ascents(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), classes=2),
+    untargeted_ascents(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), smoothed=True),
     refine(FMN(10, alpha=0.1, gamma=0.02)),
     *sweeps(
         SWEEP,
@@ -65,11 +65,11 @@ _LINF = (
 
 # As linf, but the bound goes by long steps: it comes to valleys that a careful one from the clean point does not see.
 _L2 = (
-    *at_strengths(_APGD_T, _FAB_T),
+    *grid_runs(_APGD_T, _FAB_T),
     bound(FMN(24, alpha=3.0, gamma=0.2)),
     *restarts(FMN(20, gamma=0.3), kick=4.0, smoothed=True),
-    towards_nearest(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), classes=2),
-    away_from_true(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), smoothed=True),
+    targeted_ascents(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), classes=2),
+    untargeted_ascents(PGD(20, rate=1.0, schedule="cosine", momentum=0.5), smoothed=True),
     refine(FMN(10, alpha=0.1, gamma=0.02)),
     *sweeps(
         SWEEP,
@@ -84,12 +84,12 @@ _L2 = (
 # outside of the ball, by the schedule of APGD's authors (`delta` 2.3 to 1.4).
 _WALK = AttackRun(BrendelBethge(20), "margin", "bound", start="best", backward="smoothed")
 _L1 = (
-    *at_strengths(_APGD_T_L1, _FAB_T),
+    *grid_runs(_APGD_T_L1, _FAB_T),
     bound(FMN(24, alpha=3.0, gamma=0.2, dense=True), classes=3),
     _WALK,
     *restarts(FMN(20, gamma=0.3), kick=4.0, smoothed=True),
-    towards_nearest(APGDL1(40), classes=2),
-    away_from_true(APGDL1(40), smoothed=True),
+    targeted_ascents(APGDL1(40), classes=2),
+    untargeted_ascents(APGDL1(40), smoothed=True),
     replace(_WALK, role="refine"),
     *sweeps(
         APGDL1(8, schedule=INSIDE),
@@ -107,7 +107,7 @@ _BORDERS = AttackRun(
     PGD(25, rate=10.0, schedule="cosine"), "margin", count=3, targets="distance", start="best"
 )  # fmt: skip
 _L0 = (
-    *at_strengths(_BORDERS, replace(_SIGMA, role="ascend"), replace(_FAB, count=3)),
+    *grid_runs(_BORDERS, replace(_SIGMA, role="ascend"), replace(_FAB, count=3)),
     replace(_SIGMA, targets="distance", count=3),
     replace(_FAB, role="bound"),
     *restarts(SigmaZero(60, rate=2.0, sigma=0.1, threshold=0.3), kick=4.0),

@@ -44,12 +44,12 @@ def restarts(optimizer: AnyOptimizer, kick: float, *, smoothed: bool = False) ->
     )  # fmt: skip
 
 
-def towards_nearest(optimizer: AnyOptimizer, classes: int = 1) -> AttackRun:
+def targeted_ascents(optimizer: AnyOptimizer, classes: int = 1) -> AttackRun:
     """Return ascents of the margin towards the ``classes`` nearest classes."""
     return AttackRun(optimizer, "margin", count=classes, targets="distance", start="best")
 
 
-def away_from_true(
+def untargeted_ascents(
     optimizer: AnyOptimizer, starts: int = 1, objective: Objective = "cross-entropy", *, smoothed: bool = False
 ) -> AttackRun:
     """Return untargeted ascents from ``starts`` starts."""
@@ -66,12 +66,12 @@ def refine(optimizer: AnyOptimizer) -> AttackRun:
     return AttackRun(optimizer, "margin", "refine", start="best")
 
 
-def at_strengths(*runs: AttackRun) -> tuple[AttackRun, ...]:
+def grid_runs(*runs: AttackRun) -> tuple[AttackRun, ...]:
     """Return the runs for the searches on a grid of strengths alone."""
-    return named(ON_GRID, *runs)
+    return runs_for(ON_GRID, *runs)
 
 
-def named(searches: tuple[Search, ...], *runs: AttackRun) -> tuple[AttackRun, ...]:
+def runs_for(searches: tuple[Search, ...], *runs: AttackRun) -> tuple[AttackRun, ...]:
     """Return the runs for ``searches`` alone."""
     return tuple(replace(run, searches=searches) for run in runs)
 
@@ -92,4 +92,4 @@ def sweeps(optimizer: AnyOptimizer = SWEEP, *bounds: AttackRun) -> tuple[AttackR
     """
     spread = AttackRun(optimizer, "log-margin", "ascend", SPREAD_TARGETS, targets="logits")
     sweep = AttackRun(optimizer, "log-margin", "sweep", start="best")
-    return named(FRONTIER, *(bounds or (BOUND_OF_SWEEPS,)), spread, sweep, sweep)
+    return runs_for(FRONTIER, *(bounds or (BOUND_OF_SWEEPS,)), spread, sweep, sweep)

@@ -9,9 +9,9 @@ from pathlib import Path
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackRun, ProtocolName, grid
 from robustatlas.attacks.everyday import everyday_suite
-from robustatlas.attacks.imagenet_ua import at_levels
+from robustatlas.attacks.imagenet_ua import attacks_at_levels
 from robustatlas.attacks.lp import attack_in_norm
-from robustatlas.attacks.runs import FRONTIER, at_strengths, named
+from robustatlas.attacks.runs import FRONTIER, grid_runs, runs_for
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import load_reference
@@ -49,7 +49,7 @@ class Suite:
     build: Callable[[ProtocolName], list[Attack]]
 
 
-def _named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
+def _attacks_named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
     return lambda protocol: [attack_named(name, protocol) for name in names]
 
 
@@ -65,7 +65,7 @@ def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callab
 
 
 def _uar_core_cifar10(protocol: ProtocolName) -> list[Attack]:
-    """Those of the core that UAR's authors calibrated on CIFAR-10, and the others as calibrated here."""
+    """Return the attacks of the core that UAR's authors calibrated on CIFAR-10, and the others as calibrated here."""
     found = read_json(Path(str(files("robustatlas.attacks"))) / "uar_core_cifar10.json")
     ours = [uar_attack(name, tuple(map(float, grid)), protocol) for name, grid in found["strengths"].items()]
     marked = [replace(attack, about=replace(attack.about, calibrated=found["calibrated"])) for attack in ours]
@@ -110,12 +110,12 @@ def _hypervolume(protocol: ProtocolName, levels: Mapping[str, float] = _LEVELS, 
         made = [
             replace(
                 attack,
-                runs=(*named(FRONTIER, *attack.plan("frontier").runs), *at_strengths(published)),
+                runs=(*runs_for(FRONTIER, *attack.plan("frontier").runs), *grid_runs(published)),
                 search_order=("frontier", "bisection", "every"),
             )
             for attack in attacks
         ]
-    return [_at_ten_levels(attack, most) for attack, most in zip(made, levels.values(), strict=True)]
+    return [_with_ten_levels(attack, most) for attack, most in zip(made, levels.values(), strict=True)]
 
 
 def _robustness_curves(protocol: ProtocolName) -> list[Attack]:
@@ -134,13 +134,11 @@ def _robustness_curves(protocol: ProtocolName) -> list[Attack]:
 
 def _hypervolume_through(protocol: ProtocolName) -> list[Attack]:
     """Return the same levels behind a transformation: margins by every gradient of it."""
-    attacks = (
-        replace(_behind_transformation(norm), search_order=("frontier", "every", "bisection")) for norm in _LEVELS
-    )
-    return [_at_ten_levels(attack, _LEVELS[attack.name]) for attack in attacks]
+    attacks = (replace(_transformed_attack(norm), search_order=("frontier", "every", "bisection")) for norm in _LEVELS)
+    return [_with_ten_levels(attack, _LEVELS[attack.name]) for attack in attacks]
 
 
-def _at_ten_levels(attack: Attack, most: float) -> Attack:
+def _with_ten_levels(attack: Attack, most: float) -> Attack:
     return replace(attack, strengths=grid(most, 10))
 
 
@@ -149,10 +147,10 @@ WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
 
 
 def _input_transformation(protocol: ProtocolName) -> list[Attack]:
-    return [_behind_transformation(norm) for norm in ("linf", "l2")]
+    return [_transformed_attack(norm) for norm in ("linf", "l2")]
 
 
-def _behind_transformation(norm: str) -> Attack:
+def _transformed_attack(norm: str) -> Attack:
     """Return the strong attack with each gradient of the transformation, and random search at the end.
 
     Ascents run untargeted first, then towards three classes.
@@ -161,9 +159,9 @@ def _behind_transformation(norm: str) -> Attack:
     descent, frontier = attack.plan("descent"), attack.plan("frontier")
     untargeted = [replace(run, count=1, targets=None) for run in descent.runs_in("ascend")]
     targeted = [replace(run, count=3) for run in descent.runs_in("ascend")]
-    ascents = [run for ascent in (*untargeted, *targeted) for run in _each_way(ascent)]
-    refines = [run for refine in descent.runs_in("refine") for run in _each_way(refine)]
-    bounds = _each_way(descent.first("bound"))
+    ascents = [run for ascent in (*untargeted, *targeted) for run in _runs_each_way(ascent)]
+    refines = [run for refine in descent.runs_in("refine") for run in _runs_each_way(refine)]
+    bounds = _runs_each_way(descent.first("bound"))
     sweeps = [replace(sweep, backward=way) for way in WAYS_BACK for sweep in frontier.runs_in("sweep")]
     spread = replace(frontier.first("ascend"), backward=WAYS_BACK[0])
     about = replace(
@@ -172,11 +170,11 @@ def _behind_transformation(norm: str) -> Attack:
         note="The union of four kinds of attack on a transformed input, each scored with the real transformation.",
     )
     runs = (*bounds, *ascents, AttackRun(Square(steps=1000), "margin"), *refines)
-    swept = named(FRONTIER, *bounds, spread, *sweeps)
+    swept = runs_for(FRONTIER, *bounds, spread, *sweeps)
     return replace(attack, runs=(*runs, *swept), rules=(), search_order=ALL_SEARCHES, about=about)
 
 
-def _each_way(run: AttackRun) -> list[AttackRun]:
+def _runs_each_way(run: AttackRun) -> list[AttackRun]:
     """Return the run with each gradient of the transformation; it serves every search of its role."""
     return [replace(run, backward=way, searches=()) for way in WAYS_BACK]
 
@@ -184,9 +182,11 @@ def _each_way(run: AttackRun) -> list[AttackRun]:
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        Suite("lp", "linf, l2, l1 and l0", _named("linf", "l2", "l1", "l0")),
-        Suite("multirobustbench", "the nine ranked attacks at 20 strengths", _named(*RANKED)),
-        Suite("multirobustbench-all", "the nine ranked and the nine unranked attacks", _named(*RANKED, *UNRANKED)),
+        Suite("lp", "linf, l2, l1 and l0", _attacks_named("linf", "l2", "l1", "l0")),
+        Suite("multirobustbench", "the nine ranked attacks at 20 strengths", _attacks_named(*RANKED)),
+        Suite(
+            "multirobustbench-all", "the nine ranked and the nine unranked attacks", _attacks_named(*RANKED, *UNRANKED)
+        ),
         Suite(
             "corruptions",
             "the common corruptions at five severities",
@@ -222,10 +222,12 @@ SUITES: dict[str, Suite] = {
         Suite(
             "imagenet-ua",
             "the eight core attacks of ImageNet-UA at three levels, for UA2; below 85 pixels those of CIFAR-10",
-            partial(at_levels, CORE),
+            partial(attacks_at_levels, CORE),
         ),
         Suite(
-            "imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", partial(at_levels, EXTRA)
+            "imagenet-ua-extra",
+            "the eleven other attacks of ImageNet-UA at three levels",
+            partial(attacks_at_levels, EXTRA),
         ),
         Suite(
             "hypervolume",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import limited_passes
 from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.attacks.search.rules import Role
@@ -38,13 +38,13 @@ def settings(value: Any, but: Sequence[str] = (), *, always: bool = False) -> st
         ('FMN(steps=24, gamma=0.2)', 'FMN')
     """
     shown = [f for f in fields(value) if f.name not in but and (always or getattr(value, f.name) != f.default)]
-    other = [f"{f.name}={_short(getattr(value, f.name))}" for f in shown]
+    other = [f"{f.name}={_shorten(getattr(value, f.name))}" for f in shown]
     return type(value).__name__ + (f"({', '.join(other)})" if other else "")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_short, value))})"
+        return f"({', '.join(map(_shorten, value))})"
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
@@ -92,7 +92,7 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     def enter(role: str, what: str, effort: int, cell: str) -> None:
         cells.setdefault((role, what), [[] for _ in efforts])[effort].append(cell)
 
-    plans = [at_effort(attack, effort).plan(search) for effort in efforts]
+    plans = [scale_effort(attack, effort).plan(search) for effort in efforts]
     for number, plan in enumerate(plans):
         for run in plan.runs:
             enter(run.role, _words(run), number, f"{run.count} x {run.optimizer.steps}")

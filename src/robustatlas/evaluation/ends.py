@@ -16,7 +16,7 @@ from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.checks.indicators import LookedAt, Measured
 from robustatlas.checks.indicators.ends import EndGradient
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.engine.ends import Ends, observed_run, run_ends
+from robustatlas.engine.run_ends import Ends, observed_run, run_ends
 from robustatlas.evaluation.reading import Question, diagnosed, halving, reading_of
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has

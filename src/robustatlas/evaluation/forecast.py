@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.attacks.passes import limited_passes, usual_passes
+from robustatlas.attacks.passes import expected_passes, limited_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.evaluation.cores import can_share, cores_for
@@ -153,7 +153,7 @@ def expected_of(
     classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
     most, usual = (
         2 * weight_of(task, classes, by) * (1 if model.draws is None else model.draws)
-        for by in (limited_passes, usual_passes)
+        for by in (limited_passes, expected_passes)
     )
     passes = passes if through else most
     return Expected(

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.attacks.description import plain
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.description import to_plain_data
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
@@ -214,7 +214,7 @@ def chosen_attacks(asked: Request, model: Classifier, first: Tensor) -> list[Att
     if protocol != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for protocol={protocol!r}, whose steps are those of its source.")
     sides = first.shape[2:] if first.dim() == 4 else ()
-    attacks = [at_effort(attack, effort) for attack in attacks_of(asked.attacks_on(model), protocol, sides)]
+    attacks = [scale_effort(attack, effort) for attack in attacks_of(asked.attacks_on(model), protocol, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
@@ -315,11 +315,11 @@ def record_of(
     protocol = {
         "search": search,
         "search_version": search_named(search).version,
-        "plan": plain(plan),
+        "plan": to_plain_data(plan),
         "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
-        "engine": plain(NUMERICS),
+        "engine": to_plain_data(NUMERICS),
     }
     if any(run.role in MINIMUM_SIZE for run in plan.runs):
         protocol["unbounded"] = attack.unbounded
@@ -337,7 +337,7 @@ def record_of(
         name=attack.name,
         strengths=attack.strengths,
         monotone=attack.is_monotone(search),
-        threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
+        threat=to_plain_data(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
         protocol=protocol,
         gradient=gradient,
         unit=attack.about.unit,

@@ -14,7 +14,7 @@ from robustatlas.checks.sanity import ways_back
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
-from robustatlas.engine.ends import observed_run
+from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier, seeded

@@ -22,14 +22,16 @@ from robustatlas.common.errors import UserError
 
 @dataclass
 class SharedExamples:
-    """Of N samples at S strengths: ``theta`` [N * (S + 1)], that of the lowest margin within each strength and not
-    within the one below."""
+    """Examples of N samples at S strengths.
+
+    ``theta`` [N * (S + 1)]: that of the lowest margin within each strength and not within the one below.
+    """
 
     theta: Tree
 
     @classmethod
-    def none(cls, like: Tree, rows: int, columns: int, device: torch.device) -> SharedExamples:
-        """Before the first run: the parameters ``like`` of so many ``rows``, for each of the ``columns``."""
+    def begin(cls, like: Tree, rows: int, columns: int, device: torch.device) -> SharedExamples:
+        """Return the examples before the first run: ``like`` of ``rows`` samples, for each of the ``columns``."""
         return cls(take(like, torch.arange(rows, device=device).repeat_interleave(columns)))
 
     def add(self, place: Tensor, theta: Tree, lower: Tensor) -> None:
@@ -52,12 +54,12 @@ class Attempt:
 
 
 class Schedule(ABC):
-    """Which strength and which run comes next for each of N samples.
+    """Strength and run that come next for each of N samples.
 
     Of each sample, [N]: ``level`` (int64), index of the strength, of ``levels``; ``attempt`` (int64), index into
     ``attempts``; ``done``; and ``warm``: the last run found something, from which the next may start.
 
-    Of each attempt, [A]: ``stage_of``, index into ``stages``; ``leg_of``, index into the plan's legs, or -1 where it
+    Of each attempt, [A]: ``kind_of``, index into ``kinds``; ``run_of``, index into the plan's runs, or -1 where it
     only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
 
     Of the whole: ``stops`` are the rules that end runs early. ``slow`` is the rule that says after how many steps their
@@ -93,8 +95,8 @@ class Schedule(ABC):
         self.strengths, self.levels, self.monotone = strengths, len(strengths), monotone
         self.attempts = self.ordered_attempts(plan, classes)
         settings = [attempt.run.settings for attempt in self.attempts]
-        self.stages = list(dict.fromkeys(settings))
-        self.stage_of = torch.tensor([self.stages.index(each) for each in settings], device=todo.device)
+        self.kinds = list(dict.fromkeys(settings))
+        self.kind_of = torch.tensor([self.kinds.index(each) for each in settings], device=todo.device)
         runs = [-1 if a.run.role == "refine" else plan.runs.index(a.run) for a in self.attempts]
         self.run_of = torch.tensor(runs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
@@ -137,7 +139,7 @@ class Schedule(ABC):
             chosen = tuple(shorter(run) for run in chosen)
         elif effort == "high":
             chosen = cls.intensified(chosen, tuple(longer(run) for run in chosen))
-        made = [rule.at_effort(effort) for rule in cls.select_rules(rules, cls.rules if usual_rules else ())]
+        made = [rule.scaled_to(effort) for rule in cls.select_rules(rules, cls.rules if usual_rules else ())]
         return Plan(chosen, relevant_rules(chosen, (rule for rule in made if rule is not None)))
 
     @classmethod
@@ -162,7 +164,7 @@ class Schedule(ABC):
         return attempts_of(plan.runs, classes)
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
         """Return how often each run is made on a sample on which all come to nothing."""
         return [run.runs_among(classes) for run in plan.runs]
 

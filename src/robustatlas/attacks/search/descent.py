@@ -65,9 +65,9 @@ class Downward(Schedule):
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
-        refined = sum(attempt.run.most_passes() for attempt in self.attempts[refine:])
+        refined = sum(attempt.run.maximal_passes() for attempt in self.attempts[refine:])
         self.evaluation_passes, self.run_passes = torch.tensor(
-            [[a.run.passes(1) - 1, a.run.most_passes() + refined] for a in self.attempts], device=todo.device
+            [[a.run.passes(1) - 1, a.run.maximal_passes() + refined] for a in self.attempts], device=todo.device
         ).T
 
     @classmethod
@@ -141,7 +141,7 @@ class Downward(Schedule):
 
     def _count_fruitless(self, rows: Tensor, best_size: Tensor) -> Tensor:
         """Count runs in a row that found nothing smaller; ``[B]``: their number is too large for another restart."""
-        gained, rule = self._gained(best_size, self.smallest[rows]), self.fruitless
+        gained, rule = self._is_gain(best_size, self.smallest[rows]), self.fruitless
         after_bounds = self.attempt[rows] >= self.restart
         self.smallest[rows] = best_size
         self.in_vain[rows] = in_vain = torch.where(gained, 0, self.in_vain[rows] + after_bounds)
@@ -156,10 +156,10 @@ class Downward(Schedule):
             return torch.zeros_like(attempt, dtype=torch.bool)
         coming = attempt.clamp_max(len(self.attempts) - 1)
         run = self.run_passes[coming] + self.chooses * self.evaluation_passes[coming]
-        return self.budget.over(self.spent[rows], run)
+        return self.budget.is_exceeded(self.spent[rows], run)
 
     @abstractmethod
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
         """``[B]``: ``best_size`` [B] is smaller than the one ``before`` [B] by so much that it counts."""
 
     def _has_all(self, best_size: Tensor) -> Tensor:
@@ -195,19 +195,19 @@ class Descent(Downward):
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.level += len(strengths) - 1
 
-    def _below(self, size: Tensor) -> Tensor:
+    def _level_below(self, size: Tensor) -> Tensor:
         """``[B]``: index of the largest strength below ``size`` [B]; -1: there is none."""
         return torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), size) - 1
 
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
         """``[B]``: within a smaller strength, or the first at all."""
-        return (self._below(best_size) < self._below(before)) | (best_size.isfinite() & before.isinf())
+        return (self._level_below(best_size) < self._level_below(before)) | (best_size.isfinite() & before.isinf())
 
     def _has_all(self, best_size: Tensor) -> Tensor:
-        return self._below(best_size) < 0
+        return self._level_below(best_size) < 0
 
     def _set_level(self, rows: Tensor, attempt: Tensor, best_size: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
-        next_strength = torch.minimum(self._below(best_size), self.level[rows])
+        next_strength = torch.minimum(self._level_below(best_size), self.level[rows])
         self.level[rows] = torch.where(below, next_strength, len(self.strengths) - 1).clamp_min(0)
         return attempt, below & (attempt >= self.refine)
 
@@ -253,11 +253,11 @@ class Minimum(Downward):
         chosen = super().select_rules(own, usual)
         if not usual:
             return chosen
-        return [rule.more_patient(_LONGER) if isinstance(rule, StopFruitless) else rule for rule in chosen]
+        return [rule.with_patience(_LONGER) if isinstance(rule, StopFruitless) else rule for rule in chosen]
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        runs, roles = super().most_runs(plan, strengths, classes), [run.role for run in plan.runs]
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        runs, roles = super().runs_at_most(plan, strengths, classes), [run.role for run in plan.runs]
         if "ascend" in roles:
             runs[roles.index("ascend")] += len((plan.rule(Approach) or Approach()).shares) - 1
         return runs
@@ -266,7 +266,7 @@ class Minimum(Downward):
         below = best_size * self.below[self.level[rows]]
         return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
 
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
         threshold = 0.0 if self.fruitless is None else self.fruitless.threshold
         return best_size < (1 - threshold) * before
 

@@ -36,7 +36,7 @@ class FrontierSearch(Schedule):
         self.attempt = self._attempt(self.attempt, self.round, self.level)
 
     def begin(self, theta: Tree) -> None:
-        self.shared = SharedExamples.none(theta, len(self.done), len(self.strengths) + 1, self.done.device)
+        self.shared = SharedExamples.begin(theta, len(self.done), len(self.strengths) + 1, self.done.device)
 
     @classmethod
     def ordered_attempts(cls, plan: Plan, classes: int) -> list[Attempt]:
@@ -44,7 +44,7 @@ class FrontierSearch(Schedule):
         return [*shared_out, *(Attempt(run, 0) for run in plan.runs_in("sweep"))]
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
         return [strengths if run.role in ("ascend", "sweep") else run.runs_among(classes) for run in plan.runs]
 
     @classmethod

@@ -34,7 +34,7 @@ class Every(OnGrid):
     run where that counts for all larger ones."""
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
         return [strengths * run.runs_among(classes) for run in plan.runs]
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
@@ -58,7 +58,7 @@ class Bisection(OnGrid):
         self.level = (self.low + self.high) // 2
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
         return [strengths.bit_length() * run.runs_among(classes) for run in plan.runs]
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:

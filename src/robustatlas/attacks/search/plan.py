@@ -115,7 +115,7 @@ class AttackRun:
                 "optimizer that looks for the smallest size, such as FMN."
             )
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return the settings that determine numbers, for the record of an evaluation."""
         settings = {name: value for name, value in vars(self).items() if name != "searches"}
         return {"kind": "AttackRun"} | settings | {"objective": objective_recorded(self.objective)}
@@ -132,7 +132,7 @@ class AttackRun:
         """
         return (1 + self.optimizer.needs_gradient) * evaluations + 1
 
-    def most_passes(self, chooses: bool = False) -> int:
+    def maximal_passes(self, chooses: bool = False) -> int:
         """Return :meth:`passes` of a run that goes on to its end; ``chooses``: the threat model chooses among draws."""
         return self.passes(self.optimizer.evaluations + chooses)
 

@@ -1,4 +1,4 @@
-"""Where runs at a strength end. The loop keeps no iterates; one run of a few samples is made again."""
+"""Ends of runs at a strength. The loop keeps no iterates; one run of a few samples is made again."""
 
 from dataclasses import dataclass, replace
 
@@ -9,16 +9,16 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search.plan import AttackRun, Plan, Start
 from robustatlas.common.bundle import select
 from robustatlas.common.noise import Noise
-from robustatlas.engine.lanes import enter, moved
+from robustatlas.engine.batch import evaluate_batch, fill_slots
+from robustatlas.engine.execution import Setting, begin, prepare
 from robustatlas.engine.numerics import NUMERICS
-from robustatlas.engine.setting import prepare, set_up
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import margin_of
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Where the runs of B samples ended.
+    """Ends of the runs of B samples.
 
     ``last`` [B, ...]: inputs at the last step; ``best`` [B, ...]: those of the lowest margin within the strength;
     ``fooled`` [B]: some input within it was misclassified.
@@ -50,22 +50,22 @@ def run_ends(
     ``x`` and ``labels`` [B] are on the device and in the dtype of the model; ``level`` int64 [B]: of the strength of
     each.
     """
-    attack, stage = replace(attack, runs=(run,), rules=(), search_order=("every",), effort="default"), run
-    setting = set_up(model, attack, "every", x, labels, noise, len(x))
-    prepare(setting)
-    setting.schedule.level = level.to(x.device)
-    lanes = enter(setting, stage, torch.arange(len(x), device=x.device))
-    problem, best, fooled = lanes.problem, lanes.state.theta, lanes.ended
+    alone = replace(attack, runs=(run,), rules=(), search_order=("every",), effort="default")
+    execution = begin(Setting(model, alone, "every", x, labels, noise, len(x)))
+    prepare(execution)
+    execution.schedule.level = level.to(x.device)
+    batch = fill_slots(execution, run, torch.arange(len(x), device=x.device))
+    problem, best, fooled = batch.problem, batch.state.theta, batch.ended
     lowest = torch.full_like(problem.epsilon, torch.inf)
-    for _ in range(stage.optimizer.evaluations):
-        theta, ended = lanes.state.theta, lanes.ended
-        evaluation, state = moved(setting, stage, lanes)
+    for _ in range(run.optimizer.evaluations):
+        theta, ended = batch.state.theta, batch.ended
+        evaluation, state = evaluate_batch(execution, run, batch)
         within = evaluation.size <= problem.epsilon * (1 + NUMERICS.tolerance)
         margin = margin_of(evaluation.logits, labels)
         better = within & (margin < lowest)
         best, lowest = select(better, theta, best), torch.where(better, margin, lowest)
         fooled = fooled | (evaluation.fooled & within)
-        ended = ended | stage.optimizer.finished(state)
-        lanes = replace(lanes, state=select(ended, lanes.state, state), ended=ended)
+        ended = ended | run.optimizer.finished(state)
+        batch = replace(batch, state=select(ended, batch.state, state), ended=ended)
     last, best = (problem.threat.apply(x, point).detach() for point in (theta, best))
     return Ends(last, best, fooled)
