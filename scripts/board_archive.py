@@ -40,7 +40,7 @@ def archive_runs(runs: Path, archive: Path) -> None:
 
 
 def _grouped(runs: Path, files: Iterable[Path]) -> list[list[Path]]:
-    """Group parts of one attack that were computed in the same way and place; every other file is a group of its own."""
+    """Group parts of one attack that were computed in the same way and place; other files stay alone."""
     groups: dict[object, list[Path]] = {}
     for file in files:
         groups.setdefault(_kind(runs, file), []).append(file)
@@ -48,8 +48,8 @@ def _grouped(runs: Path, files: Iterable[Path]) -> list[list[Path]]:
 
 
 def _kind(runs: Path, file: Path) -> object:
-    """Return what parts must have in common to be joined; a part with images keeps the name that it shares with them."""
-    run, folder, *rest = file.parts
+    """Return what parts must have in common to be joined; a part keeps its name if images share it."""
+    run, _, *rest = file.parts
     if file.suffix != ".parquet" or runs.joinpath(run, "adversarial", *rest).with_suffix(".npz").exists():
         return file
     schema = pq.read_schema(runs / file)

@@ -28,6 +28,14 @@ P = {"linf": np.inf, "l2": 2.0, "l1": 1.0, "l0": 0.0}
 THREATS: dict[str, Lp] = {"linf": Linf(), "l2": L2(), "l1": L1(), "l0": L0()}
 
 
+BROKEN_DEFENSES = Path(__file__).parents[1] / "examples" / "broken_defenses"
+
+
+def broken_defense(function: str) -> str:
+    """Return the source of a model of the examples, such as "false_gradients.py:zero_gradient"."""
+    return f"{BROKEN_DEFENSES}/{function}"
+
+
 def benchmark(name: str) -> ModuleType:
     """A script of ``benchmarks/`` as a module."""
     path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 import pretend
 import robustatlas as ra
 from command_line import entered
-from helpers_core import FEW, benchmark, brief
+from helpers_core import FEW, brief
+from host_waits import Waits, waiting
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
@@ -48,21 +48,16 @@ class Both:
     steps: int
 
 
-@cache
-def counting() -> Any:
-    return benchmark("host_syncs")
-
-
 def begin() -> None:
     torch.set_num_threads(1)
     latents.DRAWS = 4  # here, as everywhere in this process, fewer draws to choose among
-    pretend.install(counting().waiting)
+    pretend.install(waiting)
 
 
 def on_both(answers: Callable[[str], Arrays]) -> Both:
     with looking_every(LOOK_EVERY):
         cpu = answers("cpu")
-    waits, run_kind = counting().Waits(pretend.heard), loop._run_kind
+    waits, run_kind = Waits(pretend.heard), loop._run_kind
 
     def heard(*arguments: Any) -> None:
         with pretend.heard(waits.note):
@@ -184,7 +179,7 @@ def further(attack: str) -> Both:
     x, labels = samples(given, 9)
 
     def waited(count: int) -> Any:
-        waits = counting().Waits(pretend.heard)
+        waits = Waits(pretend.heard)
         with waits.counting():
             ra.evaluate(given, (x[:count], labels[:count]), lengthy, batch_size=4, progress=False)
         return waits
@@ -298,7 +293,7 @@ def trained(recipe: str, settings: Mapping[str, Any] | None = None) -> Both:
     with looking_every(LOOK_EVERY):
         cpu = answers("cpu")
     made.clear()
-    waits, kind = counting().Waits(pretend.heard), RECIPES[recipe]
+    waits, kind = Waits(pretend.heard), RECIPES[recipe]
     update = kind.update
 
     def counted(*arguments: Any) -> Any:

@@ -197,7 +197,7 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("margins", lambda: ra.metrics.adversarial_hypervolume([[0.5], [0.2, 0.1]])),
     (
         "replicates",
-        lambda: ra.metrics.bootstrap_intervals({"a": ra.metrics.mean_statistic(np.ones(3))}, replicates=1.5),
+        lambda: ra.metrics.confidence_intervals({"a": ra.metrics.mean_statistic(np.ones(3))}, replicates=1.5),
     ),  # type: ignore[arg-type]
     ("epochs", lambda: Settings(epochs=1.5)),  # type: ignore[arg-type]
     ("learning_rate", lambda: Settings(learning_rate=np.nan)),

@@ -17,10 +17,8 @@ from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.card import card, colour_of
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.card import card_of, row_strips, run_hash
-from robustatlas.report.facts.rows import Row, run_row
-from robustatlas.report.facts.strips import CELLS, halved_at
-from robustatlas.report.thumbnail import row_card
+from robustatlas.report.facts.card import card_of, run_hash
+from robustatlas.report.facts.strips import CELLS, halved_at, scale_of
 from robustatlas.results.result import Result
 from run_files import write
 
@@ -66,12 +64,9 @@ def test_half_is_of_the_clean_accuracy(clean: float) -> None:
     weak = Reference(
         "weak", "made up", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), ("linf", "l2")
     )
-    row = Row("itself", AccuracyTable(clean, {"linf": falling, "l2": {0.5: 0.6 * clean}}), samples=1000)
-    linf, l2 = row_strips(row, weak)
-    assert linf is not None and l2 is not None
-    assert linf.halved == pytest.approx(0.015) and linf.share == pytest.approx(1.0) and not linf.beyond
-    assert linf.tick == linf.reference == pytest.approx(0.5) and linf.low < linf.tick < linf.high
-    assert l2.beyond and l2.tick is None and l2.halved == np.inf
+    scale = scale_of({"linf": 0.04, "l2": 0.5}, weak)
+    assert scale.units["linf"] == pytest.approx(0.015)
+    assert scale.beyond == {"l2"}
     sizes = {"linf": np.repeat([0.0, 0.01, 0.03], [60, 20, 20])}
     run = Result.from_arrays(np.zeros(100), np.repeat([1, 0], [60, 40]), sizes, {"linf": [0.01, 0.02, 0.04]})
     strip = card_of(run, facts_of(run, reference=weak), weak).strips[0]
@@ -113,27 +108,6 @@ def test_what_is_proved_is_solid() -> None:
     drawn = card([run], "none")
     assert "line below: half proved" in drawn.svg() and "L1: half proved up to 3, not attacked" in str(drawn)
     assert "proved" not in card([result()], REFERENCE).svg()
-
-
-def test_the_card_of_a_row_of_the_board() -> None:
-    run, empty = result(), Row("empty", AccuracyTable(90.0, {"fog": {1.0: 50.0}}))
-    row = run_row(run, REFERENCE)
-    facts = facts_of(run, reference=REFERENCE)
-    for ours, theirs in zip(row_strips(row, REFERENCE), card_of(run, facts, REFERENCE).strips, strict=True):
-        assert ours is not None
-        assert (ours.halved, ours.tick, ours.reference, ours.beyond) == (
-            theirs.halved, theirs.tick, theirs.reference, theirs.beyond,
-        )  # fmt: skip
-    assert row_strips(empty, REFERENCE) == (None, None)
-    drawn = row_card(row, REFERENCE)
-    assert 'role="img" aria-label="L∞: halved from 0.01' in drawn and len(drawn) < 2000
-    assert "none of the ranked attacks" in row_card(empty, REFERENCE)
-    published = Row("published", AccuracyTable(90.0, {"linf": {0.01: 70.0, 0.02: 40.0, 0.04: 10.0}}), samples=10_000)
-    (linf, _) = row_strips(published, REFERENCE)
-    assert linf is not None and linf.share == pytest.approx(1.0)  # the reference itself
-    assert linf.tick is not None and linf.low < linf.tick < linf.high
-    (alone, _) = row_strips(published, REFERENCE, compared=False)
-    assert alone is not None and alone.reference is None and alone.tick == pytest.approx(linf.halved / 0.04)
 
 
 def test_its_numbers_are_those_of_every_other_page() -> None:

@@ -110,7 +110,12 @@ def test_sizes_that_an_example_refutes_do_not_hold_when_they_are_looked_at_again
     wrong = record.model_copy(update={"settings": record.settings | {"version": 9}})
     index = np.arange(3)
     store.certificates.add(wrong)
-    columns = {"index": index, "certified_size": np.full(3, 0.8), "seconds": np.zeros(3)}
+    columns = {
+        "index": index,
+        "certified_size": np.full(3, 0.8),
+        "seconds": np.zeros(3),
+        "abstained": np.zeros(3, np.int8),
+    }
     store.certificates.write(wrong, columns, store.clean(index))
     monkeypatch.setattr(CrownIBP, "holds", lambda self, subject, attack, samples, sizes: sizes > 0)
     assert sorted(each.failed.tolist() for each in recheck(tmp_path, model=model, data=data)) == [[], [0, 1, 2]]

@@ -86,7 +86,12 @@ def test_a_crossing_is_an_error_that_names_the_sample_and_both_sides(folder: Pat
     wrong = CertificateRecord(name="linf", method="guess", strengths=(0.1,))
     copy.certificates.add(wrong)
     index = np.arange(COUNT)
-    columns = {"index": index, "certified_size": np.full(COUNT, 0.9), "seconds": np.zeros(COUNT)}
+    columns = {
+        "index": index,
+        "certified_size": np.full(COUNT, 0.9),
+        "seconds": np.zeros(COUNT),
+        "abstained": np.zeros(COUNT, np.int8),
+    }
     copy.certificates.write(wrong, columns, copy.clean(index))
     with pytest.raises(ra.UserError, match=r"of sample 0 an example under 'linf' .* guess .*One of the two is wrong"):
         ra.load_result(tmp_path / "copy")
@@ -114,7 +119,7 @@ def test_attacks_find_the_same_with_certificates_and_less_work(
 def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: ra.Dataset) -> None:
     request = Request(attacks="linf", effort="low", run=tmp_path / "run", **COMMON)
     said = forecast(model, data, request)
-    assert [(each.attack, each.samples) for each in said.expected] == [("linf", COUNT)]
+    assert [(each.name, each.number) for each in said.expected] == [("linf", COUNT)]
     assert said.seconds > 0
     assert not (tmp_path / "run").exists()
 
@@ -126,7 +131,7 @@ def test_where_bounds_would_never_end_a_forecast_says_at_most(
     monkeypatch.setattr("robustatlas.certificates.certifying.done", lambda *given: pytest.fail("it is tried"))
     for method, attack in (("crown", "linf"), ("line", "brightness")):
         (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
-        assert each.bounded and 0 < each.seconds < 1e4
+        assert each.at_most and 0 < each.seconds < 1e4
 
 
 def test_the_forecast_on_the_command_line_has_no_passes(tmp_path: Path) -> None:
@@ -227,7 +232,12 @@ def test_verify_computes_certificates_again(
     copy = merge([folder], tmp_path / "copy")
     (record,) = (each for each in copy.certified_by() if each.name == "l2")
     index = np.array([3])
-    columns = {"index": index, "certified_size": np.full(1, 5.0), "seconds": np.zeros(1)}
+    columns = {
+        "index": index,
+        "certified_size": np.full(1, 5.0),
+        "seconds": np.zeros(1),
+        "abstained": np.zeros(1, np.int8),
+    }
     wrong = record.model_copy(update={"settings": record.settings | {"version": 9}})  # another run's claim
     copy.certificates.add(wrong)
     copy.certificates.write(wrong, columns, copy.clean(index))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from command_line import entered
-from helpers_core import brief
+from helpers_core import brief, broken_defense
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.checks.verdict import EXCLUDED, FEW, Diagnosis
@@ -23,8 +23,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.evaluation.plan import samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
 from robustatlas.models.architectures import digits_cnn
-from robustatlas.models.broken import BROKEN
-from robustatlas.models.broken.sound import Patches, Residual, perceptron
+from robustatlas.models.sources.functions import object_named
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 
 DATA = ra.load_dataset("digits")
@@ -36,26 +35,26 @@ def diagnosed(model: ra.Classifier | nn.Module, samples: int = 40) -> Diagnosis:
 
 
 EXPECTED = {
-    "zero-backward": "zero-gradient",
-    "random-backward": "gradient",
-    "lies-for-some": "gradient",
-    "detached-branch": "gradient",
-    "rounded": "zero-gradient",
-    "black-and-white": "zero-gradient",
-    "wave": "gradient",
-    "keyed-noise": "gradient",
-    "softmax-twice": "probabilities",
-    "jpeg": "gradient",
-    "noise": "random",
-    "batch-statistics": "batch",
-    "temperature": "logit-scale",
-    "tiny-logits": "logit-scale",
+    "false_gradients.py:zero_gradient": "zero-gradient",
+    "false_gradients.py:random_signs": "gradient",
+    "false_gradients.py:reversed_for_bright_images": "gradient",
+    "false_gradients.py:detached_branch": "gradient",
+    "discrete_steps.py:eight_levels": "zero-gradient",
+    "discrete_steps.py:black_and_white": "zero-gradient",
+    "shattered_gradients.py:wave_on_pixels": "gradient",
+    "shattered_gradients.py:keyed_noise": "gradient",
+    "saturated_outputs.py:double_softmax": "probabilities",
+    "compression.py:jpeg": "gradient",
+    "chance.py:input_noise": "random",
+    "chance.py:batch_statistics": "batch",
+    "saturated_outputs.py:large_logits": "logit-scale",
+    "saturated_outputs.py:tiny_logits": "logit-scale",
 }
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_broken_defense_is_flagged(name: str) -> None:
-    found = diagnosed(ra.load_model(f"broken:{name}"))
+    found = diagnosed(ra.load_model(broken_defense(name)))
     assert EXPECTED[name] in found.flags
     assert found.verdict == ("sound" if EXPECTED[name] == "logit-scale" else found.verdict)
     assert found.verdict != "sound" or EXPECTED[name] == "logit-scale"
@@ -64,8 +63,20 @@ def test_a_broken_defense_is_flagged(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["standard", "linf", "l2"])
 def test_a_sound_network_is_not(name: str) -> None:
-    found = diagnosed(ra.load_model(f"sound:{name}"))
+    found = diagnosed(ra.load_model(f"builtin:digits-{name}"))
     assert (found.verdict, found.flags) == ("sound", ())
+
+
+def test_an_adaptive_attack_breaks_a_broken_defense_and_leaves_its_outputs() -> None:
+    source = broken_defense("false_gradients.py:zero_gradient")
+    given, attacked = ra.load_model(source), ra.load_model(source, arguments={"attacked": True})
+    assert torch.equal(given.logits(DATA.images), attacked.logits(DATA.images))
+    results = [
+        ra.evaluate(model, DATA, "linf", strengths=GRID, samples=12, effort="low", diagnose=False, progress=False)
+        for model in (given, attacked)
+    ]
+    accuracies = [result.accuracies().values("linf")[1] for result in results]
+    assert accuracies[0] > 90 and accuracies[1] < 30
 
 
 PRECISE: dict[str, Callable[[nn.Module], ra.Classifier]] = {
@@ -141,7 +152,7 @@ def test_the_verdict_comes_from_intervals() -> None:
 
 
 def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
-    model = ra.load_model("broken:lies-for-some")
+    model = ra.load_model(broken_defense("false_gradients.py:reversed_for_bright_images"))
     attack = attack_named("linf")
     plans = [attack.plan("descent")]
 
@@ -156,7 +167,7 @@ def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
 
 
 def test_it_is_kept_and_shown(tmp_path: Path) -> None:
-    model, folder = ra.load_model("broken:random-backward"), tmp_path / "run"
+    model, folder = ra.load_model(broken_defense("false_gradients.py:random_signs")), tmp_path / "run"
     with pytest.warns(UserWarning, match="† Diagnosis: masked. Attacks by gradients are blind"):
         result = ra.evaluate(model, DATA, "linf", strengths=GRID, samples=40, run=folder, progress=False)
     loaded = ra.load_result(folder)
@@ -183,9 +194,9 @@ def test_it_can_be_left_out_and_costs_little() -> None:
 
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "convolutional": digits_cnn,
-    "residual": Residual,
-    "attention": Patches,
-    "fully connected": partial(perceptron, nn.ReLU),
+    "residual": object_named(broken_defense("sound_networks.py:Residual")),
+    "attention": object_named(broken_defense("sound_networks.py:Attention")),
+    "fully connected": partial(object_named(broken_defense("sound_networks.py:Perceptron")), nn.ReLU),
 }
 
 
@@ -218,10 +229,10 @@ def test_the_command_and_the_gate(tmp_path: Path) -> None:
 ATTACKS = [brief(attack_named(name), [0.3], {"steps": 300}) for name in ("pgd-linf", "square-linf")]
 
 
-@pytest.mark.parametrize("name", ["black-and-white", "detached"])
+@pytest.mark.parametrize("name", ["discrete_steps.py:black_and_white", "detached"])
 def test_a_gradient_that_ends_is_a_number_and_a_verdict(name: str) -> None:
     sound = ra.load_model("builtin:digits-linf").net
-    model = ra.Classifier((lambda x: sound(x).detach()) if name == "detached" else ra.load_model(f"broken:{name}"))
+    model = ra.Classifier((lambda x: sound(x).detach()) if name == "detached" else ra.load_model(broken_defense(name)))
     with pytest.warns(UserWarning, match="gradient"):
         result = ra.evaluate(model, DATA, ATTACKS, samples=8)
     assert result.diagnosis is not None and result.diagnosis.verdict == "masked" and "pgd-linf" in result.invalid
@@ -277,30 +288,39 @@ def test_a_diagnosis_that_tells_nothing_hides_none_that_does(tmp_path: Path) -> 
 
 
 def test_what_rests_on_no_gradient_is_untold() -> None:
-    asked = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="square-linf", samples=40)
+    asked = ra.diagnose(
+        ra.load_model(broken_defense("discrete_steps.py:eight_levels")), DATA, attacks="square-linf", samples=40
+    )
     assert asked.verdict == "inconclusive" and "No attack by gradients" in asked.sentence
-    nothing = ra.diagnose(ra.load_model("broken:rounded"), DATA, attacks="corruption-contrast", samples=40)
+    nothing = ra.diagnose(
+        ra.load_model(broken_defense("discrete_steps.py:eight_levels")), DATA, attacks="corruption-contrast", samples=40
+    )
     assert nothing.verdict == "sound"
 
 
 def test_cross_entropy_alone_is_blind_to_saturated_logits() -> None:
-    asked = ra.diagnose(ra.load_model("broken:temperature"), DATA, attacks="pgd-linf", samples=40)
+    asked = ra.diagnose(
+        ra.load_model(broken_defense("saturated_outputs.py:large_logits")), DATA, attacks="pgd-linf", samples=40
+    )
     assert (asked.verdict, asked.flags) == ("doubtful", ("logit-scale",))
 
 
 def test_what_decides_nothing_is_read_on_request() -> None:
-    model = ra.load_model("sound:linf")
+    model = ra.load_model("builtin:digits-linf")
     found = ra.diagnose(model, DATA, samples=32, everything=True)
     extra = {finding.name: finding for finding in found.indicators if not finding.reading.decides}
     assert set(extra) == {"random-step", "unavailable-gradients", "unstable-predictions"}
     assert found.verdict == "sound" and not extra["random-step"].reading.doubtful
-    lying = ra.diagnose(ra.load_model("broken:random-backward"), DATA, samples=32, everything=True)
+    lying = ra.diagnose(
+        ra.load_model(broken_defense("false_gradients.py:random_signs")), DATA, samples=32, everything=True
+    )
     assert "random-step" in lying.flags
 
 
 def test_what_to_do_stands_in_terminal_json_and_page(tmp_path: Path) -> None:
     given = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.1", "--samples", 34, "--effort", "low")
-    said = entered("evaluate", "broken:zero-backward", *given, "--run", tmp_path / "run").line
+    source = broken_defense("false_gradients.py:zero_gradient")
+    said = entered("evaluate", source, *given, "--run", tmp_path / "run").line
     assert f"What to do: robustatlas diagnose {tmp_path / 'run'}" in said
     shown = entered("diagnose", tmp_path / "run").out
     told = json.loads(entered("diagnose", tmp_path / "run", "--json").out)["remedies"]
@@ -311,12 +331,9 @@ def test_what_to_do_stands_in_terminal_json_and_page(tmp_path: Path) -> None:
         assert all(each[part] in shown and each[part] in page for part in ("flag", "sentence", "code"))
 
 
-def test_every_indicator_and_defense_says_what_it_must() -> None:
+def test_every_indicator_says_what_it_must() -> None:
     for name, kind in INDICATORS.items():
         assert issubclass(kind, Indicator) and kind.name == name and kind.means and kind.remedy and kind.source
     page = (Path(__file__).parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
     flags = [name for name, kind in INDICATORS.items() if kind.decides and kind.severity != "note"]
     assert [name for name in flags if f"`{name}" not in page] == [], "docs/trust.md says what each flag means"
-    assert len(BROKEN) >= 16
-    for defense in BROKEN.values():
-        assert defense.mechanism and defense.source and defense.adaptive

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 import robustatlas as ra
-from helpers_core import benchmark, brief
+from helpers_core import brief
+from live_tensors import Live
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.evaluation.memory import bytes_at_work, bytes_kept
 
-Live = benchmark("memory").Live
 BATCH = 4
 IMAGE = 3 * 64 * 64 * 4
 NORMS = ("linf", "l2", "l1")

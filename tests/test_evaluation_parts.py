@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import benchmark
+from live_tensors import Live
 from robustatlas.attacks.definition import Attack, AttackRun, Search
 from robustatlas.data import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
@@ -32,7 +32,6 @@ from robustatlas.report.gallery import examples
 from robustatlas.report.page import build_report
 from robustatlas.threats.lp import Linf
 
-Live = benchmark("memory").Live
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
 ATTACK = Attack("linf", Linf(), (AttackRun(PGD(steps=1), "cross-entropy"),), STRENGTHS)
 LARGE = (3, 256, 256)

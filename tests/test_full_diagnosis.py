@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import broken_defense
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search.plan import AttackRun
@@ -48,24 +49,25 @@ def read(name: str, at: LookedAt) -> Measured:
 
 
 SOUND = ra.load_model("builtin:digits-linf")
+BLIND = broken_defense("false_gradients.py:zero_gradient")
 SEEN = {
-    "unconstrained": "zero-backward",
-    "half": "zero-backward",
-    "quantised": "rounded",
-    "float-saturation": "saturated-layers",
+    "unconstrained": "false_gradients.py:zero_gradient",
+    "half": "false_gradients.py:zero_gradient",
+    "quantised": "discrete_steps.py:eight_levels",
+    "float-saturation": "saturated_outputs.py:saturated_layers",
 }
 
 
 @pytest.mark.parametrize("name", SEEN)
 def test_what_each_is_for_is_seen_and_a_sound_network_is_not(name: str) -> None:
-    seen, clear = read(name, look(ra.load_model(f"broken:{SEEN[name]}"))), read(name, look(SOUND))
+    seen, clear = read(name, look(ra.load_model(broken_defense(SEEN[name])))), read(name, look(SOUND))
     assert int(seen.doubtful.sum()) >= 4 and int(clear.doubtful.sum()) <= 1
 
 
 def test_random_noise_that_succeeds_where_gradients_fail_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robustatlas.checks.indicators.carlini._DRAWS", 40)
     far = replace(searched(24), epsilon=0.4)
-    assert int(read("random-draws", look(ra.load_model("broken:zero-backward"), 24, far)).doubtful.sum()) >= 2
+    assert int(read("random-draws", look(ra.load_model(BLIND), 24, far)).doubtful.sum()) >= 2
     assert not read("random-draws", look(SOUND, 24, far)).doubtful.any()
 
 
@@ -122,7 +124,7 @@ def weak(steps: int) -> Attack:
     return Attack("linf", attack_named("linf").threat, (run,), (0.1,))
 
 
-@pytest.mark.parametrize(("name", "finds"), [("builtin:digits-linf", True), ("broken:zero-backward", False)])
+@pytest.mark.parametrize(("name", "finds"), [("builtin:digits-linf", True), (BLIND, False)])
 def test_planted_examples_are_found_where_gradients_lead(name: str, finds: bool) -> None:
     model = ra.load_model(name)
     with model.evaluating():

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import benchmark, brief
+from helpers_core import brief
+from host_waits import Waits
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.common.host import LOOK_EVERY, looking_every
 from robustatlas.models.classifier import Precision
@@ -128,13 +129,12 @@ def by_waiting(note: Callable[[], None]) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["linf", "l1", "elastic", "snow"])
 def test_the_loop_waits_at_most_once_in_three_steps(name: str) -> None:
-    counting = benchmark("host_syncs")
     net = network().float()
     model, attack = ra.Classifier(net, device=GPU), catalogue()[name].on_images((32, 32))
     x, labels = images(network(), 16)
     data = x.float(), labels
     ra.evaluate(model, data, attack, samples=2, progress=False)  # constants are sent once
-    waits = counting.Waits(by_waiting)
+    waits = Waits(by_waiting)
     with waits.counting():
         ra.evaluate(model, data, attack, batch_size=8, shard_size=16, diagnose=False, audit=0, progress=False)
     assert 0 < sum(waits.lines.values()) <= waits.steps / 3, waits.lines.most_common(5)

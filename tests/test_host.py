@@ -1,7 +1,6 @@
 """How often the host looks: what is found does not depend on it, and it does not wait in between."""
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,7 +8,8 @@ import torch
 from torch import nn
 
 import robustatlas as ra
-from helpers_core import benchmark, brief
+from helpers_core import brief
+from host_waits import Waits, by_dispatch, measured
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import AttackRun, ProtocolName, Search
 from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
@@ -22,32 +22,26 @@ from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Outcome
 from robustatlas.threats.jpeg import JpegL1
-from robustatlas.threats.lp import project_l1_ball
-
-
-@pytest.fixture(scope="module")
-def counting() -> ModuleType:
-    return benchmark("host_syncs")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_loop_waits_at_most_once_in_four_steps(counting: ModuleType, precision: Precision) -> None:
+def test_the_loop_waits_at_most_once_in_four_steps(precision: Precision) -> None:
     name = "jpeg-linf"
     model, data = ra.load_model("builtin:digits-linf", precision=precision), ra.load_dataset("digits")
     images = data.images[:8], data.labels[:8]
     ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
-    waits, _ = counting.measured(model, images, name, 8, LOOK_EVERY)
+    waits, _ = measured(model, images, name, 8, LOOK_EVERY)
     count = sum(waits.lines.values())
     assert 0 < count <= waits.steps / 4, waits.lines.most_common(3)
     assert all("to_host(" in line for line in waits.lines), "only where it looks"
 
 
-def test_what_waits_is_counted(counting: ModuleType) -> None:
-    waits, x = counting.Waits(), torch.rand(5)
+def test_what_waits_is_counted() -> None:
+    waits, x = Waits(), torch.rand(5)
 
     def each(ask: object) -> int:
         waits.lines.clear()
-        with counting.by_dispatch(waits.note):
+        with by_dispatch(waits.note):
             ask()  # type: ignore[operator]
         return sum(waits.lines.values())
 
@@ -71,7 +65,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_launches_few_kernels_and_seldom_waits(counting: ModuleType, name: str) -> None:
+def test_a_step_launches_few_kernels_and_seldom_waits(name: str) -> None:
     """Launches of the network, some forty, are among them; where there are far fewer, the bound is to be lowered."""
     norm, run, most = STEPS[name]
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
@@ -80,7 +74,7 @@ def test_a_step_launches_few_kernels_and_seldom_waits(counting: ModuleType, name
     )
     images = data.images, data.labels
     ra.evaluate(model, images, attack, progress=False)  # constants are sent once
-    waits, _ = counting.measured(model, images, attack, 16, LOOK_EVERY)
+    waits, _ = measured(model, images, attack, 16, LOOK_EVERY)
     launches = waits.launches.count / waits.steps
     assert 0.9 * most <= launches <= most
     assert 0 < sum(waits.lines.values()) <= 0.3 * waits.steps, waits.lines.most_common(3)
@@ -140,17 +134,6 @@ def test_looking_seldom_costs_few_passes(name: str) -> None:
             return sum(ra.evaluate(model, data, name, diagnose=False, audit=0, progress=False).passes(name))
 
     assert passes(1) <= passes(LOOK_EVERY) <= 1.35 * passes(1)
-
-
-def test_the_ball_is_projected_on_alike() -> None:
-    draw = torch.Generator().manual_seed(0)
-    values = torch.randn(20, 64, dtype=torch.float64, generator=draw) * torch.linspace(0, 0.5, 20)[:, None]
-    radius, cap = torch.full((20,), 4.0, dtype=torch.float64), torch.rand(20, 64, generator=draw).double()
-    for bound in (None, cap):
-        with looking_every(8):
-            seldom = project_l1_ball(values, radius, bound)
-        always = project_l1_ball(values, radius, bound)  # by another way: equal up to rounding
-        torch.testing.assert_close(seldom, always, rtol=0, atol=8 * torch.finfo(torch.float64).eps)
 
 
 def test_an_accelerator_is_looked_at_seldom_and_a_cpu_always() -> None:

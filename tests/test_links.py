@@ -49,7 +49,7 @@ def invoke(name: str, run: Path, out: Path) -> tuple[int, str]:
 
 def entries(run: Path) -> list[Path]:
     """One of each kind of its files, and all its folders."""
-    found = sorted(path for path in run.rglob("*") if "claims" not in path.parts)
+    found = sorted(path for path in run.rglob("*") if "locks" not in path.parts)
     first = {(path.parent, path.suffix): path for path in reversed(found) if path.is_file()}
     return [path for path in found if path.is_dir() or first[path.parent, path.suffix] == path]
 

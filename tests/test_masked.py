@@ -12,6 +12,7 @@ import pytest
 
 import run_files
 from command_line import entered
+from helpers_core import broken_defense
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
@@ -179,7 +180,8 @@ def test_what_is_best_known_is_itself_masked(paths: dict[str, Path], tmp_path: P
 
 
 def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
-    (tmp_path / "models.txt").write_text("broken:zero-backward --name blind\nbuiltin:digits-linf --name sound\n")
+    blind = broken_defense("false_gradients.py:zero_gradient")
+    (tmp_path / "models.txt").write_text(f"{blind} --name blind\nbuiltin:digits-linf --name sound\n")
     asked = ("--data", "digits", "--attacks", "linf", "--strengths", "linf=0.1,0.2", "--samples", "12")
     text = entered("field", tmp_path / "models.txt", *asked, "--store", tmp_path / "runs").line
     assert text.count(f", {MASKED}") == 1 and f"blind: † linf: {WHY}" in text

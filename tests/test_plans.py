@@ -1,5 +1,6 @@
 """Runs are data: what a search runs is what the attack names, what its key says, and what ``attacks NAME`` prints."""
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -405,3 +406,13 @@ def test_margins_behind_a_transformation_are_searched_by_every_way_back() -> Non
         assert {run.backward for run in attack.plan("frontier").runs} == set(WAYS_BACK)
         assert attack.strengths == plain[attack.name].strengths
         assert set(attack.searches) == set(plain[attack.name].searches)
+
+
+def test_every_constant_of_every_attack_stands_in_the_committed_tables() -> None:
+    """A change shows which attacks it touches: run `python scripts/attack_tables.py` and read the difference."""
+    path = Path(__file__).parents[1] / "scripts" / "attack_tables.py"
+    spec = importlib.util.spec_from_file_location("attack_tables", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.tables() == script.FILE.read_text(encoding="utf-8")

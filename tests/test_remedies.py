@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import broken_defense
 from robustatlas.checks.audits import _code_of
 from robustatlas.checks.indicators import INDICATORS, LookedAt
 from robustatlas.checks.remedies import around, distilled, estimated, ways
@@ -24,16 +25,16 @@ def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
 
 
 GUILTY = {
-    "rounded": "dropped at 'net' (Sequential)",
-    "keyed-noise": "dropped at 'net' (Sequential)",
-    "random-backward": "input at 'net' (Sequential)",
-    "saturated-layers": "secant at all Steep",
+    "discrete_steps.py:eight_levels": "dropped at 'net' (Sequential)",
+    "shattered_gradients.py:keyed_noise": "dropped at 'net' (Sequential)",
+    "false_gradients.py:random_signs": "input at 'net' (Sequential)",
+    "saturated_outputs.py:saturated_layers": "secant at all Steep",
 }
 
 
 @pytest.mark.parametrize("name", GUILTY)
 def test_the_guilty_module_is_found(name: str) -> None:
-    model = ra.load_model(f"broken:{name}")
+    model = ra.load_model(broken_defense(name))
     with model.evaluating():
         assert around(model, look(model))[0].name == GUILTY[name]
 
@@ -64,7 +65,7 @@ def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytes
 
 
 def test_a_way_around_a_module_keeps_the_outputs() -> None:
-    model = ra.load_model("broken:random-backward")
+    model = ra.load_model(broken_defense("false_gradients.py:random_signs"))
     with model.evaluating():
         way = around(model, look(model))[0]
     assert torch.equal(look(way.model).clean, look(model).clean) and way.model.identity() == model.identity()
@@ -72,7 +73,7 @@ def test_a_way_around_a_module_keeps_the_outputs() -> None:
 
 def test_a_distilled_network_agrees_with_its_teacher() -> None:
     """It has a gradient where its teacher has none, and on most images the same class."""
-    model = ra.load_model("broken:black-and-white")
+    model = ra.load_model(broken_defense("discrete_steps.py:black_and_white"))
     with model.evaluating():
         student = ra.Classifier(distilled(model, DATA.images[:100], epochs=20))
     seen = look(student)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_files
-from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, bootstrap_intervals, union_accuracy
+from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, confidence_intervals, union_accuracy
 from robustatlas.outcomes import query
 from robustatlas.report.facts import facts_of
 from robustatlas.report.page import build_report
@@ -78,7 +78,7 @@ def check_seams(result: Result, folder: Path) -> None:
     table, written = result.accuracies(), run_files.write(folder / "run", result)
     statistics = AccuracyStatistics(result)
     wanted = {(a, k): statistics.accuracy(a, k) for a in result.attacks for k in range(len(result.strengths(a)))}
-    points = bootstrap_intervals({str(key): statistic for key, statistic in wanted.items()}, replicates=3)
+    points = confidence_intervals({str(key): statistic for key, statistic in wanted.items()}, replicates=3)
     facts = facts_of(result).to_dict()
     page = build_report([result], folder / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])

@@ -1,7 +1,9 @@
 """What the rules of a plan do: less is run, the same is found, whatever the batch."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +15,9 @@ import robustatlas as ra
 from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, AttackRun, Search
+from robustatlas.attacks.search import phases
 from robustatlas.attacks.search.descent import Descent, Minimum
+from robustatlas.attacks.search.phases import TRANSITIONS, Phase, state_diagram
 from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 from robustatlas.optimizers.fmn import FMN
@@ -230,3 +234,38 @@ def test_early_stopping_saves_passes_and_keeps_the_sizes() -> None:
     whole = ra.evaluate(model, data, patient, progress=False)
     assert sum(found.passes("l2")) < 0.85 * sum(whole.passes("l2"))
     np.testing.assert_allclose(found.minimal_size("l2"), whole.minimal_size("l2"), rtol=0.02)
+
+
+def test_the_guide_and_the_module_show_the_table_of_phases() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "searches.md").read_text(encoding="utf-8")
+    assert f"```text\n{state_diagram()}\n```" in guide
+    assert textwrap.indent(state_diagram(), "    ") in str(phases.__doc__)
+
+
+def test_a_sample_passes_through_the_phases_of_the_table() -> None:
+    """Whatever runs find: each phase that follows another one stands in the table, or is passed through on the way."""
+    steps: dict[Phase, set[Phase]] = {phase: {phase} for phase in Phase}
+    for each in TRANSITIONS:
+        steps[each.source].add(each.target)
+    reached = {source: set(targets) for source, targets in steps.items()}
+    for _ in Phase:
+        for targets in reached.values():
+            targets |= {far for near in set(targets) for far in steps[near]}
+    generator = torch.Generator().manual_seed(0)
+    plan = attack_named("stadv").plan("descent")
+    schedule = Descent(plan, torch.tensor([0.1, 0.2, 0.3]), 5, torch.tensor([True] * 40 + [False]))
+    best, seen = torch.full((41,), torch.inf), set()
+    while not schedule.done.all():
+        rows = (~schedule.done).nonzero().squeeze(1)
+        before = schedule.phase[rows]
+        found = torch.rand(len(rows), generator=generator) < 0.1
+        best[rows] = torch.where(
+            found, torch.minimum(best[rows], torch.rand(len(rows), generator=generator)), best[rows]
+        )
+        fooled = best[rows] <= schedule.epsilon(rows, best[rows])
+        schedule.advance(rows, fooled, best[rows], best[rows])
+        seen |= set(zip(before.tolist(), schedule.phase[rows].tolist(), strict=True))
+    places = list(Phase)
+    assert all(places[after] in reached[places[source]] for source, after in seen)
+    assert {Phase.BOUNDING, Phase.RESTARTING, Phase.ASCENDING} <= {places[source] for source, _ in seen}
+    assert schedule.phase[-1] == Phase.SETTLED.place, "a sample that is not attacked is settled"

@@ -163,11 +163,14 @@ def test_an_output_that_cannot_be_made_does_not_keep_the_others(
 
 def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path) -> None:
     file, out = written(tmp_path, without_sizes(SMALL)), tmp_path / "out"
-    found = {each.name: each for each in forecast_study(read_study(file), out).entries}
-    assert found["models.plain"].steps == 2 and found["models.plain"].passes == 2 * 2 * 200
+    found = {each.name: each for each in forecast_study(read_study(file), out).expected}
+    assert found["models.plain"].number == 2 and found["models.plain"].passes == 2 * 2 * 200
     assert found["models.linf"].passes == 2 * 4 * 200  # forward and backward, of the step and of the update
-    assert found["evaluations.main.bits"].passes > 12 and not any(each.why for each in found.values())
-    assert "In all, of what is known, about" in entered("study", file, "--out", out, "--dry-run").line
+    assert found["evaluations.main.bits"].passes > 12 and not any(each.unknown for each in found.values())
+    assert all(each.seconds > 0 for each in found.values())
+    passes = sum(each.passes for each in found.values())
+    told = entered("study", file, "--out", out, "--dry-run", "--device-throughput", passes / 3600, columns=200).out
+    assert "In all about 1 h on a device of" in told and f"{passes:,.0f} passes" in told
     assert not out.exists()
 
 

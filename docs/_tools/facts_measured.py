@@ -85,19 +85,6 @@ def scheduling_table() -> str:
     return table(("workers", "seconds", "efficiency", "tail, seconds", "parts"), rows, numbers=5)
 
 
-def inner_l1_table() -> str:
-    recipes = ("pgd", "max", "msd")
-    rows = []
-    for name, each in (stored("inner_l1")["summary"] | stored("inner_l1_digits")["summary"]).items():
-        for by, one in each.items():
-            accuracy = [one["accuracy"].get(recipe) for recipe in recipes]
-            own = (f"{a['l1']:.0f} ({a['union']:.0f})" if a else "" for a in accuracy)
-            found = (f"{one[what]:.0f}" for what in ("share_found", "lowest_share"))
-            rows.append((name, by, *found, *own, f"{one['times_linf']:.2f}"))
-    head = ("images", "inner attack", "found, %", "lowest, %", *(f"`{recipe}`" for recipe in recipes), "times linf")
-    return table(head, rows, 6)
-
-
 def claims_table() -> str:
     """Claims of papers, and what the study of them came to."""
     rows = [

@@ -40,7 +40,13 @@ quantise = lambda x: (31 * x).round() / 31
 threshold = lambda x: (x > 0.5).float()
 data = ra.load_dataset("digits").take(20)
 """,
-    "while_training": """
+    "served": """
+import torch
+import robustatlas as ra
+data, net = ra.load_dataset("digits"), ra.load_model("builtin:digits-linf").net
+ask = lambda x: net(torch.tensor(x)).softmax(1).detach().numpy()
+""",
+    "training": """
 import torch
 import robustatlas as ra
 train, net = ra.load_dataset("digits", "train"), ra.load_model("builtin:digits-standard").net
@@ -71,11 +77,6 @@ model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
 for run in ("runs/a", "runs/grown"):
     ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run=run, progress=False)
 result = ra.load_result("runs/a")
-""",
-    "leaderboard": """
-import robustatlas as ra
-model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-ra.evaluate(model, data, ["linf"], strengths={"linf": [0.1, 0.2]}, samples=4, run="runs/mine", progress=False)
 """,
     "report": """
 import robustatlas as ra

@@ -114,17 +114,6 @@ def test_every_number_equals_python(published_table: Path, visit: Visit, referen
         assert [round(ratios[n], 2) for n in shown] == sorted((round(r, 2) for r in ratios.values()), reverse=True)
 
 
-def test_each_row_has_its_card(published_table: Path, look: Visit) -> None:
-    page = look(published_table)
-    cards = page.locator("#board td.card img")
-    assert cards.count() == 21
-    assert cards.first.get_attribute("alt") == "Robustness card of Dai2023MultiRobustBench_LPIPS"
-    page.wait_for_function("document.querySelector('#board td.card img').naturalWidth > 90")
-    page.click("[data-export=markdown]")
-    assert "card-" not in page.input_value("#export-text") and "| Card" not in page.input_value("#export-text")
-    page.click("#export button >> text=Close")
-
-
 def test_inside_and_outside_equal_python(published_site: Path, look: Visit, reference: Reference) -> None:
     page = look(published_site, "#compare=Madaan2021Learning_MNG-AC&compare=Jin2020Manifold")
     wait_for_plots(page)
@@ -227,7 +216,7 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
         " 1 attack, 11 entries with the clean accuracy."
     )
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "card", "robust-linf", "cr", "clean", "sc", "sc1", "seen", "uar", "samples"]
+    assert heads == ["rank", "defense", "robust-linf", "cr", "clean", "sc", "sc1", "seen", "uar", "samples"]
     assert not page.locator("#extra").is_visible()
     assert sorted(page.locator(".chip .label").all_inner_texts()) == sorted(rows(page))
     page.click("#choose")
@@ -252,7 +241,7 @@ def test_names_from_runs_are_text(site: Path, look: Visit) -> None:
     assert HOSTILE in rows(page)
     assert page.locator(f'#chips [aria-label="Remove {HOSTILE} from the comparison"]').count() == 1
     assert "</script><script>alert(4)</script>" in page.inner_text("#facts")
-    assert page.locator("img:not(.card img)").count() == 0
+    assert page.locator("img").count() == 0
     assert page.evaluate("document.querySelectorAll('script').length") == 13
     assert page.locator('a[href^="javascript"]').count() == 0
 

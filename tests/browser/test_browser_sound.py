@@ -83,7 +83,7 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     page = look(own_board)
     page.wait_for_function("document.querySelectorAll('.plots .js-plotly-plot').length === 2")
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "card", "robust-linf", "robust-l2", "union", "cr", "clean", "samples"]
+    assert heads == ["rank", "defense", "robust-linf", "robust-l2", "union", "cr", "clean", "samples"]
     said = page.inner_text("#own")
     assert re.match(
         r"Your model (one|two): [\d.]+% \([\d.]+ to [\d.]+\) withstand both attacks at once "

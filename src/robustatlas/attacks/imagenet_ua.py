@@ -134,9 +134,9 @@ class UaEntry:
 
 
 _STEPS_FOR_BOTH = 40
-"""Published steps from which on both kinds of ascents run (docs/research/choices.md, *ImageNet-UA at three levels*)."""
+"""Published steps from which on both kinds of ascents run: as strong or stronger in all entries but one."""
 _PUBLISHED_STARTS = 2
-"""Starts of the published steps then (the same table)."""
+"""Starts of the published steps then."""
 
 
 def strengths_around(levels: Strengths, count: int = 20) -> tuple[float, ...]:

@@ -59,12 +59,13 @@ def run_in_words(run: AttackRun) -> str:
     return f"{run.role}: {_words(run)}"
 
 
-def _words(run: AttackRun) -> str:
+def _words(run: AttackRun, *, always: bool = False) -> str:
     towards = " towards a random class" if run.targets == "random" else _TOWARDS.get(run.targets or "", "")
     last = ", last iterate" if run.judge == "last" else ""
     gradient = f", backward={run.backward!r}" if run.backward else ""
     gradient = ", through smoothed ReLUs" if run.backward == "smoothed" else gradient
-    return f"{settings(run.optimizer, _STEPS)} on the {run.objective}{towards}{_start_in_words(run)}{last}{gradient}"
+    shown = settings(run.optimizer, _STEPS, always=always)
+    return f"{shown} on the {run.objective}{towards}{_start_in_words(run)}{last}{gradient}"
 
 
 def _start_in_words(run: AttackRun) -> str:
@@ -95,7 +96,7 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     plans = [scale_effort(attack, effort).plan(search) for effort in efforts]
     for number, plan in enumerate(plans):
         for run in plan.runs:
-            enter(run.role, _words(run), number, f"{run.count} x {run.optimizer.steps}")
+            enter(run.role, _words(run, always=True), number, f"{run.count} x {run.optimizer.steps}")
     for number, plan in enumerate(plans):
         for rule in plan.rules:
             enter("rule", settings(rule, always=True), number, "yes")

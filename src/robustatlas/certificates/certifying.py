@@ -103,7 +103,7 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
         check_answers(ready.subject.model, run, ready.work)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with request.locked_part(run, ready.display.note):
+        with request.lock_part(run, ready.display.note):
             whole = False
             while not whole:
                 dispatcher = _dispatcher(run, ready, request)
@@ -136,7 +136,7 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
     Example:
         >>> import robustatlas as ra
         >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].samples
+        >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].number
         4
     """
     with _prepared(model, data, request, method) as ready:
@@ -225,4 +225,5 @@ def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Ex
         done(ready.subject, task, Job.of(ready.work, chosen), ready.manner, lambda through: None)
         seconds = time.perf_counter() - begun
     each = seconds / count if count else most
-    return Expected(task.record.name, len(missing), 0.0, not count, each * len(missing), _BYTES * len(missing))
+    total = each * len(missing)
+    return Expected(task.record.name, len(missing), 0.0, total, _BYTES * len(missing), at_most=not count)

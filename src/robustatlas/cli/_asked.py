@@ -147,6 +147,14 @@ Threads = Annotated[
         min=1,
     ),
 ]
+DeviceThroughput = Annotated[
+    str | None,
+    COMPUTE.option(
+        "NUMBER",
+        "With `--dry-run`, forward or backward passes of one image a second, or a device with published speeds "
+        "(`rtx3090`), instead of a trial here.",
+    ),
+]
 Seed = Annotated[int, ATTACKS.option("N", "Seed of all random numbers.")]
 BatchSize = Annotated[
     str | None,

@@ -1,47 +1,58 @@
-"""What an evaluation would take, as a table."""
+"""What a request would take, as a table: the same for evaluations, certificates, fields and studies."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 
 from robustatlas.cli._terminal import safe, table
-from robustatlas.common.wording import counted, duration, volume
+from robustatlas.common.wording import counted, duration, some, volume
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Forecast
-    from robustatlas.evaluation.request import Request
 
 
-def print_forecast(model: Any, data: Any, request: Request) -> None:
-    from robustatlas.evaluation.forecast import forecasted
+def print_forecast(forecast: Forecast, rows: str, number: str, device: str, price: float | None = None) -> None:
+    """Print a forecast.
 
-    Console(highlight=False).print(forecast_table(forecasted(model, data, request, budget=5.0), f"{model.device}"))
-
-
-def forecast_table(forecast: Forecast, device: str) -> RenderableType:
+    Args:
+        forecast: what is expected.
+        rows: what a row is of, such as "attack".
+        number: what a row counts, such as "samples".
+        device: where it would be computed.
+        price: of an hour.
+    """
+    console = Console(highlight=False)
     if not forecast.expected:
-        return "Nothing to do: the run has all of it."
-    counted_passes = forecast.passes > 0  # certificates make none
-    shown = table("attack", "samples", *["passes a sample"] * counted_passes, "time", "disk")
+        console.print("Nothing to do: all of it is there.")
+        return
+    has_passes = forecast.passes > 0  # certificates make none
+    shown = table(rows, number, *["passes"] * has_passes, "time", "disk")
     for each in forecast.expected:
-        most = "up to " if each.bounded else ""
-        shown.add_row(
-            safe(each.attack),
-            f"{each.samples:,}",
-            *[f"{most}{each.passes:,.0f}"] * counted_passes,
-            f"{most}{duration(each.seconds / forecast.workers)}",
-            volume(each.bytes),
-        )
+        at_most = "up to " if each.at_most else ""
+        seconds = f"{at_most}{duration(each.seconds / forecast.workers)}"
+        known = [*[f"{each.passes:,.0f}"] * has_passes, seconds, volume(each.bytes)]
+        shown.add_row(safe(each.name), f"{each.number:,}", *(["not known"] * len(known) if each.unknown else known))
+    console.print(shown)
+    for why in dict.fromkeys(each.unknown for each in forecast.expected if each.unknown):
+        names = [each.name for each in forecast.expected if each.unknown == why]
+        console.print(f"Not known of {safe(some(names, at_most=3))}: {safe(why)}", soft_wrap=True)
+    console.print(_summary(forecast, device, price), soft_wrap=True)
+
+
+def _summary(forecast: Forecast, device: str, price: float | None) -> str:
+    about = "at most" if forecast.at_most else "about"
+    known = ", of what is known," if any(each.unknown for each in forecast.expected) else ""
     shared = f" shared by {counted(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
-    most = "at most " if any(each.bounded for each in forecast.expected) else "about "
-    passes = f", {forecast.passes:,.0f} passes" * counted_passes
+    cost = "" if price is None else f", {price * forecast.seconds / 3600:,.2f} at {price:g} an hour"
+    passes = f"{forecast.passes:,.0f} passes, " if forecast.passes else ""
+    at_once = "" if forecast.batch_size is None else f"; {counted(forecast.batch_size, 'sample')} at work at once"
     total = (
-        f"In all {most}{duration(forecast.seconds)} on {safe(device)}{shared}{passes}, "
-        f"{volume(forecast.bytes)} on disk; {counted(forecast.batch_size, 'sample')} at work at once."
+        f"In all{known} {about} {duration(forecast.seconds)} on {safe(device)}{shared}{cost}: {passes}"
+        f"{volume(forecast.bytes)} on disk{at_once}."
     )
     if forecast.memory is None:
-        return Group(shown, total)
+        return total
     several = f" in each process, {volume(forecast.workers * forecast.memory)} in all" if forecast.workers > 1 else ""
-    return Group(shown, total, f"Memory: about {volume(forecast.memory)}{several}.")
+    return f"{total}\nMemory: about {volume(forecast.memory)}{several}."

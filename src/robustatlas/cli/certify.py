@@ -10,7 +10,7 @@ from rich.console import Console
 
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._accuracies import print_accuracies
-from robustatlas.cli._forecast import forecast_table
+from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in
 from robustatlas.cli._stopped import stopped_by_hand
@@ -130,7 +130,8 @@ def certify(
     chosen = _method(method, method_setting or ())
     console = Console(highlight=False)
     if dry_run:
-        console.print(forecast_table(forecast(classifier, dataset, request, chosen), str(classifier.device)))
+        expected = forecast(classifier, dataset, request, chosen)
+        print_forecast(expected, "certificate", "samples", str(classifier.device))
         return
     hand_back_at_once()
     with stopped_by_hand(

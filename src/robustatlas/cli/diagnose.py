@@ -58,7 +58,7 @@ def diagnose(
 
     A defense on the shipped digits that rounds its input:
 
-        robustatlas diagnose broken:rounded --data digits
+        robustatlas diagnose examples/broken_defenses/discrete_steps.py:eight_levels --data digits
 
     The model of a run; the verdict is kept in the run:
 

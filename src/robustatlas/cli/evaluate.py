@@ -134,6 +134,7 @@ def evaluate(
             "--dry-run", "Try each attack for some seconds, say how long the evaluation would take, and write nothing."
         ),
     ] = False,
+    device_throughput: _asked.DeviceThroughput = None,
     verbose: Annotated[
         bool, OUTPUT.flag("--verbose", "Say which device and how many threads were chosen.", "-v")
     ] = False,
@@ -191,7 +192,12 @@ def evaluate(
     )
     _check_headline(first or {}, classifier, dataset, request)
     if dry_run:
-        print_forecast(classifier, dataset, request)
+        from robustatlas.evaluation.forecast import forecasted
+        from robustatlas.evaluation.throughput import DeviceThroughput
+
+        throughput = DeviceThroughput.given(device_throughput)
+        expected = forecasted(classifier, dataset, request, 5.0, throughput)
+        print_forecast(expected, "attack", "samples", throughput.name if throughput else str(classifier.device))
     else:
         _evaluated(classifier, dataset, request, card, first)
 

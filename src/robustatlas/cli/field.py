@@ -12,13 +12,14 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _asked, _models, _workers
+from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import COMPUTE, OUTPUT
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
 from robustatlas.cli._workers import share_here
 from robustatlas.common.files import named
-from robustatlas.common.wording import beside_masked, counted, duration, in_shell, size, volume, why_masked
+from robustatlas.common.wording import beside_masked, counted, duration, in_shell, size, why_masked
 from robustatlas.outcomes.masked import masked
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def field(
             "write nothing.",
         ),
     ] = False,
+    device_throughput: _asked.DeviceThroughput = None,
 ) -> None:
     """Evaluate all models that a file lists by the same attacks on the same data.
 
@@ -88,7 +90,9 @@ def field(
         robustatlas field models.txt --data cifar10 --attacks multirobustbench --store runs --dry-run --price 2.5
     """
     from robustatlas.evaluation.field import evaluate_field, forecast_field, read_field
+    from robustatlas.evaluation.forecast import joined
     from robustatlas.evaluation.request import Request
+    from robustatlas.evaluation.throughput import DeviceThroughput
 
     entries = read_field(models)
     request = Request(
@@ -107,7 +111,8 @@ def field(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     rows = partial(_models.data_for, name=data)
-    each = forecast_field if dry_run else evaluate_field
+    throughput = DeviceThroughput.given(device_throughput)
+    each = partial(forecast_field, device_throughput=device_throughput) if dry_run else evaluate_field
     kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
     done: list[Done] = []
     medians: dict[str, dict[str, str]] = {}
@@ -119,7 +124,13 @@ def field(
                 medians[one.entry.name] = _row(one.result)
                 why |= {one.entry.name: why_masked(invalid)} if (invalid := masked(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
-    _print_forecast(done, price) if dry_run else _print_runs(done, medians, why, store)
+    if dry_run:
+        known = joined((one.entry.name, one.forecast) for one in done if one.forecast is not None)
+        if known.expected:
+            where = throughput.name if throughput else "this machine"
+            print_forecast(known, "model", "samples x attacks", where, price)
+    else:
+        _print_runs(done, medians, why, store)
     if failed := [one for one in done if one.failure is not None]:
         _print_failures(failed, len(done))
         raise typer.Exit(1)
@@ -158,31 +169,6 @@ def _row(result: Result) -> dict[str, str]:
         for name in result.attacks
     }
     return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
-
-
-def _print_forecast(done: Sequence[Done], price: float | None) -> None:
-    known = [(one.entry.name, one.forecast) for one in done if one.forecast is not None]
-    shown = table("model", "samples x attacks", "passes", "time", "disk", "memory")
-    for name, forecast in known:
-        lacking = sum(each.samples for each in forecast.expected)
-        most = "up to " if any(each.bounded for each in forecast.expected) else ""
-        shown.add_row(
-            safe(name),
-            f"{lacking:,}",
-            f"{most}{forecast.passes:,.0f}",
-            f"{most}{duration(forecast.seconds)}",
-            volume(forecast.bytes),
-            volume(forecast.workers * (forecast.memory or 0.0)),
-        )
-    seconds = sum(forecast.seconds for _, forecast in known)
-    passes, size = sum(forecast.passes for _, forecast in known), sum(forecast.bytes for _, forecast in known)
-    cost = "" if price is None else f", {price * seconds / 3600:,.2f} at {price:g} an hour"
-    console = Console(highlight=False)
-    console.print(shown)
-    console.print(
-        f"In all {duration(seconds)} on this machine{cost}: {passes:,.0f} passes, {volume(size)} on disk.",
-        soft_wrap=True,
-    )
 
 
 def _print_failures(failed: Sequence[Done], of: int) -> None:

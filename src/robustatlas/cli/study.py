@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _models, _workers
+from robustatlas.cli import _asked, _models, _workers
+from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import COMPUTE, OUTPUT
 from robustatlas.cli._stopped import stopped_by_hand
-from robustatlas.cli._terminal import safe, table, tables_that_fit
+from robustatlas.cli._terminal import safe, tables_that_fit
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, duration, some, volume
+from robustatlas.common.wording import counted, some
 
 if TYPE_CHECKING:
-    from robustatlas.studies import Sheet, Studied, StudyForecast
+    from robustatlas.studies import Sheet, Studied
 
 
 def study(
@@ -48,10 +49,10 @@ def study(
         bool,
         COMPUTE.flag(
             "--dry-run",
-            "Say what is missing, and its passes, hours and disk, from some seconds of each kind of step; write "
-            "nothing.",
+            "Say what is missing, and its passes, hours and disk, from some seconds of each network; write nothing.",
         ),
     ] = False,
+    device_throughput: _asked.DeviceThroughput = None,
     show: Annotated[bool, OUTPUT.flag("--show", "Print the file, to copy it and change it.")] = False,
     list_: Annotated[bool, OUTPUT.flag("--list", "List the studies that come with robustatlas.")] = False,
 ) -> None:
@@ -63,7 +64,7 @@ def study(
 
     What the paper's own size would take:
 
-        robustatlas study uar --size paper --dry-run
+        robustatlas study uar --size paper --dry-run --device-throughput rtx3090
 
     A study of your own begins with one of these:
 
@@ -87,7 +88,13 @@ def study(
     what = studies.read_study(file, size)
     folder = out or Path("studies", "-".join(filter(None, (what.name, what.size))))
     if dry_run:
-        _print_forecast(studies.forecast_study(what, folder, device=device), what.differs)
+        from robustatlas.evaluation.throughput import DeviceThroughput
+
+        throughput = DeviceThroughput.given(device_throughput)
+        expected = studies.forecast_study(what, folder, device_throughput, device)
+        print_forecast(expected, "step", "number", throughput.name if throughput else "one device like this one")
+        for sentence in what.differs:
+            Console(highlight=False).print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
         return
     share = share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
@@ -125,23 +132,3 @@ def _print_sheet(console: Console, sheet: Sheet, title: str) -> None:
 def safe_lines(cell: str) -> str:
     """A cell of several lines, each made harmless."""
     return "\n".join(safe(line) for line in cell.split("\n"))
-
-
-def _print_forecast(forecast: StudyForecast, differs: Sequence[str]) -> None:
-    console = Console(highlight=False)
-    shown = table("step", "number", "passes", "time", "disk")
-    for each in forecast.entries:
-        told = [f"{each.passes:.2g}", duration(each.seconds), volume(each.bytes)]
-        shown.add_row(safe(each.name), f"{each.steps:,}", *(["not known"] * 3 if each.why else told))
-    console.print(shown)
-    for why in dict.fromkeys(each.why for each in forecast.entries if each.why):
-        names = [each.name for each in forecast.entries if each.why == why]
-        console.print(f"Not known of {safe(some(names, at_most=3))}: {safe(why)}", soft_wrap=True)
-    for sentence in differs:
-        console.print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
-    console.print(
-        f"In all, of what is known, about {forecast.hours:,.1f} hours on one device like this one and "
-        f"{forecast.passes:.2g} passes, "
-        f"{volume(forecast.bytes)} on disk.",
-        soft_wrap=True,
-    )

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,7 +35,7 @@ def looking_is_free(device: torch.device) -> bool:
 
 @contextmanager
 def looking_every(steps: int) -> Iterator[None]:
-    """Look every so many steps inside. Results are the same (l1 projections up to rounding), passes are not.
+    """Look every ``steps`` steps inside. Results are the same, passes are not.
 
     Example:
         >>> with looking_every(4):
@@ -85,37 +84,6 @@ def maybe_any(flags: Tensor) -> bool:
 def indices(mask: Tensor, count: int) -> Tensor:
     """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``."""
     return (~mask).byte().argsort(stable=True)[:count]
-
-
-def sorted_rows(values: Tensor) -> Tensor:
-    """The numbers of each row of ``values`` [B, D], the smallest first; on the CPU by numpy, which is faster.
-
-    Example:
-        >>> sorted_rows(torch.tensor([[3.0, 1.0, 2.0]]))
-        tensor([[1., 2., 3.]])
-    """
-    if values.device.type != "cpu" or not looking_is_free(values.device):
-        return values.sort(1).values
-    return torch.from_numpy(np.sort(values.detach().numpy(), axis=1))
-
-
-_LOW_BITS = 0xFFFFFFFF
-
-
-def descending(values: Tensor) -> Tensor:
-    """``[B, D]``: where the numbers of each row of ``values`` [B, D], none negative, stand in the order of size, the
-    largest first and equal ones as they come. On the CPU float32 is sorted by numpy together with its places, as whole
-    numbers: in a third of the time.
-
-    Example:
-        >>> descending(torch.tensor([[1.0, 3.0, 1.0, 2.0]]))
-        tensor([[1, 3, 0, 2]])
-    """
-    if values.dtype != torch.float32 or values.device.type != "cpu" or not looking_is_free(values.device):
-        return values.argsort(dim=1, descending=True, stable=True)
-    place = torch.arange(_LOW_BITS, _LOW_BITS - values.shape[1], -1)
-    keys = (values.detach().contiguous().view(torch.int32).long() << 32).bitwise_or_(place)
-    return torch.from_numpy(np.sort(keys.numpy(), axis=1)).flip(1).bitwise_and_(_LOW_BITS).neg_().add_(_LOW_BITS)
 
 
 @cache

@@ -14,6 +14,7 @@ from robustatlas.evaluation.plan import Attacks, Data, Pixels, Samples, Strength
 from robustatlas.evaluation.prepared import DEFAULT_BATCH
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.evaluation.workers import Cluster
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
@@ -95,9 +96,9 @@ def evaluate(
         progress: show a progress bar (default: where standard error is a terminal), or an object of your own.
         part: ``"I/N"`` with I from 0 to N-1: only every N-th of the samples, from the I-th on. The run's plan covers
             all of them, so that N machines that know nothing of each other fill one directory, or several to be merged.
+            One evaluation at a time works on each part of a directory.
         workers: processes that share the work; what they find is what one finds. ``"auto"`` measures in the first
             seconds whether they pay, on a processor, of as many cores as torch may use (``torch.set_num_threads``).
-            Several evaluations of one run directory share its work too, each in its own process.
         devices: where the workers compute, such as ``["cuda:0", "cuda:1"]``; default: where the model is.
         ray: work on a cluster of Ray: ``True`` for one on this machine (with ``workers``), the address of a running
             one, or a :class:`Cluster`. What is found comes back here; no disk needs to be shared.
@@ -107,7 +108,7 @@ def evaluate(
         holds.
 
     Raises:
-        UserError: what was given does not fit, in one sentence.
+        UserError: what was given does not fit, or another evaluation is at work on the directory; in one sentence.
 
     Example:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -164,11 +165,12 @@ def forecast(
     workers: int | Literal["auto"] | None = "auto",
     devices: Sequence[str] | None = None,
     budget: float = 5.0,
+    device_throughput: str | None = None,
 ) -> Forecast:
-    """What :func:`evaluate` would do with these arguments, and how long it would take here. Nothing is written.
+    """Forecast what :func:`evaluate` would do with these arguments, and how long it would take. Nothing is written.
 
-    Each attack is tried for about ``budget`` seconds on samples that ``run`` lacks; the other arguments are those of
-    :func:`evaluate`.
+    Passes are counted from the plans of the attacks, for the samples that ``run`` lacks. What a pass takes is measured
+    by trying each attack for ``budget`` seconds; the other arguments are those of :func:`evaluate`.
 
     Args:
         model: as of :func:`evaluate`.
@@ -176,6 +178,8 @@ def forecast(
         attacks, search, protocol, strengths, samples, seed, effort, pixels, border, exclude: as of :func:`evaluate`.
         run, batch_size, keep_adversarial, progress, part, workers, devices: as of :func:`evaluate`.
         budget: seconds for which each attack is tried, about.
+        device_throughput: instead of a trial, passes of one image a second (such as ``"2000"``), or the name of a
+            device with published speeds, such as ``"rtx3090"``.
 
     Returns:
         passes, seconds and bytes on disk, attack by attack.
@@ -186,7 +190,7 @@ def forecast(
     Example:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
         >>> data = (torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]))
-        >>> [(each.attack, each.samples) for each in forecast(net, data, "linf").expected]
+        >>> [(each.name, each.number) for each in forecast(net, data, "linf").expected]
         [('linf', 5)]
     """
     request = Request(
@@ -208,4 +212,4 @@ def forecast(
         workers=workers,
         devices=devices,
     )
-    return forecasted(model, data, request, budget)
+    return forecasted(model, data, request, budget, DeviceThroughput.given(device_throughput))

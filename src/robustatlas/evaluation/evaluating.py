@@ -24,7 +24,7 @@ from robustatlas.evaluation.workers import CannotShareError, Cluster, run_jobs, 
 from robustatlas.models.classifier.backward import BACKWARD
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
-from robustatlas.outcomes.locks import starting
+from robustatlas.outcomes.locks import start_lock
 from robustatlas.outcomes.records import spans_of
 from robustatlas.results.result import Result
 
@@ -44,8 +44,8 @@ def evaluated(model: Model, data: Data, request: Request) -> Result:
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
         store = request.begin(ready.identity)
         check_answers(ready.model, store, ready.work)
-        with request.locked_part(store, ready.display.note):
-            with starting(store.path):
+        with request.lock_part(store, ready.display.note):
+            with start_lock(store.path):
                 tasks = _planned(store, ready)
             question = _question(ready) if request.diagnose else None
             if question is not None:

@@ -17,6 +17,7 @@ from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.plan import Data
 from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models import load_model, parse_settings
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
@@ -151,19 +152,22 @@ def forecast_field(
     device: str | None = None,
     begin: Callable[[FieldModel], None] = lambda entry: None,
     budget: float = 5.0,
+    device_throughput: str | None = None,
 ) -> Iterator[Done]:
-    """What each model lacks and will take; nothing is written.
+    """Forecast what each model lacks and will take; nothing is written.
 
     Args:
         field, data, store, request, device, begin: as of :func:`evaluate_field`.
         budget: seconds that each attack of each model is tried for.
+        device_throughput: as of :func:`robustatlas.evaluation.forecast`, instead of these trials.
 
     Yields:
         the forecast of each model.
     """
+    throughput = DeviceThroughput.given(device_throughput)
 
     def forecast(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
-        return {"forecast": forecasted(model, rows, asked, budget)}
+        return {"forecast": forecasted(model, rows, asked, budget, throughput)}
 
     return _each(field, data, store, request, device, begin, forecast)
 

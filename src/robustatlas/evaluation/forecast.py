@@ -1,105 +1,116 @@
-"""What an evaluation will take, before it is begun: measured in seconds on a few samples."""
+"""What a request will take, before it is begun: passes counted from the plans, times the seconds of a pass."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
-from robustatlas.attacks.passes import expected_passes, limited_passes
+from robustatlas.attacks.passes import expected_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.evaluation.cores import can_share, cores_for
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
 from robustatlas.evaluation.identity import check_answers
-from robustatlas.evaluation.plan import Data, Task, Work, tasks_for
-from robustatlas.evaluation.prepared import Model, given, prepared, surroundings
+from robustatlas.evaluation.plan import Data, Task, tasks_for
+from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner, done
-from robustatlas.models.classifier import Classifier, Passes
+from robustatlas.evaluation.throughput import DeviceThroughput
+from robustatlas.evaluation.work import Job, done
+from robustatlas.models.classifier import Passes
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
 
-_FEW = 8
-"""Samples that are attacked to the end, if time allows."""
-
 _FILE_BYTES = 6_000
-"""Of a part, whatever it holds: measured on parts of a few samples."""
+"""Bytes of a part on disk beside its samples: measured on parts of a few samples."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What one attack will take.
+    """What one attack, one certificate, one model of a field or one entry of a study will take.
 
     Attributes:
-        attack: its name.
-        samples: that the run lacks.
-        passes: forward and backward passes a sample, as far as is known.
-        bounded: ``passes`` are an upper bound: the probe was not through in its time.
-        seconds: for all samples, by one worker like this one.
-        bytes: on disk, at most.
-        usual: passes a sample by the plan alone, for a model of which nothing is known.
+        name: of the attack, the model or the entry.
+        number: samples, or steps of a study, that are missing.
+        passes: forward and backward passes of one image, in all; 0 of certificates.
+        seconds: for all of it, by one worker.
+        bytes: on disk.
+        at_most: whether ``seconds`` is an upper bound.
+        unknown: why nothing can be said; empty where all is known.
 
     Example:
-        >>> Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4).seconds
-        60.0
+        >>> Expected("linf", number=100, passes=3e4, seconds=60.0, bytes=4e4).passes
+        30000.0
     """
 
-    attack: str
-    samples: int
-    passes: float
-    bounded: bool
-    seconds: float
-    bytes: float
-    usual: float = math.nan
+    name: str
+    number: int
+    passes: float = 0.0
+    seconds: float = 0.0
+    bytes: float = 0.0
+    at_most: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an evaluation will take, attack by attack; ``workers`` share its ``seconds``.
+    """What a request will take, row by row; ``workers`` share its ``seconds``.
 
     Attributes:
-        expected: one entry for each attack.
+        expected: the rows.
         workers: processes that share the work.
-        batch_size: samples at work at once.
+        batch_size: samples at work at once; None: not the same for all rows.
         beginning: seconds before the first sample, such as for reading a network.
         memory: bytes that each process takes, with the network and the data; on an accelerator those there. None: not
             known.
 
     Example:
-        >>> linf = Expected("linf", samples=100, passes=300.0, bounded=False, seconds=60.0, bytes=4e4)
-        >>> Forecast((linf,), workers=2, batch_size=256).expected[0].attack
-        'linf'
+        >>> linf = Expected("linf", number=100, passes=3e4, seconds=60.0, bytes=4e4)
+        >>> Forecast((linf,), workers=2, batch_size=256).seconds
+        30.0
     """
 
     expected: tuple[Expected, ...]
-    workers: int
-    batch_size: int
+    workers: int = 1
+    batch_size: int | None = None
     beginning: float = 0.0
     memory: float | None = None
 
     @property
     def seconds(self) -> float:
-        """For all attacks, by all workers."""
+        """For all rows, by all workers."""
         return self.beginning + sum(each.seconds for each in self.expected) / self.workers
 
     @property
     def bytes(self) -> float:
-        """For all attacks, on disk."""
+        """For all rows, on disk."""
         return sum(each.bytes for each in self.expected)
 
     @property
     def passes(self) -> float:
-        """Of all samples under all attacks."""
-        return sum(each.passes * each.samples for each in self.expected)
+        """For all rows."""
+        return sum(each.passes for each in self.expected)
+
+    @property
+    def at_most(self) -> bool:
+        """Whether the seconds of some row are an upper bound."""
+        return any(each.at_most for each in self.expected)
+
+    def as_row(self, name: str) -> Expected:
+        """Return the sums of all rows as one row of a longer forecast."""
+        samples = sum(each.number for each in self.expected)
+        return Expected(name, samples, self.passes, self.seconds, self.bytes, self.at_most)
 
 
-def forecasted(model: Model, data: Data, request: Request, budget: float) -> Forecast:
-    """:func:`robustatlas.evaluation.forecast`, of a request."""
+def forecasted(
+    model: Model, data: Data, request: Request, budget: float, throughput: DeviceThroughput | None = None
+) -> Forecast:
+    """Return the forecast of an evaluation, as :func:`robustatlas.evaluation.forecast`, of a request."""
     if not 0 < real(budget) < math.inf:
         raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
     classifier, work = given(model, data, request)
@@ -112,22 +123,50 @@ def forecasted(model: Model, data: Data, request: Request, budget: float) -> For
         expected, memory = [], ready.memory()
         for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
             held = store.done(task.record, examples=request.keep_adversarial)
-            missing = mine & ~np.isin(ready.work.index, held)
-            if missing.any():
-                expected.append(expected_of(ready.model, task, ready.work, missing, ready.manner, real(budget)))
+            missing = np.flatnonzero(mine & ~np.isin(ready.work.index, held))
+            if len(missing):
+                pace = (
+                    _tried_pace(ready, task, missing, real(budget))
+                    if throughput is None
+                    else _known_pace(ready, throughput)
+                )
+                expected.append(_expected(ready, task, len(missing), pace))
     workers = request.worker_count(ready.model)
-    if request.shares and can_share(ready.model):
-        seconds, samples = (sum(getattr(each, what) for each in expected) for what in ("seconds", "samples"))
+    if throughput is None and request.shares and can_share(ready.model):
+        seconds, samples = sum(each.seconds for each in expected), sum(each.number for each in expected)
         workers = cores.processes(seconds, samples, memory)
-    return Forecast(tuple(expected), workers, ready.at_once, memory=memory)
+    return Forecast(tuple(expected), workers, ready.at_once, memory=memory if throughput is None else None)
+
+
+def usual_passes_of(task: Task, classes: int, draws: int | None) -> float:
+    """Return the forward and backward passes of a sample that the plan of a task usually takes."""
+    return 2 * weight_of(task, classes, expected_passes) * (1 if draws is None else draws)
+
+
+def _expected(ready: Prepared, task: Task, samples: int, seconds_a_pass: float) -> Expected:
+    passes = usual_passes_of(task, ready.classes, ready.model.draws)
+    seconds = passes * seconds_a_pass
+    size = _bytes_on_disk(ready, task.record, samples, seconds)
+    return Expected(task.record.name, samples, passes * samples, seconds * samples, size)
+
+
+def _known_pace(ready: Prepared, throughput: DeviceThroughput) -> float:
+    """Return the seconds of a pass on a device of known throughput."""
+    net, image = ready.model.net, ready.work.rows[:1].to(ready.model.device, ready.model.dtype)
+    if throughput.passes is None and not isinstance(net, nn.Module):
+        raise UserError(
+            f"{ready.model.name} is a function, whose operations cannot be counted; give --device-throughput as a "
+            "number of passes a second."
+        )
+    return throughput.seconds_a_pass(net, image)  # type: ignore[arg-type]  # a number asks nothing of the network
 
 
 class _Enough(Exception):  # noqa: N818
-    """The probe has had its time."""
+    """The trial has had its time."""
 
 
-def _stopped_after(seconds: float) -> Callable[[Passes], None]:
-    """What lets the first pass be made, and no other one that would begin after so many seconds."""
+def _stop_after(seconds: float) -> Callable[[Passes], None]:
+    """Return a watch that lets the first pass be made, and no other one that begins after ``seconds``."""
     until = time.perf_counter() + seconds
 
     def watch(passes: Passes) -> None:
@@ -137,53 +176,29 @@ def _stopped_after(seconds: float) -> Callable[[Passes], None]:
     return watch
 
 
-def expected_of(
-    model: Classifier, task: Task, work: Work, missing: NDArray[np.bool_], manner: Manner, budget: float
-) -> Expected:
-    """What a task will take, from about ``budget`` seconds of it: first a full batch, for the pace, then a few samples
-    to the end, for the passes."""
-    rows = np.flatnonzero(missing)
-    spread = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(_FEW, manner.batch_size))).round().astype(int)]
+def _tried_pace(ready: Prepared, task: Task, missing: NDArray[np.int64], budget: float) -> float:
+    """Attack a batch of the missing samples for ``budget`` seconds and return the seconds of a pass."""
+    count = min(len(missing), ready.manner.batch_size)
+    job = Job.of(ready.work, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
     begun = time.perf_counter()
-    passes, through, pace = _probe(model, task, work, spread, manner, budget / 2)
-    if not through:
-        few = spread[np.linspace(0, len(spread) - 1, min(_FEW, len(spread))).round().astype(int)]
-        left = budget - (time.perf_counter() - begun)
-        passes, through, _ = _probe(model, task, work, few, manner, max(left, budget / 2))
-    classes = model.logits(work.rows[:1].to(model.device, model.dtype)).shape[1]
-    most, usual = (
-        2 * weight_of(task, classes, by) * (1 if model.draws is None else model.draws)
-        for by in (limited_passes, expected_passes)
-    )
-    passes = passes if through else most
-    return Expected(
-        attack=task.record.name,
-        samples=len(rows),
-        passes=passes,
-        bounded=not through,
-        seconds=passes * pace * len(rows),
-        bytes=_bytes_of(task.record, work, len(rows), passes * pace, manner),
-        usual=usual,
-    )
+    with ready.model.counting(_stop_after(budget)) as passes, suppress(_Enough):
+        done(ready.model, task, job, ready.manner, lambda count: None)
+    return (time.perf_counter() - begun) / max(passes.forward + passes.backward, 1)
 
 
-def _probe(
-    model: Classifier, task: Task, work: Work, rows: NDArray[np.int64], manner: Manner, seconds: float
-) -> tuple[float, bool, float]:
-    """Attack some samples for some seconds: passes a sample so far, whether they are through, and seconds a pass."""
-    job, begun, through = Job.of(work, rows), time.perf_counter(), False
-    with model.counting(_stopped_after(seconds)) as passes, suppress(_Enough):
-        done(model, task, job, manner, lambda count: None)
-        through = True
-    taken = passes.forward + passes.backward
-    return taken / len(rows), through, (time.perf_counter() - begun) / max(taken, 1)
-
-
-def _bytes_of(record: AttackRecord, work: Work, samples: int, seconds: float, manner: Manner) -> float:
+def _bytes_on_disk(ready: Prepared, record: AttackRecord, samples: int, seconds: float) -> float:
+    """Return the bytes of ``samples`` rows in parts, where a sample takes ``seconds``."""
     row = sum(
         np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
         for kind, dimensions in OUTCOME_COLUMNS.values()
     )
     part = min(samples, max(SMALLEST, SECONDS / max(seconds, 1e-9)))
-    image = 4 * math.prod(work.rows.shape[1:]) if manner.keep_adversarial else 0
+    image = 4 * math.prod(ready.work.rows.shape[1:]) if ready.manner.keep_adversarial else 0
     return samples * (row + image) + math.ceil(samples / max(part, 1)) * _FILE_BYTES
+
+
+def joined(forecasts: Iterable[tuple[str, Forecast]]) -> Forecast:
+    """Return the forecast of several requests that are done one after the other, a row for each."""
+    known = list(forecasts)
+    memories = [each.memory * each.workers for _, each in known if each.memory is not None]
+    return Forecast(tuple(each.as_row(name) for name, each in known), memory=max(memories, default=None))

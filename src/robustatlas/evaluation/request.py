@@ -141,7 +141,7 @@ class Request:
         """Part of the samples that is asked for."""
         return share_of(self.part)
 
-    def locked_part(self, run: Run, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    def lock_part(self, run: Run, say: Callable[[str], None]) -> AbstractContextManager[None]:
         """Hold the lock of the part that is asked for, unless the run was handed over open: then its opener holds it.
 
         Raises:

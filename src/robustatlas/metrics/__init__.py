@@ -5,7 +5,6 @@ from robustatlas.metrics.averages import average_accuracy, union_accuracy
 from robustatlas.metrics.bootstrap import (
     AccuracyStatistics,
     SampleStatistic,
-    bootstrap_intervals,
     bootstrap_replicates,
     confidence_intervals,
     mean_statistic,
@@ -70,7 +69,6 @@ __all__ = [
     "attack_correlation",
     "audited",
     "average_accuracy",
-    "bootstrap_intervals",
     "bootstrap_replicates",
     "chance_of_difference",
     "change_of_slope",

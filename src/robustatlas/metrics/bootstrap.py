@@ -1,8 +1,11 @@
-"""Bootstrap intervals of every metric that is a function of means over the samples, of the columns of a matrix [N, K].
-A replicate draws N samples with replacement; how often it drew each sample are the weights of its means. All replicates
-are one product of a matrix of weights [R, N] with the columns."""
+"""Bootstrap intervals of all metrics that are functions of means over the samples, of the columns of a matrix [N, K].
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+A replicate draws N samples with replacement; how often it drew each sample are the weights of its means. All replicates
+are one product of a matrix of weights [R, N] with the columns. scipy.stats.bootstrap draws for one statistic at a time;
+here all statistics, both models of a pair and all trainings of a model share one draw.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,52 +106,17 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
         raise UserError(f"The number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual.")
     if origin is None or origin < 0:
         raise UserError(f"The seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected.")
-    if not counts.pop():
+    samples = counts.pop()
+    if not samples:
         raise UserError("There are no samples to draw from; at least one is expected.")
     distinct = {id(statistic.columns): statistic.columns for statistic in statistics}
+    generator = np.random.default_rng(origin)
     blocks = []
-    for found in resampled_means(list(distinct.values()), count, origin):
-        means = dict(zip(distinct, found, strict=True))
+    for start in range(0, count, _REPLICATES_PER_BLOCK):
+        weights = _draw_weights(generator, min(_REPLICATES_PER_BLOCK, count - start), samples)
+        means = {key: (weights @ columns).astype(np.float64) / samples for key, columns in distinct.items()}
         blocks.append([statistic.combine(means[id(statistic.columns)]) for statistic in statistics])
     return np.concatenate(blocks, axis=1)
-
-
-def resampled_means(columns: Sequence[NDArray[np.float32]], replicates: int, seed: int) -> Iterator[list[Floats]]:
-    """Means [R, K] of matrices of columns [N, K] on resamples of the N samples, which are the same for all matrices: a
-    block of R after the other."""
-    generator, samples = np.random.default_rng(seed), len(columns[0])
-    for start in range(0, replicates, _REPLICATES_PER_BLOCK):
-        weights = _draw_weights(generator, min(_REPLICATES_PER_BLOCK, replicates - start), samples)
-        yield [(weights @ each).astype(np.float64) / samples for each in columns]
-
-
-def bootstrap_intervals(
-    statistics: Mapping[str, SampleStatistic], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
-) -> dict[str, Interval]:
-    """Percentile intervals of several statistics of the same samples.
-
-    Args:
-        statistics: name -> statistic; all of the same N samples.
-        confidence: of the intervals, in (0, 1).
-        replicates: number of resamples.
-        seed: of the draws.
-
-    Returns:
-        name -> the value of the statistic with its interval.
-
-    Raises:
-        UserError: the statistics are not of the same samples, or `confidence` or `replicates` is out of range.
-
-    Example:
-        >>> correct = np.repeat([1.0, 0.0], [80, 20])
-        >>> print(bootstrap_intervals({"accuracy": mean_statistic(100 * correct)})["accuracy"])
-        80.00 [72.00, 88.00]
-    """
-    values = bootstrap_replicates(list(statistics.values()), replicates, seed)
-    return {
-        name: percentile_interval(statistic.value, row, confidence)
-        for (name, statistic), row in zip(statistics.items(), values, strict=True)
-    }
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
@@ -218,7 +186,11 @@ def confidence_intervals(
         90.00 [78.19, 96.67]
     """
     rest = {name: statistic for name, statistic in statistics.items() if statistic.proportion is None}
-    found = bootstrap_intervals(rest, confidence, replicates, seed) if rest else {}
+    values = bootstrap_replicates(list(rest.values()), replicates, seed) if rest else np.empty((0, 0))
+    found = {
+        name: percentile_interval(statistic.value, row, confidence)
+        for (name, statistic), row in zip(rest.items(), values, strict=True)
+    }
     for name, statistic in statistics.items():
         if statistic.proportion is not None:
             column = statistic.columns[:, statistic.proportion]
@@ -352,7 +324,6 @@ class AccuracyStatistics:
 
 
 def _draw_weights(generator: np.random.Generator, replicates: int, samples: int) -> NDArray[np.float32]:
-    """How often [R, N] each of R resamples of N draws from N samples drew each sample."""
-    drawn = generator.integers(samples, size=(replicates, samples))
-    drawn += samples * np.arange(replicates)[:, None]
-    return np.bincount(drawn.ravel(), minlength=replicates * samples).reshape(replicates, samples).astype(np.float32)
+    """Return how often [R, N] each of R resamples of N samples contains each sample."""
+    drawn = [np.bincount(generator.integers(samples, size=samples), minlength=samples) for _ in range(replicates)]
+    return np.array(drawn, np.float32)

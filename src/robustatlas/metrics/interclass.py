@@ -1,8 +1,9 @@
 """Inter-class distances: the scale against which perturbation sizes of a data set are large or small."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,9 @@ from robustatlas.metrics.curves import RobustnessCurve
 LpNorm = Literal["linf", "l2", "l1"]
 
 _ORDERS = {"linf": np.inf, "l2": 2.0, "l1": 1.0}
+
+_BLOCK = 1024
+"""Points on each side of a block of distances, which takes 8 MB in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +92,6 @@ def interclass_distances(
         >>> distances.per_sample, distances.nearest
         (array([0.5, 0.5, 1. ]), array([1, 0, 0]))
     """
-    from robustatlas.metrics._pruned_search import nearest_of_other_class
-
     if norm not in get_args(LpNorm):
         raise UserError(f"There is no norm {norm!r}; the norms are {', '.join(get_args(LpNorm))}.")
     pixels, classes = np.asarray(images), np.asarray(labels)
@@ -104,19 +106,85 @@ def interclass_distances(
     if len(np.unique(classes[kept])) < 2:
         raise UserError("Samples of at least two classes are expected, so that there is another class to be near to.")
 
-    found = nearest_of_other_class(points, classes[kept].astype(np.int64), _ORDERS[norm], pixels.shape[1:], progress)
+    found = _nearest_of_other_class(points, classes[kept], norm, progress)
     per_sample = np.full(len(flat), np.nan)
-    per_sample[kept] = found.distance / (255.0 if points.dtype == np.uint8 else 1.0)
+    per_sample[kept] = found.distances / (255.0 if points.dtype == np.uint8 else 1.0)
     nearest = np.full(len(flat), -1)
-    nearest[kept] = np.where(found.nearest >= 0, kept[found.nearest], -1)
+    nearest[kept] = np.where(found.positions >= 0, kept[found.positions], -1)
     return InterclassDistances(
         norm=norm,
         per_sample=per_sample,
         nearest=nearest,
-        duplicates=kept[np.array(found.duplicates, dtype=np.int64).reshape(-1, 2)],
+        duplicates=kept[found.duplicates],
         corrupted=np.setdiff1d(np.arange(len(flat)), kept),
         constant=np.flatnonzero((flat == flat[:, :1]).all(axis=1)),
     )
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """Distance [N] and position [N] of the nearest point of another class (inf and -1 where there is none), and the
+    positions [M, 2] of identical points of different classes."""
+
+    distances: NDArray[np.float64]
+    positions: NDArray[np.int64]
+    duplicates: NDArray[np.int64]
+
+
+def _nearest_of_other_class(
+    points: NDArray[np.generic],
+    classes: NDArray[np.integer[Any]],
+    norm: LpNorm,
+    progress: Callable[[float], None] | None,
+) -> _Neighbours:
+    """Compare all points [N, D] of different classes [N], a block of pairs at a time."""
+    import torch  # here, because the other metrics work without torch
+
+    integers = points.dtype == np.uint8
+    # Sums of integers below 2**24 are exact in float32, which is twice as fast.
+    exact_in_float32 = integers and (norm == "linf" or (norm == "l1" and 255 * points.shape[1] < 2**24))
+    dtype = torch.float32 if exact_in_float32 else torch.float64
+    # The product of matrices loses the digits of near points, but is exact for integers: squares stay below 2**53.
+    mode = "use_mm_for_euclid_dist" if integers else "donot_use_mm_for_euclid_dist"
+
+    order = np.argsort(classes, kind="stable")
+    ordered = torch.from_numpy(np.ascontiguousarray(points[order]))
+    blocks = list(_blocks_between_classes(classes[order]))
+    nearest = np.full(len(order), np.inf)
+    position = np.full(len(order), -1)
+    identical: list[NDArray[np.int64]] = [np.empty((0, 2), np.int64)]
+    for done, (rows, columns) in enumerate(blocks, start=1):
+        distances = torch.cdist(ordered[rows].to(dtype), ordered[columns].to(dtype), _ORDERS[norm], mode)
+        same = distances == 0
+        if same.any():
+            identical.append(order[same.nonzero().numpy() + np.array((rows.start, columns.start))])
+            distances[same] = torch.inf
+        # Each pair is compared once, so a block has neighbours of the points on both of its sides.
+        for side, other, (found, index) in (
+            (rows, columns, distances.min(dim=1)),
+            (columns, rows, distances.min(dim=0)),
+        ):
+            nearer = found.numpy() < nearest[side]
+            nearest[side][nearer] = found.numpy()[nearer]
+            position[side][nearer] = order[other][index.numpy()[nearer]]
+        if progress is not None:
+            progress(done / len(blocks))
+
+    distance = np.empty_like(nearest)
+    distance[order] = nearest
+    positions = np.empty_like(position)
+    positions[order] = position
+    duplicates = np.sort(np.concatenate(identical), axis=1)
+    return _Neighbours(distance, positions, duplicates[np.lexsort(duplicates.T[::-1])])
+
+
+def _blocks_between_classes(classes: NDArray[np.integer[Any]]) -> Iterator[tuple[slice, slice]]:
+    """Yield blocks of pairs of points, rows of one class and columns of later ones, of ordered ``classes`` [N]."""
+    count, (_, starts) = len(classes), np.unique(classes, return_index=True)
+    for start, end in pairwise(starts.tolist()):
+        for row in range(start, end, _BLOCK):
+            for column in range(end, count, _BLOCK):
+                yield slice(row, min(row + _BLOCK, end)), slice(column, min(column + _BLOCK, count))
 
 
 def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.metrics.bootstrap import resampled_means
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
 
@@ -84,7 +83,9 @@ def change_of_slope(
     knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(f"The curve does not rise up to {up_to:g}; look at larger sizes.")
-    errors = np.concatenate([means for (means,) in resampled_means([wrong], replicates, seed)])
+    generator, samples = np.random.default_rng(seed), len(wrong)
+    drawn = (generator.integers(samples, size=samples) for _ in range(replicates))
+    errors = np.stack([wrong[positions].mean(0, np.float64) for positions in drawn])
     knots, _, bends = _fitted(errors, bases, inverses, candidates)
     tails = [50 * (1 - confidence), 50 * (1 + confidence)]
     low, high = (float(value) for value in np.percentile(knots, tails))

@@ -20,8 +20,6 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "hf-clip": "models.sources.clip:huggingface_clip",
         "open_clip": "models.sources.clip:open_clip_model",
         "defended": "models.sources.defended:defended_model",
-        "broken": "models.broken:load_broken",
-        "sound": "models.broken:load_sound",
     },
     "a function of what stands behind the colon, which returns a network or a Classifier",
     callable,

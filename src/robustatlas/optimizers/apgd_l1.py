@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.common.host import constant, maybe_any, sorted_rows
+from robustatlas.common.host import constant, maybe_any
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import JpegL1
@@ -139,6 +139,6 @@ def _sparse_sign(gradient: Tensor, density: Tensor) -> Tensor:
     size = gradient.abs().flatten(1)
     dimensions = size.shape[1]
     rank = ((1 - density) * dimensions).long().clamp(0, dimensions - 1)
-    threshold = sorted_rows(size).gather(1, rank[:, None])
+    threshold = size.sort(1).values.gather(1, rank[:, None])
     signs = gradient.sign().flatten(1) * (size >= threshold)
     return (signs / (signs.abs().sum(1, keepdim=True) + 1e-10)).view_as(gradient)

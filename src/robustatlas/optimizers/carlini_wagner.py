@@ -34,7 +34,7 @@ class Weighing(Bundle):
         return cls(torch.full_like(like, weight), nothing, torch.full_like(like, torch.inf), nothing.bool())
 
     def next_weighing(self, fooled: Tensor, over: Tensor) -> Weighing:
-        """Return the weighing after a step that was ``fooled`` [B], and at the next round where this one is ``over`` [B]."""
+        """Return the weighing after a step that was ``fooled`` [B]; the next round follows one that is ``over`` [B]."""
         found = self.found | fooled
         high = torch.where(found, torch.minimum(self.high, self.weight), self.high)
         low = torch.where(found, self.low, torch.maximum(self.low, self.weight))

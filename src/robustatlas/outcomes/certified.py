@@ -152,8 +152,8 @@ class Certificates:
     def withdraw(self, record: CertificateRecord) -> None:
         """Take out what a method has certified, as it was found wrong."""
         self._parts.forget(self._names(record))
-        self._storage.drop(f"certified/{record.key}")
-        self._storage.drop(f"certificates/{record.key}")
+        self._storage.delete(f"certified/{record.key}")
+        self._storage.delete(f"certificates/{record.key}")
 
     def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import Address, one_sentence
+from robustatlas.common.files import Address, inside, one_sentence
 
 _FOLDER = "locks"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -44,8 +44,8 @@ def part_lock(
     if run is None:
         yield
         return
-    with starting(run):
-        held = None if isinstance(run, Address) else _hold(run, number, of)
+    with start_lock(run):
+        held = None if isinstance(run, Address) else _acquire_part(run, number, of)
     if held is None:
         say(
             f"{run} is in a place without locks: two commands on the same part of it would both compute its samples, "
@@ -60,44 +60,43 @@ def part_lock(
 
 
 @contextmanager
-def starting(run: Path | None) -> Iterator[None]:
-    """Wait until no other command is starting on a run, and keep others from starting meanwhile.
+def start_lock(run: Path | None) -> Iterator[None]:
+    """Hold the lock under which commands start on a run, one after the other.
 
     Without it, two parts that start at once could each take the other's look at a third lock for a command at work.
     """
-    guard = None if run is None or isinstance(run, Address) else _acquired(run / _FOLDER / "starting.lock", wait=True)
+    if run is None or isinstance(run, Address):
+        yield
+        return
+    lock = _acquire(inside(run, run / _FOLDER / "start.lock"), wait=True)
     try:
         yield
     finally:
-        if guard is not None:
-            guard.release()
+        if lock is not None:
+            lock.release()
 
 
-def _hold(run: Path, number: int, of: int) -> FileLock | None:
+def _acquire_part(run: Path, number: int, of: int) -> FileLock | None:
     """Acquire the lock of a part; None where the file system has no locks."""
-    own = _part_file(run, number, of)
+    own = inside(run, run / _FOLDER / f"{number}-of-{of}.lock")
     held = None
     try:
-        held = _acquired(own)
-        for file in _overlapping(own, number, of):
-            if (seen := _acquired(file)) is not None:
+        held = _acquire(own)
+        for file in _overlapping_locks(own, number, of):
+            if (seen := _acquire(file)) is not None:
                 seen.release()
     except _HeldError as error:
         if held is not None:
             held.release()
         part = "" if of == 1 else f"part {number}/{of} of "
         raise UserError(
-            f"Another command is at work on {part}{run}, or on samples of it; wait until it has ended, or give each "
-            "command a part of its own (--part I/N)."
+            f"Another command is at work on samples of {part}{run}; wait until it has ended, or give each command "
+            "a part of its own (--part I/N)."
         ) from error
     return held
 
 
-def _part_file(run: Path, number: int, of: int) -> Path:
-    return run / _FOLDER / f"{number}-of-{of}.lock"
-
-
-def _overlapping(own: Path, number: int, of: int) -> Iterator[Path]:
+def _overlapping_locks(own: Path, number: int, of: int) -> Iterator[Path]:
     """Yield the lock files of other parts that have samples in common with part `number` of `of`."""
     for file in sorted(own.parent.glob("*.lock")):
         found = re.fullmatch(r"(\d+)-of-(\d+)", file.stem)
@@ -105,7 +104,7 @@ def _overlapping(own: Path, number: int, of: int) -> Iterator[Path]:
             yield file
 
 
-def _acquired(file: Path, wait: bool = False) -> FileLock | None:
+def _acquire(file: Path, wait: bool = False) -> FileLock | None:
     """Acquire a lock; None where the file system has no locks. Raise ``_HeldError`` where another command holds it."""
     with one_sentence(file):
         file.parent.mkdir(parents=True, exist_ok=True)

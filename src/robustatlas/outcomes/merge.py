@@ -52,7 +52,7 @@ def _add(run: Run, joined: Run) -> None:
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)
-    joined.adopt(run)
+    joined.copy_parts(run)
 
 
 def _check(runs: Sequence[Run]) -> None:

@@ -170,13 +170,13 @@ class Parts:
     def _said(self, names: Sequence[str], record: Keyed | None) -> list[Mapping[str, str]]:
         """Return what parts say of themselves. A damaged one is taken to belong here until it is read."""
         try:
-            return list(self._storage.abouts(names))
+            return list(self._storage.metadata(names))
         except CorruptFileError:
             return [self._said_alone(name, record) for name in names]
 
     def _said_alone(self, name: str, record: Keyed | None) -> Mapping[str, str]:
         try:
-            return self._storage.abouts([name])[0]
+            return self._storage.metadata([name])[0]
         except CorruptFileError:
             return said_of(self._identity, record)
 

@@ -72,7 +72,7 @@ class Storage:
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
-        self._filesystem, self._base = _filesystem_at(root)
+        self._filesystem, self._base = _open_filesystem(root)
         self._copies: Path | None = None
         self._texts: dict[str, str] = {}
 
@@ -83,7 +83,7 @@ class Storage:
 
     def identity(self) -> str | None:
         """Return the text of ``run.json``; None: no run is here."""
-        return self._text_if_there(IDENTITY_FILE)
+        return self._existing_text(IDENTITY_FILE)
 
     def begin(self, identity: str) -> str:
         """Create ``run.json`` with the text `identity` unless it exists, and return the text that is there afterwards.
@@ -115,20 +115,20 @@ class Storage:
         """Return a table; CorruptFileError where it is damaged."""
         if _table_file(name).endswith(".npz"):
             return self._npz(name, ("index", "images"))
-        (path,) = self._paths([name])
+        (path,) = self._local_paths([name])
         return read_parquet(path, self.place(name))
 
     def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
         """Return some of OUTCOME_COLUMNS of several tables together; CorruptFileError where one is damaged."""
         lists = {name: strengths for name, (_, dimensions) in OUTCOME_COLUMNS.items() if dimensions == 2}
-        return read_columns(self._paths(names), wanted, lists, OUTCOME_COLUMNS)
+        return read_columns(self._local_paths(names), wanted, lists, OUTCOME_COLUMNS)
 
-    def abouts(self, names: Sequence[str]) -> list[dict[str, str]]:
+    def metadata(self, names: Sequence[str]) -> list[dict[str, str]]:
         """Return the metadata of each of some tables of one folder; CorruptFileError where one is damaged."""
         if any(_table_file(name).endswith(".npz") for name in names):
-            metadata = [self._npz(name, ("about",), complete=False).get("about") for name in names]
-            return [{} if text is None else _METADATA.validate_json(str(text)) for text in metadata]
-        paths = self._paths(names)
+            texts = [self._npz(name, ("about",), complete=False).get("about") for name in names]
+            return [{} if text is None else _METADATA.validate_json(str(text)) for text in texts]
+        paths = self._local_paths(names)
         found = read_abouts(paths)
         return [found[path] for path in paths]
 
@@ -138,7 +138,7 @@ class Storage:
         fill = _fill_npz if file.endswith(".npz") else fill_parquet
         self._publish(file, partial(fill, columns=columns, about=about))
 
-    def copy_from(self, other: "Storage", folder: str) -> None:
+    def copy_tables(self, other: "Storage", folder: str) -> None:
         """Copy the tables of a folder of another run, all but those that are here."""
         for name in sorted(set(other.names(folder)) - set(self.names(folder))):
             file = _table_file(name)
@@ -147,16 +147,16 @@ class Storage:
     def texts(self, folder: str) -> dict[str, str]:
         """Return the texts in a folder, by what messages call them."""
         files = [file for file in self._files(folder) if file.endswith(".json")]
-        return {self._place(file): text for file, text in zip(files, self._texts_of(files), strict=True)}
+        return {self._place(file): text for file, text in zip(files, self._read_texts(files), strict=True)}
 
     def create_text(self, name: str, text: str) -> str:
         """Write a text unless there is one of that name, and return the text that is there afterwards."""
         return self._create(f"{name}.json", text)
 
-    def drop(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete the tables of a folder, or a text."""
         files = [file for file in self._files(name) if file.endswith(".parquet")]
-        with self._asked():
+        with self._one_sentence():
             for file in [*files, f"{name}.json"]:
                 with suppress(FileNotFoundError):
                     self._filesystem.rm_file(self._path(file))
@@ -177,7 +177,7 @@ class Storage:
     def _files(self, folder: str) -> list[str]:
         """Return the names of the whole files in a folder, with their endings, sorted."""
         above = f"{folder}/" if folder else ""
-        with self._asked():
+        with self._one_sentence():
             try:
                 found = self._filesystem.ls(self._path(folder), detail=False)
             except (FileNotFoundError, NotADirectoryError):
@@ -186,29 +186,29 @@ class Storage:
             return sorted(f"{above}{name}" for name in names if not is_temporary(Path(name)))
 
     def _content(self, file: str) -> bytes:
-        with self._asked():
+        with self._one_sentence():
             content: bytes = self._filesystem.cat_file(self._path(file))
             return content
 
-    def _texts_of(self, files: Sequence[str]) -> list[str]:
+    def _read_texts(self, files: Sequence[str]) -> list[str]:
         """Return texts; an empty one for a file that is not in UTF-8, which its reader refuses by name."""
         unread = [file for file in files if file not in self._texts]
-        with self._asked():
+        with self._one_sentence():
             contents = self._filesystem.cat_ranges([self._path(file) for file in unread], None, None)
             for file, content in zip(unread, contents, strict=True):
                 if isinstance(content, Exception):
                     raise content
-                self._texts[file] = _decoded(content)
+                self._texts[file] = _decode(content)
         return [self._texts[file] for file in files]
 
-    def _text_if_there(self, file: str) -> str | None:
-        with self._asked():
+    def _existing_text(self, file: str) -> str | None:
+        with self._one_sentence():
             try:  # isfile() would say False where a store lets nobody in
-                return _decoded(self._filesystem.cat_file(self._path(file)))
+                return _decode(self._filesystem.cat_file(self._path(file)))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return None
 
-    def _paths(self, names: Sequence[str]) -> list[Path]:
+    def _local_paths(self, names: Sequence[str]) -> list[Path]:
         """Return a file on this machine for each table: the table's own, or a copy that is freed with this object."""
         files = [_table_file(name) for name in names]
         if self.folder is not None:
@@ -217,10 +217,12 @@ class Storage:
             self._copies = Path(tempfile.mkdtemp(prefix="robustatlas-"))
             weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
         copies = [self._copies / file for file in files]
-        missing = [(self._path(file), str(copy)) for file, copy in zip(files, copies, strict=True) if not copy.exists()]
+        missing = {self._path(file): copy for file, copy in zip(files, copies, strict=True) if not copy.exists()}
         if missing:
-            with self._asked():
-                self._filesystem.get([path for path, _ in missing], [copy for _, copy in missing])
+            with self._one_sentence():  # a copy that Ctrl-C cuts off never gets its name
+                self._filesystem.get([*missing], [f"{copy}.new" for copy in missing.values()])
+            for copy in missing.values():
+                copy.with_name(f"{copy.name}.new").rename(copy)
         return copies
 
     def _npz(self, name: str, arrays: Sequence[str], complete: bool = True) -> Arrays:
@@ -245,25 +247,25 @@ class Storage:
             self._put(file, temporary.read_bytes())
 
     def _put(self, file: str, content: bytes) -> None:
-        with self._asked():
+        with self._one_sentence():
             self._filesystem.pipe_file(self._path(file), content)
 
     def _create(self, file: str, text: str) -> str:
         """Write a text unless the file exists, and return the text that is there afterwards."""
         if self.folder is not None:
             is_new = publish_once(inside(self.folder, self.folder / file), text)
-            return text if is_new else self._texts_of([file])[0]
+            return text if is_new else self._read_texts([file])[0]
         try:
             self._filesystem.pipe_file(self._path(file), text.encode(), mode="create")
             return text
         except Exception:  # each library has errors of its own for a file that exists
-            there = self._text_if_there(file)
+            there = self._existing_text(file)
         if there is None:  # a store that knows no conditional writes: of two writers at once the last one stays
             self._put(file, text.encode())
         return text if there is None else there
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _one_sentence(self) -> Iterator[None]:
         """Turn what a file system or a store raises into one sentence."""
         try:
             yield
@@ -300,7 +302,7 @@ def is_run(path: str | Path) -> bool:
 _METADATA = TypeAdapter(dict[str, str])
 
 
-def _filesystem_at(root: Path | None) -> tuple[Any, str]:
+def _open_filesystem(root: Path | None) -> tuple[Any, str]:
     """Return the file system of a place, and the place as it calls it."""
     if root is None:
         return _PrivateMemory(), "/run"
@@ -318,7 +320,7 @@ def _filesystem_at(root: Path | None) -> tuple[Any, str]:
     return filesystem, base.rstrip("/")
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:

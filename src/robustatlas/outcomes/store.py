@@ -77,7 +77,7 @@ class Run:
         """
         if path is None:
             return cls(identity)
-        storage = _storage_at(path)
+        storage = _open_storage(path)
         run = cls._of(storage, storage.begin(identity.to_json()))
         run._check_about(identity)
         return run
@@ -91,7 +91,7 @@ class Run:
         """
         if path is None:
             return None
-        storage = _storage_at(path)
+        storage = _open_storage(path)
         if (about := storage.identity()) is None:
             return None
         run = cls._of(storage, about)
@@ -120,7 +120,7 @@ class Run:
         Raises:
             UserError: no run is there, or a newer version of the package wrote it.
         """
-        storage = _storage_at(path)
+        storage = _open_storage(path)
         if (about := storage.identity()) is None:
             raise UserError(
                 f"{storage.root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote."
@@ -221,13 +221,13 @@ class Run:
         """
         self._parts.write(record, columns, samples, examples, about or {})
 
-    def adopt(self, other: Run) -> None:
+    def copy_parts(self, other: Run) -> None:
         """Copy the parts of another run of the same model and data, all but those that are here."""
         keys = list(other.records())
         certified = [record.key for record in other.certified_by()]
         folders = ["samples", *(f"adversarial/{key}" for key in keys), *(f"outcomes/{key}" for key in keys)]
         for folder in [*folders, *(f"certified/{key}" for key in certified)]:
-            self._storage.copy_from(other._storage, folder)
+            self._storage.copy_tables(other._storage, folder)
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
@@ -352,7 +352,7 @@ class Run:
         """Where and with what the parts were computed, each combination once; unknown metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for said in self._storage.abouts(self._parts.names(record)):
+            for said in self._storage.metadata(self._parts.names(record)):
                 about = told(said, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
@@ -367,5 +367,5 @@ class Run:
         return grouped
 
 
-def _storage_at(path: str | Path) -> Storage:
+def _open_storage(path: str | Path) -> Storage:
     return Storage(named(path, "the folder of a run"))

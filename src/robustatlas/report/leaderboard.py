@@ -40,7 +40,6 @@ from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.pages import parts
-from robustatlas.report.thumbnail import row_card
 from robustatlas.results.result import Result
 
 MOST_BESIDE = 5
@@ -114,10 +113,7 @@ def board_data(
         ],
         "looks": [look_of(style) for style in looks],
         "bounds": _bounds(unique),
-        "defenses": [
-            _defense(row, reference, few) | {"look": looks.index(style), "card": _card_file(k)}
-            for k, (row, few, style) in enumerate(shown)
-        ],
+        "defenses": [_defense(row, reference, few) | {"look": looks.index(style)} for row, few, style in shown],
     }
 
 
@@ -186,7 +182,6 @@ def build_leaderboard(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
-    files |= {_card_file(k): _card(row, against, reference is not None) for k, row in enumerate(rows)}
     page = pages.render(
         "leaderboard.html",
         board=board,
@@ -208,15 +203,6 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
     places = ranks(*map(list, zip(*ranked, strict=True)))
     found = [(place, row, score) for place, row, (score, _) in zip(places, rows, scores, strict=True)]
     return sorted(found, key=lambda one: (one[0] is None, one[0]))
-
-
-def _card_file(row: int) -> str:
-    """Where the card of a row stands in the folder: a file of its own, which the page asks for when the row is seen."""
-    return f"card-{row}.svg"
-
-
-def _card(row: Row, reference: Reference, compared: bool) -> str:
-    return str(row_card(row, reference, compared)).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
 def _styles(rows: Sequence[Row]) -> list[Style]:

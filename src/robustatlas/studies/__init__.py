@@ -5,7 +5,7 @@ from pathlib import Path
 
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies.description import Study
-from robustatlas.studies.forecast import StudyForecast, forecast_study
+from robustatlas.studies.forecast import forecast_study
 from robustatlas.studies.outputs import OUTPUTS, Output
 from robustatlas.studies.planning import chosen, steps_of
 from robustatlas.studies.progress import StudyDisplay
@@ -21,7 +21,6 @@ __all__ = [
     "Studied",
     "Study",
     "StudyDisplay",
-    "StudyForecast",
     "chosen",
     "forecast_study",
     "read_study",

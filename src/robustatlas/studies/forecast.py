@@ -1,12 +1,10 @@
-"""What a study will take: each kind of step tried for some seconds, and counted."""
+"""What a study will take: passes counted from the recipes and plans, times the seconds of a pass of each network."""
 
 from __future__ import annotations
 
-import json
-import math
 import sys
-import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +16,10 @@ from torch import nn
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.files import named
 from robustatlas.data import Dataset
-from robustatlas.evaluation.forecast import Forecast, forecasted
+from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
+from robustatlas.evaluation.memory import seconds_of_a_pass
 from robustatlas.evaluation.request import Request
-from robustatlas.models.card import CARD
+from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
@@ -35,114 +34,75 @@ from robustatlas.training.references import ReferencePlan, missing
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
 
-_TRIED = 32
-"""Images of a trial of training, at most."""
-_FEWEST, _QUICK = 4, 1.0
-"""Images of the first trial of a training, and seconds of its update below which another one follows."""
-_BIG = 3 * 64 * 64
-"""Numbers of an image from which on fewer are tried."""
+_IMAGES = 4
+"""Images on which passes are counted and a network is timed."""
+_COUNTED_ON = "small-cnn"
+"""Network on which passes are counted: a recipe and a plan make as many of every network."""
+_SMALLEST_SIDE = 16
+"""Pixels; smaller images are counted on the network of the digits."""
 
 
 @dataclass(frozen=True)
-class StepForecast:
-    """What one entry of a study will take.
+class _Cost:
+    """Passes, seconds and bytes on disk of some work."""
 
-    Attributes:
-        name: such as ``models.linf``.
-        steps: that are not done.
-        passes: forward and backward, of all images.
-        seconds: on one device like this one.
-        bytes: on disk.
-        why: what is missing, where nothing can be said.
-    """
-
-    name: str
-    steps: int
     passes: float = 0.0
     seconds: float = 0.0
     bytes: float = 0.0
-    why: str = ""
 
-    def times(self, number: float) -> StepForecast:
-        """So many of it."""
-        return replace(self, passes=self.passes * number, seconds=self.seconds * number, bytes=self.bytes * number)
+    def __add__(self, other: _Cost) -> _Cost:
+        return _Cost(self.passes + other.passes, self.seconds + other.seconds, self.bytes + other.bytes)
 
-    def plus(self, other: StepForecast) -> StepForecast:
-        """It and another one."""
-        return replace(
-            self,
-            passes=self.passes + other.passes,
-            seconds=self.seconds + other.seconds,
-            bytes=self.bytes + other.bytes,
-        )
+    def __mul__(self, number: float) -> _Cost:
+        return _Cost(self.passes * number, self.seconds * number, self.bytes * number)
 
 
-@dataclass(frozen=True)
-class StudyForecast:
-    """What a study will take, entry by entry.
+def forecast_study(
+    study: Study, out: str | Path, device_throughput: str | None = None, device: str | None = None
+) -> Forecast:
+    """Forecast what ``out`` lacks of a study, and what that will take; nothing is written.
 
-    Example:
-        >>> StudyForecast((StepForecast("models.linf", 3, passes=1e6, seconds=60.0, bytes=1e6),)).hours
-        0.016666666666666666
-    """
-
-    entries: tuple[StepForecast, ...]
-
-    @property
-    def hours(self) -> float:
-        """Of all that can be told."""
-        return sum(each.seconds for each in self.entries) / 3600
-
-    @property
-    def passes(self) -> float:
-        """Of all that can be told."""
-        return sum(each.passes for each in self.entries)
-
-    @property
-    def bytes(self) -> float:
-        """On disk."""
-        return sum(each.bytes for each in self.entries)
-
-
-def forecast_study(study: Study, out: str | Path, budget: float = 1.0, device: str | None = None) -> StudyForecast:
-    """What ``out`` lacks of a study, and what that will take; nothing is written.
-
-    Data that have a ``stand_in`` are not loaded: random images of its shape are tried. Networks that are not trained
-    yet are timed with their first weights, which say nothing of how robust they will be: their passes are those that
-    the plans of their attacks usually take.
+    Passes of trainings are counted in one update by the recipe, those of evaluations from the plans of the attacks,
+    both with a small network in place of the study's. The seconds are those of the passes alone. Data that have a
+    ``stand_in`` are not loaded: random images of its shape take their place.
 
     Args:
         study: as it was read.
         out: its folder, which may not be there.
-        budget: seconds that each attack of each kind of model is tried for.
-        device: where.
+        device_throughput: as of :func:`robustatlas.evaluation.forecast`; None: each network is timed here with its
+            first weights.
+        device: where it is timed.
 
     Returns:
         steps, passes, seconds and bytes of each entry of the file.
+
+    Raises:
+        UserError: no such device, and no number.
     """
-    trials = _Trials(Finished.of(study, named(out)), budget, device)
+    throughput = DeviceThroughput.given(device_throughput)
+    counter = _Counter(Finished.of(study, named(out)), throughput, device)
     todo: dict[str, list[Step]] = {}
-    for step in trials.done.steps:
-        if step.kind != "outputs" and not trials.done.done(step):
+    for step in counter.done.steps:
+        if step.kind != "outputs" and not counter.done.done(step):
             name = ".".join(filter(None, (step.kind, step.entry, step.model)))
             todo.setdefault(name, []).append(step)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return StudyForecast(tuple(trials.told(name, steps) for name, steps in todo.items()))
+        return Forecast(tuple(counter.expected(name, steps) for name, steps in todo.items()))
 
 
 @lru_cache(8)
-def trial_images(entry: DataEntry, split: str, most: int | None = None) -> tuple[Dataset, int]:
-    """Images like those of a data set, at most so many, and how many there are of these."""
+def trial_images(entry: DataEntry, split: str, most: int) -> tuple[Dataset, int]:
+    """Return at most ``most`` images like those of a data set, and how many images the data set has."""
     if entry.stand_in is None:
         images = images_of(entry, split)
-        return images.take(most if most is None else min(most, len(images))), len(images)
+        return images.take(min(most, len(images))), len(images)
     stand_in = entry.stand_in
     count = stand_in.test if split == "test" else stand_in.train
     asked = entry.samples if split == "test" else entry.train_samples
     shape = stand_in.shape if entry.crop is None else (stand_in.shape[0], entry.crop, entry.crop)
     number = min(count, asked or count)
-    shown = number if most is None else min(number, most)
+    shown = min(number, most)
     generator = torch.Generator().manual_seed(0)
     pixels = torch.rand(shown, *shape, generator=generator).numpy()
     labels = torch.arange(shown).remainder(stand_in.classes).numpy()
@@ -150,142 +110,146 @@ def trial_images(entry: DataEntry, split: str, most: int | None = None) -> tuple
     return Dataset.of(pixels, labels, entry.name, classes), number
 
 
-def _few(entry: DataEntry, split: str) -> tuple[Dataset, int]:
-    shape = trial_images(entry, split, 2)[0].shape
-    return trial_images(entry, split, 8 if math.prod(shape) > _BIG else _TRIED)
+class _Counter:
+    """Counts and times the steps of a study, those that are alike once."""
 
+    def __init__(self, done: Finished, throughput: DeviceThroughput | None, device: str | None) -> None:
+        self.done, self.study, self.throughput, self.device = done, done.study, throughput, device
+        self.known: dict[str, Any] = {}
 
-class _Trials:
-    """Tries steps of a study, those that are alike once."""
-
-    def __init__(self, done: Finished, budget: float, device: str | None) -> None:
-        self.done, self.study, self.budget, self.device = done, done.study, budget, device
-        self.tried: dict[str, StepForecast] = {}
-
-    def told(self, name: str, steps: list[Step]) -> StepForecast:
-        """What these steps will take, or why that cannot be told."""
-        kinds = {"models": self._training_of, "evaluations": self._evaluation_of, "references": self._reference_of}
+    def expected(self, name: str, steps: list[Step]) -> Expected:
+        """Return what these steps will take, or why that cannot be said."""
+        kinds = {"models": self._trainings, "evaluations": self._evaluations, "references": self._reference}
         try:
-            found = kinds[steps[0].kind](steps)
-            return replace(found, name=name, steps=max(found.steps, len(steps)))
+            number, cost = kinds[steps[0].kind](steps)
+            return Expected(name, number, cost.passes, cost.seconds, cost.bytes)
         except UserError as error:
             why = str(error)
         except Exception as error:  # of whatever a network does
             why = f"{first_line(error)}."
-        return StepForecast(name, len(steps), why=why)
+        return Expected(name, len(steps), unknown=why)
 
-    def _training_of(self, steps: list[Step]) -> StepForecast:
+    def _once(self, key: object, count: Callable[[], Any]) -> Any:
+        known = repr(key)
+        if known not in self.known:
+            self.known[known] = count()
+        return self.known[known]
+
+    def _trainings(self, steps: list[Step]) -> tuple[int, _Cost]:
         entry = self.study.models[steps[0].entry]
         recipe, settings, _ = request_of(entry).plan(0)
-        key = repr((entry.architecture, self.study.data_of(entry), recipe, settings))
-        if key not in self.tried:
-            self.tried[key] = self._trained(entry.architecture or "", self.study.data_of(entry), recipe, settings)
-        one = self.tried[key]
+        one = self._training(entry.architecture or "", self.study.data_of(entry), recipe, settings)
         kept = 3 + (0 if entry.keep is None else settings.epochs // entry.keep)
-        return replace(one.times(len(steps)), bytes=one.bytes * len(steps) * kept)
+        return len(steps), replace(one, bytes=one.bytes * kept) * len(steps)
 
-    def _trained(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> StepForecast:
-        """One training: an update of few images, and of more where that is quick."""
-        few, number = trial_images(self.study.data[data], "train", _FEWEST)
-        found = self._updated(architecture, few, recipe, settings)
-        if found.seconds < _QUICK:
-            few, _ = _few(self.study.data[data], "train")
-            found = self._updated(architecture, few, recipe, settings)
-        weights = found.bytes
-        return replace(found.times(settings.epochs * number / len(few)), bytes=weights)
+    def _training(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> _Cost:
+        """Return the cost of one training; its bytes are those of the weights."""
+        images, number = trial_images(self.study.data[data], "train", _IMAGES)
+        passes = self._once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
+        in_all = settings.epochs * number * passes / len(images)
+        pace, weights = self._network(architecture, data)
+        return _Cost(in_all, in_all * pace, weights)
 
-    def _updated(self, architecture: str, images: Dataset, recipe: Recipe, settings: Settings) -> StepForecast:
-        """Two updates, of which the second is counted and timed; its bytes are those of the weights."""
-        net = network_for(architecture, images, 0)
-        trial = replace(
-            settings, epochs=2, batch_size=len(images), held_out=0, selection="last", swa_from=None,
-            schedule="one-cycle", warmup_epochs=0.0,
-        )  # fmt: skip
-        clock = _Clock()
-        with net.register_forward_pre_hook(clock.count):
-            train(net, images, recipe, settings=trial, device=self.device, progress=clock)
-        weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
-        return StepForecast("", 1, float(clock.passes), clock.seconds, weights)
-
-    def _evaluation_of(self, steps: list[Step]) -> StepForecast:
+    def _evaluations(self, steps: list[Step]) -> tuple[int, _Cost]:
         first = steps[0]
-        entry, data = self.study.evaluations[first.entry], self.study.data_of(self.study.evaluations[first.entry])
-        wanted = min(trial_images(self.study.data[data], "test", 2)[1], entry.samples or sys.maxsize)
-        request = replace(evaluation_request(entry), samples=None)
-        if self._at_hand(first):
-            images, _ = trial_images(self.study.data[data], "test")
-            model = self.done.model(first.model, first.seed, device=self.device)
-            found = self._forecasted(model, images, request, self.budget)
-            whole = StepForecast("", 1, found.passes, found.seconds, found.bytes)
-            return whole.times(len(steps) * wanted / len(images))
-        key = json.dumps([first.entry, self._network(first.model), self.study.models[first.model].defense])
-        if key not in self.tried:
-            self.tried[key] = self._untrained(self._network(first.model), data, request, first.model)
-        return self.tried[key].times(len(steps) * wanted)
+        entry, model = self.study.evaluations[first.entry], self.study.models[first.model]
+        data, request = self.study.data_of(entry), replace(evaluation_request(entry), samples=None)
+        number = min(self._test_images(data), entry.samples or sys.maxsize)
+        one = self._once((first.entry, model.defense), lambda: self._planned(data, request, model.defense))
+        network = self.study.models[model.of or first.model]
+        if network.architecture is None:
+            net = self.done.model(first.model, first.seed, device=self.device)
+            pace = self._once((first.model, data), lambda: self._pace(net, data))
+        else:
+            pace, _ = self._network(network.architecture, data)
+        return len(steps), replace(one, seconds=one.passes * pace) * (len(steps) * number)
 
-    def _network(self, model: str) -> str:
-        entry = self.study.models[model]
-        return self.study.models[entry.of or model].architecture or ""
+    def _test_images(self, data: str) -> int:
+        return trial_images(self.study.data[data], "test", _IMAGES)[1]
 
-    def _untrained(self, architecture: str, data: str, request: Request, model: str = "") -> StepForecast:
-        """One image under attacks: its pace by a network with its first weights, its passes by the plans."""
-        images, _ = _few(self.study.data[data], "test")
-        net = network_for(architecture, images, 0).eval()
-        if model and (entry := self.study.models[model]).of:
-            net = Defended(net, *transformations(entry.defense or "")).eval()
-        found = Classifier(net, device=self.device, name="trial")
+    def _planned(self, data: str, request: Request, defense: str | None = None) -> _Cost:
+        """Return the passes and bytes of one image under attacks, by their plans."""
+        images, _ = trial_images(self.study.data[data], "test", _IMAGES)
+        net: nn.Module = _small_network(images).eval()
+        if defense is not None:
+            net = Defended(net, *transformations(defense)).eval()
+        model = Classifier(net, name="trial")
         with torch.no_grad():
-            labels = found.logits(images.images.to(found.device)).argmax(1).cpu()
-        asked = self._forecasted(found, replace(images, labels=labels), request, 0.05).expected
-        seconds = sum(each.seconds * each.usual / each.passes for each in asked)
-        passes = sum(each.usual for each in asked)
-        return StepForecast("", 1, passes, seconds / len(images), sum(each.bytes for each in asked) / len(images))
+            labels = model.logits(images.images).argmax(1)
+        asked = replace(request, progress=False, diagnose=False, audit=0)
+        found = forecasted(model, replace(images, labels=labels), asked, 1.0, DeviceThroughput("counting", passes=1.0))
+        return _Cost(found.passes, 0.0, found.bytes) * (1 / len(images))
 
-    def _forecasted(self, model: Classifier, images: Dataset, request: Request, budget: float) -> Forecast:
-        return forecasted(model, images, replace(request, progress=False, diagnose=False, audit=0), budget)
+    def _network(self, architecture: str, data: str) -> tuple[float, float]:
+        """Return the seconds of a pass of a network with its first weights, and the bytes of its weights."""
 
-    def _at_hand(self, step: Step) -> bool:
-        """Whether the very model can be tried."""
-        entry = self.study.models[step.model]
-        if entry.source is not None:
-            return entry.architecture is None
-        folder = self.done.folder / Step("models", entry.of or step.model, seed=step.seed).place
-        return (folder / CARD).is_file() and step.epoch is None
+        def measured() -> tuple[float, float]:
+            net = network_for(architecture, trial_images(self.study.data[data], "test", _IMAGES)[0], 0).eval()
+            weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
+            return self._pace(Classifier(net, device=self.device, name="trial"), data), weights
 
-    def _reference_of(self, steps: list[Step]) -> StepForecast:
+        found: tuple[float, float] = self._once((architecture, data), measured)
+        return found
+
+    def _pace(self, model: Classifier, data: str) -> float:
+        """Return the seconds of a pass of one image."""
+        images = trial_images(self.study.data[data], "test", _IMAGES)[0].images.to(model.device, model.dtype)
+        if self.throughput is not None:
+            return self.throughput.seconds_a_pass(model.net, images[:1])  # type: ignore[arg-type]
+        pair = min(seconds_of_a_pass(model, images.clone().requires_grad_()) for _ in range(2))  # the first loads much
+        return pair / (2 * len(images))
+
+    def _reference(self, steps: list[Step]) -> tuple[int, _Cost]:
         entry = self.study.references[steps[0].entry]
         data, plan = self.study.data_of(entry), plan_of(entry)
         lacking = len(missing(plan, self.done.folder / steps[0].place))
         trainings = [attack for attack, _, _ in plan.trainings()]
         each = {attack: self._specialist(plan, attack, data) for attack in dict.fromkeys(trainings)}
-        parts = [each[attack] for attack in trainings]
-        whole = StepForecast("", 1, *(sum(getattr(p, what) for p in parts) for what in ("passes", "seconds", "bytes")))
-        return replace(whole.times(lacking / len(parts)), steps=lacking)
+        whole = sum((each[attack] for attack in trainings), _Cost())
+        return lacking, whole * (lacking / len(trainings))
 
-    def _specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> StepForecast:
-        """One training of a reference with its evaluation."""
+    def _specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> _Cost:
+        """Return the cost of one training of a reference with its evaluation."""
         if attack is None:
-            return self._trained(plan.architecture, data, recipe_named("standard"), plan.settings)
+            return self._training(plan.architecture, data, recipe_named("standard"), plan.settings)
         grid = list((plan.trained or {}).get(attack, plan.strengths[attack]))
-        trained = self._trained(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
+        trained = self._training(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
         strengths = {attack: grid[-1:] if plan.rule == "acc" else list(plan.strengths[attack])}
         request = Request(
             attacks=[plan.evaluated(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
         )
-        number = min(trial_images(self.study.data[data], "test", 2)[1], plan.samples or sys.maxsize)
-        return trained.plus(self._untrained(plan.architecture, data, request).times(number))
+        pace, _ = self._network(plan.architecture, data)
+        one = self._planned(data, request)
+        number = min(self._test_images(data), plan.samples or sys.maxsize)
+        return trained + replace(one, seconds=one.passes * pace) * number
 
 
-class _Clock(TrainingDisplay):
-    """Times the second update of a training, as the first one has to load much, and counts its ``passes``: the images
-    that go through the network, forwards, and with gradients backwards as well."""
+def _small_network(images: Dataset) -> nn.Module:
+    """Return a network on which passes are counted quickly."""
+    return network_for(_COUNTED_ON if min(images.shape[1:]) >= _SMALLEST_SIDE else "digits-cnn", images, 0)
+
+
+def _passes_of_an_update(images: Dataset, recipe: Recipe, settings: Settings) -> int:
+    """Return the forward and backward passes of one update of all ``images`` by a recipe."""
+    net, counting = _small_network(images), _CountPasses()
+    trial = replace(
+        settings, epochs=2, batch_size=len(images), held_out=0, selection="last", swa_from=None,
+        schedule="one-cycle", warmup_epochs=0.0,
+    )  # fmt: skip
+    with net.register_forward_pre_hook(counting.count):
+        train(net, images, recipe, settings=trial, progress=counting)
+    return counting.passes
+
+
+class _CountPasses(TrainingDisplay):
+    """Counts the ``passes`` of the second update of a training, as the first one may prepare more: the images that go
+    through the network, forwards, and with gradients backwards as well."""
 
     def __init__(self) -> None:
-        self.passes, self.seconds, self._counted, self._begun = 0, 0.0, 0, 0.0
+        self.passes, self._counted = 0, 0
 
     def count(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._counted += len(inputs[0]) * (1 + torch.is_grad_enabled())
 
     def update(self, done: int, loss: float | None) -> None:
         self.passes = self._counted - self.passes
-        self.seconds, self._begun = time.perf_counter() - self._begun, time.perf_counter()

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import dot, largest, per_sample
-from robustatlas.common.host import descending, looking_is_free
+from robustatlas.common.host import looking_is_free
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
 _TINY = 1e-12
 _NEWTON_STEPS = 12
-_NEWTON_ROUNDS = 10
 _ROUNDINGS = 8
 
 
@@ -52,89 +51,61 @@ def to_box(x: Tensor, delta: Tensor) -> Tensor:
 
 
 def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -> Tensor:
-    """Euclidean projection on {||v||_1 <= radius, |v_i| <= cap_i}, exactly (Croce and Hein 2021, prop. 2.1).
+    """Project ``values`` exactly on {||v||_1 <= radius, |v_i| <= cap_i} (Croce and Hein 2021, proposition 2.1).
 
-    ``values`` [B, ...], ``radius`` [B], ``cap`` like ``values`` and >= 0 (``None``: no cap). The shrinkage of |v_i| is
-    a common lambda, but at least what the cap asks for and at most |v_i|.
+    Each |v_i| is reduced by a common shrinkage, but to at most cap_i and to no less than 0.
+
+    Args:
+        values: [B, ...].
+        radius: [B].
+        cap: like ``values`` and >= 0; None: no caps.
+
+    Returns:
+        the projection, like ``values``.
     """
     size = values.abs().flatten(1)
     capped = size if cap is None else torch.minimum(size, cap.flatten(1))
     total = capped.sum(1)
-    outside = total > radius
-    if looking_is_free(values.device):
-        rows = outside.nonzero().squeeze(1)
-        if len(rows) == len(size):
-            capped = _shrunk(size, capped, total, radius)
-        elif len(rows):
-            shrunk = _shrunk(size[rows], capped[rows], total[rows], radius[rows])
-            capped = capped.index_copy(0, rows, shrunk)
-    else:
-        capped = torch.where(outside[:, None], _shrunk(size, capped, total, radius), capped)
-    return values.sign() * capped.view_as(values)
+    # Newton's method looks at the values on processors and saves the sorting, but an evaluation of l1 with ResNet-32
+    # on CIFAR-10 becomes only 1.9 % faster with it, of jpeg-l1 0.1 %, of snow 0 %.
+    shrinkage = _newton_step(size, capped, radius, _shrinkage_by_sorting(size, capped, total, radius))
+    left = size - shrinkage[:, None]
+    rounding = _ROUNDINGS * torch.finfo(size.dtype).eps * size
+    shrunk = torch.minimum(capped, left) * (left - rounding).clamp_min(0).sign()  # what rounding leaves becomes 0
+    projected = torch.where((total > radius)[:, None], shrunk, capped)
+    return values.sign() * projected.view_as(values)
 
 
-def _shrunk(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
-    """``[B, D]``: ``u``, capped at ``b``, where that adds up to ``total`` [B] > ``r`` [B], less what is too much."""
-    shrink = _levelled(u, b, r, _shrinkage(u, b, total, r))  # once more, for rounding, and for the gradient
-    left = u - shrink[:, None]
-    residue = _ROUNDINGS * torch.finfo(u.dtype).eps * u
-    return torch.minimum(b, left) * (left - residue).clamp_min(0).sign()  # a residue is not a support
+def _newton_step(size: Tensor, capped: Tensor, radius: Tensor, shrinkage: Tensor) -> Tensor:
+    """Correct a shrinkage [B] by one step of Newton's method.
+
+    The step is exact between two neighbouring break points: it removes rounding, and gives the shrinkage its gradient.
+    """
+    left = size - shrinkage[:, None]
+    moved = ((left > 0) & (left < capped)).sum(1).clamp_min(1)
+    return shrinkage + (torch.minimum(capped, left.clamp_min(0)).sum(1) - radius) / moved
 
 
 @torch.no_grad()
-def _shrinkage(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
-    """The common shrinkage ``[B]``."""
-    if not looking_is_free(u.device):
-        return _by_sorting(u, b, total, r)
-    shrink, exact = _by_newton(u, b, r)
-    rest = (~exact).nonzero().squeeze(1)
-    if not len(rest):
-        return shrink
-    return shrink.index_copy(0, rest, _by_sorting(u[rest], b[rest], total[rest], r[rest]))
+def _shrinkage_by_sorting(size: Tensor, capped: Tensor, total: Tensor, radius: Tensor) -> Tensor:
+    """Find the common shrinkage [B] among the sorted break points of a piecewise linear function.
 
-
-def _levelled(u: Tensor, b: Tensor, r: Tensor, shrink: Tensor) -> Tensor:
-    """A shrinkage ``[B]`` after one step of Newton's method: exact between two neighbouring break points."""
-    left = u - shrink[:, None]
-    moved = ((left > 0) & (left < b)).sum(1).clamp_min(1)
-    return shrink + (torch.minimum(b, left.clamp_min(0)).sum(1) - r) / moved
-
-
-def _by_newton(u: Tensor, b: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """The common shrinkage ``[B]``, and whether it is exact [B], by Newton's method inside of a bracket.
-
-    A few passes over the numbers instead of sorting them. What remains is piecewise linear in the shrinkage, but with
-    caps it is not convex, so some rows do not get there.
+    The sum of what remains of ``size`` [B, D], at most ``capped``, falls from ``total`` [B] to ``radius`` [B].
     """
-    low, high = torch.zeros_like(r), u.amax(1)
-    shrink, exact = torch.zeros_like(r), torch.zeros_like(r, dtype=torch.bool)
-    tolerance = _ROUNDINGS * torch.finfo(u.dtype).eps * r
-    left, kept = torch.empty_like(u), torch.empty_like(u)  # as memory costs more than the arithmetic here
-    for _ in range(_NEWTON_ROUNDS):
-        left = torch.sub(u, shrink[:, None], out=left).clamp_min_(0)
-        excess = torch.minimum(b, left, out=kept).sum(1) - r
-        exact = excess.abs() <= tolerance
-        if bool(exact.all()):
-            break
-        moved = left.sign().sum(1) - left.sub_(kept).sign_().sum(1)
-        short = excess > 0
-        low, high = torch.where(short, shrink, low), torch.where(short, high, shrink)
-        ahead = shrink + excess / moved.clamp_min(1)
-        ahead = torch.where((moved > 0) & (ahead >= low) & (ahead <= high), ahead, (low + high) / 2)
-        shrink = torch.where(exact, shrink, ahead)
-    return shrink, exact
-
-
-def _by_sorting(u: Tensor, b: Tensor, total: Tensor, r: Tensor) -> Tensor:
-    """The common shrinkage ``[B]``, found among the sorted break points (Croce and Hein 2021, prop. 2.1)."""
-    breaks, order = torch.cat([u - b, u], 1).sort(1)
-    active = torch.where(order < u.shape[1], 1.0, -1.0).to(u.dtype).cumsum(1)
-    drops = torch.cat([torch.zeros_like(r)[:, None], active[:, :-1] * breaks.diff(dim=1)], 1)
+    breaks, order = torch.cat([size - capped, size], 1).sort(1)
+    active = torch.where(order < size.shape[1], 1.0, -1.0).to(size.dtype).cumsum(1)
+    drops = torch.cat([torch.zeros_like(radius)[:, None], active[:, :-1] * breaks.diff(dim=1)], 1)
     sums = total[:, None] - drops.cumsum(1)
-    k = (sums > r[:, None]).sum(1, keepdim=True).clamp(1, breaks.shape[1] - 1) - 1
+    k = (sums > radius[:, None]).sum(1, keepdim=True).clamp(1, breaks.shape[1] - 1) - 1
     slope = active.gather(1, k).clamp_min(1)
-    shrink = breaks.gather(1, k) + (sums.gather(1, k) - r[:, None]) / slope
-    return _levelled(u, b, r, shrink.squeeze(1))  # long running sums round: by 1e-4 of the radius in float32
+    shrinkage = breaks.gather(1, k) + (sums.gather(1, k) - radius[:, None]) / slope
+    # Long running sums round by 1e-4 of the radius in float32.
+    return _newton_step(size, capped, radius, shrinkage.squeeze(1))
+
+
+def _descending(values: Tensor) -> Tensor:
+    """Return the positions [B, D] of the numbers of each row, the largest first and equal ones in their order."""
+    return values.argsort(dim=1, descending=True, stable=True)
 
 
 def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
@@ -300,7 +271,7 @@ class L1(Lp):
         """The point of the set that maximises <gradient, point>: largest gradients moved to the border of the box."""
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
-        order = descending(g.abs())
+        order = _descending(g.abs())
         move = _fill(order, room, epsilon, torch.ones_like(room))
         return (g.sign() * move).view_as(theta)
 
@@ -320,7 +291,7 @@ class L1(Lp):
         return least + normal.sign() * move.view_as(theta)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill(descending(weight), room, rise, weight)
+        return _fill(_descending(weight), room, rise, weight)
 
 
 @dataclass(frozen=True)
@@ -337,7 +308,7 @@ class L0(Lp):
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         theta = to_box(x, theta)
         size = theta.abs().flatten(1)
-        order = descending(size)
+        order = _descending(size)
         rank = torch.empty_like(order).scatter(1, order, torch.arange(size.shape[1], device=x.device).expand_as(order))
         kept = rank < epsilon.floor()[:, None]
         return torch.where(kept.view_as(theta), theta, torch.zeros_like(theta))
@@ -346,4 +317,4 @@ class L0(Lp):
         return gradient / (per_sample(norm(gradient, 1), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill(descending(weight * room), room, rise, weight)
+        return _fill(_descending(weight * room), room, rise, weight)

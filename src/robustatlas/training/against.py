@@ -44,7 +44,7 @@ def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
     """Projected gradient ascent with steps of ``rate`` x strength; in l1 Auto-PGD, which finds its own lengths.
 
     Steepest ascent in l1 moves coordinates that the box stops. Auto-PGD begins at the image with a twentieth of them,
-    in one stage (Croce and Hein 2022; benchmarks/inner_l1.py).
+    in one stage (Croce and Hein 2022). Of five inner attacks it found most on MNIST and Fashion-MNIST.
     """
     if isinstance(threat, L1):
         return APGDL1(steps, schedule=INSIDE, density=0.05)

@@ -77,7 +77,8 @@ def diagnose(
 
     Example:
         >>> import robustatlas as ra
-        >>> data, rounded = ra.load_dataset("digits"), ra.load_model("broken:rounded")
+        >>> data, plain = ra.load_dataset("digits"), ra.load_model("builtin:digits-standard")
+        >>> rounded = ra.Classifier(lambda x: plain.logits((7 * x).round() / 7))
         >>> ra.diagnose(rounded, data, samples=40).verdict
         'masked'
     """

@@ -215,7 +215,7 @@ class Descent(Downward):
 _LONGER = 2
 """Factor of the restarts, of their steps and of the patience where the size itself is looked for.
 
-On `mnistfc` 90 % of the samples came within 1 % of the best known size, 78 % without it (docs/research/choices.md).
+On `mnistfc` 90 % of the samples came within 1 % of the best known size, 78 % without it.
 """
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from robustatlas.attacks.search.plan import AttackRun
 
 _LOW = 0.6
-"""Share of the steps, and of the targets or restarts, of a run at low effort (docs/effort.md has what each costs)."""
+"""Share of the steps, and of the targets or restarts, of a run at low effort (docs/searches.md has what each costs)."""
 
 _HIGH = 2
 """Factor of the steps, and of the targets or starts, of what high effort adds to a run."""

@@ -1,7 +1,7 @@
 """Rules of a plan: which runs end early, which are left out, and where a search goes on.
 
 A rule reads the sample alone, its own run and what was known when that began, so results do not depend on the rest of
-the batch. docs/research/choices.md says how each was chosen.
+the batch. The tables of docs/attacks.md have the runs and rules with their constants.
 """
 
 from __future__ import annotations

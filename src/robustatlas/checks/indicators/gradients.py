@@ -22,8 +22,8 @@ class DirectionalDerivative(Indicator):
     name = "gradient"
     severity = "masked"
     threshold = 0.15
-    """Sound networks whose gradient tells little have up to 14.5 % of such samples, overestimated ones 30 % at least
-    (see docs/research/trust.md)."""
+    """Sound networks whose gradient tells little have up to 14.5 % of such samples, overestimated ones 30 % at
+    least, of 52 networks on MNIST, digits, Fashion-MNIST and CIFAR-10."""
     means = "the gradient does not tell how the margin changes"
     remedy = MISLEADING
     code = HONEST_GRADIENT

@@ -2,6 +2,7 @@
 Ray."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -9,12 +10,12 @@ from robustatlas.evaluation.workers.cluster import Cluster, RayWorkers, cluster_
 from robustatlas.evaluation.workers.pool import (
     Do,
     Jobs,
-    LocalWorkers,
     Pool,
     Report,
     Workload,
     can_start_workers,
     start_fork_server,
+    start_local_workers,
 )
 from robustatlas.evaluation.workers.travel import CannotShareError, packed
 
@@ -74,4 +75,4 @@ def share_jobs(workload: Workload, what: str, places: Sequence[str] | Cluster, t
             "with workers=1, or start it by 'spawn'."
         )
     each = max(1, torch.get_num_threads() // len(places)) if threads is None else threads
-    Pool(LocalWorkers(places, each, content).start, jobs).run()
+    Pool(partial(start_local_workers, places, each, content), jobs).run()

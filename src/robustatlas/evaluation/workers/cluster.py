@@ -142,14 +142,13 @@ class RayWorker:
     def finished_samples(self) -> int:
         return 0
 
-    def error_of(self, future: Future[Any]) -> Exception | None:
-        error = future.exception()
-        if isinstance(error, self.ray.exceptions.RayTaskError):
-            cause = error.cause
-            return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
-        if isinstance(error, self.ray.exceptions.RayError):
-            return WorkerDiedError(f"was lost ({type(error).__name__})")
-        return error if error is None or isinstance(error, Exception) else RuntimeError(str(error))
+    def result(self, future: Future[Any]) -> Any:
+        try:
+            return future.result()
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self.ray.exceptions.RayError as error:
+            raise WorkerDiedError(f"was lost ({type(error).__name__})") from None
 
     def stop(self) -> None:
         self.ray.kill(self.actor)

@@ -80,15 +80,10 @@ class WorkerDiedError(Exception):
 
 
 class Worker(Protocol):
-    """A process elsewhere. `beginning` is its first task, :func:`begin`."""
+    """A process elsewhere, on the device `place`; `beginning` is the future of its first task, :func:`begin`."""
 
-    @property
-    def place(self) -> str:
-        """Return the words for its device in the middle of a sentence."""
-
-    @property
-    def beginning(self) -> Future[str | None]:
-        """Return the future of its first task."""
+    place: str
+    beginning: Future[str | None]
 
     def submit_job(self, job: bytes) -> Future[bytes]:
         """Have the process call :func:`do_job`."""
@@ -96,8 +91,8 @@ class Worker(Protocol):
     def finished_samples(self) -> int:
         """Return the number of samples of the job at work that are finished, as far as is known."""
 
-    def error_of(self, future: Future[Any]) -> Exception | None:
-        """Return what a finished task raised, a :class:`WorkerDiedError` if the process ended, else None."""
+    def result(self, future: Future[Any]) -> Any:
+        """Return the result of a finished task, or raise its error; a :class:`WorkerDiedError` if the process ended."""
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
@@ -192,17 +187,18 @@ class Pool:
             self._take_result(self.tasks.pop(future), future)
 
     def _take_result(self, task: _Task, future: Future[Any]) -> None:
-        error = task.worker.error_of(future)
-        if error is not None:
+        try:
+            result = task.worker.result(future)
+        except Exception as error:
             task.worker.stop()
             self.workers.remove(task.worker)
             self._take_error(task, error)
             return
         self.idle.append(task.worker)
         if task.attempt is not None:
-            self.jobs.finish(task.attempt.job, pickle.loads(future.result()))
-        elif (difference := future.result()) is not None:
-            raise CannotShareError(difference)
+            self.jobs.finish(task.attempt.job, pickle.loads(result))
+        elif result is not None:
+            raise CannotShareError(result)
         else:
             self.early_deaths = 0
 
@@ -399,12 +395,12 @@ class LocalWorker:
     def finished_samples(self) -> int:
         return int(self.process.finished_samples.value)
 
-    def error_of(self, future: Future[Any]) -> Exception | None:
-        error = future.exception()
-        if isinstance(error, BrokenExecutor):
+    def result(self, future: Future[Any]) -> Any:
+        try:
+            return future.result()
+        except BrokenExecutor:
             self.executor.shutdown()  # until the process has an exit code
-            return WorkerDiedError(_ending(self.process.exitcode))
-        return error if error is None or isinstance(error, Exception) else RuntimeError(str(error))
+            raise WorkerDiedError(_ending(self.process.exitcode)) from None
 
     def stop(self) -> None:
         self.process.kill()
@@ -417,21 +413,10 @@ def _ending(code: int | None) -> str:
     return f"was killed by signal {-code} ({signal.Signals(-code).name})"
 
 
-@dataclass(frozen=True)
-class LocalWorkers:
-    """One worker for each of some devices of this machine; a device may be there several times.
-
-    Attributes:
-        devices: of torch.
-        threads: of each worker.
-        content: the packed workload.
-    """
-
-    devices: Sequence[str]
-    threads: int
-    content: bytes
-
-    def start(self, there: Sequence[LocalWorker]) -> list[LocalWorker]:
-        """Start a worker for each device that has none."""
-        vacant = Counter(self.devices) - Counter(worker.place for worker in there)
-        return [LocalWorker(device, self.threads, self.content) for device in vacant.elements()]
+def start_local_workers(
+    devices: Sequence[str], threads: int, content: bytes, there: Sequence[LocalWorker]
+) -> list[LocalWorker]:
+    """Start a worker for each of the `devices` that no worker of those that are `there` has; a device may be given
+    several times."""
+    vacant = Counter(devices) - Counter(worker.place for worker in there)
+    return [LocalWorker(device, threads, content) for device in vacant.elements()]

@@ -16,9 +16,8 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.rows import Row
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.strips import Strip, StripSource, halved_at, scale_of, strip_of, wrong_at_half
+from robustatlas.report.facts.strips import Strip, StripSource, scale_of, strip_of, wrong_at_half
 from robustatlas.results.result import Result
 
 MOST_STRIPS = 12
@@ -87,40 +86,6 @@ def card_of(
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,
         footer=f"run {run_hash(result)}, robustatlas {__version__}",
-    )
-
-
-def row_strips(row: Row, reference: Reference, compared: bool = True) -> tuple[Strip | None, ...]:
-    """The card of a row of the board: a strip for each ranked attack, None where the row does not have it.
-
-    Between the strengths accuracies lie on straight lines, as only they are published.
-
-    ``compared``: whether it is one, or that of `robustatlas.report.facts.rows.Ground`.
-    """
-    attacks = reference.ranked[:MOST_STRIPS]
-    known = {attack: float(reference.accuracies.strengths(attack)[-1]) for attack in attacks}
-    scale = scale_of(known, reference if compared else None)
-    return tuple(
-        strip_of(_published(row, attack), scale) if attack in row.accuracies.entries else None for attack in attacks
-    )
-
-
-def _published(row: Row, attack: str) -> StripSource:
-    entries, clean = row.accuracies.entries[attack], row.accuracies.clean
-    strengths, values = list(entries), list(entries.values())
-    start = clean if math.isfinite(clean) else values[0]
-    spread = row.bounds(values) or (values, values)
-    low, high = (halved_at(strengths, bound, start) for bound in spread)
-    halved = row.halved.get(attack, halved_at(strengths, values, start))
-    return StripSource(
-        attack,
-        strengths[-1],
-        lambda sizes: np.interp(sizes, [0.0, *strengths], [start, *values]),
-        math.inf if halved is None else halved,
-        (math.inf if low is None else low, math.inf if high is None else high),
-        row.proved.get(attack, 0.0),
-        attack in row.own_threat,
-        bool(masked(row, [attack])),
     )
 
 

@@ -23,11 +23,9 @@ from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.attack import best_known
-from robustatlas.report.facts.certified import certified_of, halves_proved
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.report.facts.steadiness import stability
-from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import calibrations_of
 from robustatlas.results.result import Result
 
@@ -100,14 +98,12 @@ class Row:
         ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
             empty where an entry is missing, and for rows of which only the accuracies are known.
         halves: attack -> the size from which on half of the images are wrong, inf: never; empty with accuracies alone.
-        halved: attack -> the size from which on no more than half of the clean accuracy is left; likewise.
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
         union: accuracy in percent under all ranked attacks at once, each at its middle strength. None for a single
             attack, where an entry is missing, and with accuracies alone.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
-        proved: attack -> size up to which half of the clean accuracy is proved, where that is so at any.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
             model was certified: what robust accuracy is at least.
         headline: the number that comes first; None where it is not known.
@@ -127,12 +123,10 @@ class Row:
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     constants: Mapping[float, Interval] = field(default_factory=dict)
     halves: Mapping[str, float] = field(default_factory=dict)
-    halved: Mapping[str, float] = field(default_factory=dict)
     own_threat: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
-    proved: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
     invalid: Mapping[str, float] = field(default_factory=dict)
@@ -207,14 +201,12 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         notes="; ".join(note for note in notes if note),
         own_run=True,
         ratios={name.removeprefix("CR "): number for name, number in numbers.items() if name.startswith("CR ")},
-        halves=_sizes(judged, 0.5),
-        halved=_sizes(judged, wrong_at_half(judged.clean_accuracy)),
+        halves=_half_wrong_sizes(judged),
         own_threat=held.own_threat,
         doubts=held.doubts,
         constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
         union=_union(judged, held),
         own={name: statistic.value for name, statistic in own(judged).items()},
-        proved=halves_proved(certified_of(result)),
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
         invalid=result.invalid,
@@ -269,9 +261,9 @@ def _certified(result: Result, reference: Reference) -> dict[str, dict[float, fl
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
-def _sizes(judged: Result, share: float) -> dict[str, float]:
-    """Attack -> the size from which on a share of the images is wrong."""
-    return {attack: float(RobustnessCurve.of(one).quantile(share)) for attack, one in judged.outcomes.items()}
+def _half_wrong_sizes(judged: Result) -> dict[str, float]:
+    """Return, for each attack, the size from which on half of the images are wrong."""
+    return {attack: float(RobustnessCurve.of(one).quantile(0.5)) for attack, one in judged.outcomes.items()}
 
 
 def _by_others(result: Result) -> list[str]:

@@ -9,7 +9,7 @@
  * @typedef {{key: string, entries: Entries, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
  * `below` is what stands small under it on the screen, and `masked` whether the number rests on attacks under which the row is
- * masked: an upper bound only; the card is a picture, which no table in a file holds.
+ * masked: an upper bound only.
  * @typedef {{key: string, title: string, hint: string, kind: "number" | "text", value: (row: Row) => number | string | null,
  *   show: (row: Row) => string, below?: (row: Row) => string, masked: (row: Row) => boolean, descends: boolean, usual: boolean}} Column
  */
@@ -69,8 +69,6 @@ const Columns = (() => {
         value: (row) => row.rank, show: (row) => (row.rank === null ? "–" : `${row.about ? "about " : ""}${rangeOf(row) || row.rank}`), descends: false }),
       number({ key: "defense", title: "Defense", hint: "Name, linked to the paper", kind: "text",
         value: (row) => row.defense.name, show: (row) => row.defense.name, descends: false }),
-      number({ key: "card", title: "Card", hint: "Robustness card: a strip for each ranked attack, dark where images stay correct; bars: clean accuracy halved", kind: "text",
-        usual: matchMedia("(min-width: 1024px)").matches, value: () => null, show: ({ defense }) => defense.card }),
       // The headline: the accuracies at the strengths that papers give come before every average.
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
@@ -92,7 +90,7 @@ const Columns = (() => {
     if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
     /** Of a telephone one number is in view: the one that ranks. */
-    if (matchMedia("(max-width: 640px)").matches) columns.splice(3, 0, ...columns.splice(columns.findIndex(({ key }) => key === "cr"), 1));
+    if (matchMedia("(max-width: 640px)").matches) columns.splice(2, 0, ...columns.splice(columns.findIndex(({ key }) => key === "cr"), 1));
     for (const name of new Set(defenses.flatMap((defense) => Object.keys(defense.own)))) {
       columns.push(number({ key: name, title: `${name}, %`, hint: name.startsWith("UA2") ? "Mean accuracy under the eight core attacks of ImageNet-UA at this level"
         : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.invalid.length > 0 }));

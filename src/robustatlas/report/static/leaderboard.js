@@ -261,7 +261,7 @@
     if (format === "json") return Page.download("leaderboard.json", "application/json", Exports.json(view, rows));
     Page.element("export-title").textContent = format === "latex" ? "LaTeX" : "Markdown";
     const area = /** @type {HTMLTextAreaElement} */ (Page.element("export-text"));
-    const shown = Columns.shown(columns, state).filter(({ key }) => key !== "card");
+    const shown = Columns.shown(columns, state);
     area.value = format === "latex" ? Exports.latex(view, shown, rows) : Exports.markdown(view, shown, rows);
     Page.element("copied").textContent = "";
     /** @type {HTMLDialogElement} */ (Page.element("export")).showModal();

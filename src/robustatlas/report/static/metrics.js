@@ -19,10 +19,10 @@
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
  *   constants: Record<string, number[]>, most: number | null, invalid: string[],
- *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], headline: string, look: number, card: string, certified: Record<string, number[]>}} Defense
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], headline: string, look: number, certified: Record<string, number[]>}} Defense
  * `headline` is the number that comes first of a run, in words;
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownThreats` are attacks whose threat model is not
- * that of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board; `card` the picture of its card;
+ * that of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board;
  * `certified` says for each attack that was certified what the accuracy is at least, at every strength.
  *
  * `bounds` holds for each number of images the accuracies `of` the board on so many, and the exact ends of the intervals of each.

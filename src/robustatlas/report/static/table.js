@@ -68,7 +68,6 @@ const Table = (() => {
    */
   function contentOf({ key }, row, lines, rankOnItsEntries) {
     if (key === "rank") return written(lines, { 0: { title: "The place by the number alone, which the intervals do not tell from the others" }, 1: { class: "before" } });
-    if (key === "card") return [make("img", { src: lines[0], alt: `Robustness card of ${row.defense.name}`, width: "96", loading: "lazy" })];
     if (key !== "cr") return written(lines, MARKED);
     if (row.cr === null) {
       const own = make("button", { type: "button" }, "Rank on its entries");
@@ -151,8 +150,7 @@ const Table = (() => {
       built.clear();
       details.clear();
       const headings = columns.map((column) => {
-        const button = column.key === "card" ? make("span", { title: column.hint }, column.title)
-          : make("button", { type: "button", title: column.hint, "data-sort": column.key }, column.title);
+        const button = make("button", { type: "button", title: column.hint, "data-sort": column.key }, column.title);
         return make("th", { role: "columnheader", scope: "col", class: column.kind, "data-key": column.key }, button);
       });
       const pick = make("th", { role: "columnheader", scope: "col", class: "pick" }, make("span", { class: "hidden-visually" }, "Details and comparison"));

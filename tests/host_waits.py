@@ -1,18 +1,11 @@
-"""How often the loop of an attack waits for the device, and how many kernels it launches, a step of its optimizers: on
-every device the same code runs, so it is counted on the CPU, with the loop told to look as seldom as it does on an
-accelerator.
+"""How often the loop of an attack waits for the device, how many kernels it launches, and how many steps it takes.
 
-Counted are operations whose result, or whose result's shape, the host must know (by dispatch), and numbers that the
-host sends (a constant made inside the loop waits as well). Launches are operations that reach the dispatcher and are
-no views, those of the network among them. Looking at every step, as on the CPU, stands beside it, with
-the passes of either: runs that have ended wait for the next look, and their passes count.
-
-python benchmarks/host_syncs.py --output benchmarks/results/host_syncs.json
+On every device the same code runs, so this is counted on the CPU, with the loop told to look as seldom as it does on an
+accelerator. Counted are operations whose result, or whose result's shape, the host must know (by dispatch), and numbers
+that the host sends, since a constant made inside the loop waits as well. Launches are operations that reach the
+dispatcher and are no views, those of the network among them.
 """
 
-import argparse
-import json
-import platform
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
-from robustatlas.common.host import LOOK_EVERY, looking_every
+from robustatlas.common.host import looking_every
 from robustatlas.engine import batch
 
-RANKED = ("linf", "l2", "l1", "stadv", "recolor", "lpips", "elastic", "jpeg-linf", "snow")
 _aten = torch.ops.aten
 WAITING = {_aten._local_scalar_dense.default, _aten.nonzero.default, _aten.masked_select.default, _aten.equal.default,
            _aten.is_nonzero.default, _aten.unique_dim.default, _aten._unique2.default, _aten.bincount.default,
@@ -143,56 +135,3 @@ def measured(model: ra.Classifier, data: Any, attack: str | Attack, batch_size: 
         result = ra.evaluate(model, data, attack, batch_size=batch_size, **alone)
     outcome = result.outcome(attack if isinstance(attack, str) else attack.name)
     return waits, int(outcome.forward.sum() + outcome.backward.sum())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="builtin:digits-linf", help="whatever load_model takes, for grey images")
-    parser.add_argument("--data", default="digits", help="grey images, of which colour images are made")
-    parser.add_argument("--samples", type=int, default=64)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--every", type=int, default=LOOK_EVERY, help="steps from look to look")
-    parser.add_argument("--attacks", default=",".join(RANKED))
-    parser.add_argument("--lines", type=int, default=3, help="how many of the lines that wait most to print")
-    parser.add_argument("--output", type=Path, help="JSON file")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    model = ra.Classifier(ra.load_model(arguments.model), prepare=lambda x: x.mean(1, keepdim=True))
-    grey = ra.load_dataset(arguments.data)
-    data = grey.images[: arguments.samples].expand(-1, 3, -1, -1), grey.labels[: arguments.samples]
-    print(
-        f"Waits of the host, looking every {arguments.every} steps as on an accelerator (at every step, as on a CPU):"
-    )
-    found, total = {}, Counter[str]()
-    for attack in arguments.attacks.split(","):
-        seldom, passes = measured(model, data, attack, arguments.batch_size, arguments.every)
-        always, fewest = measured(model, data, attack, arguments.batch_size, 1)
-        count, before = sum(seldom.lines.values()), sum(always.lines.values())
-        about = {"waits": count, "steps": seldom.steps, "waits a step": round(count / seldom.steps, 3)}
-        about["launches a step"] = round(seldom.launches.count / seldom.steps, 1)
-        about |= {"passes": passes, "passes, looking at every step": fewest}
-        found[attack] = about | {"waits a step, looking at every step": round(before / always.steps, 3)}
-        total += Counter(waits=count, steps=seldom.steps)
-        rates = (
-            f"{count / seldom.steps:5.2f} a step ({before / always.steps:5.2f}), {about['launches a step']} launches"
-        )
-        more = f"{100 * passes / fewest - 100:+.0f} % passes"
-        print(
-            f"{attack:12} {count:6} waits {seldom.steps:6} steps {rates}  {more}",
-            flush=True,
-        )
-        for line, times in seldom.lines.most_common(arguments.lines):
-            print(f"    {times / seldom.steps:5.2f}  {line}")
-    rate = round(total["waits"] / total["steps"], 3)
-    print(f"all together {rate} a step")
-    if arguments.output:
-        about = {"model": arguments.model, "samples": arguments.samples, "batch size": arguments.batch_size}
-        about |= {"steps from look to look": arguments.every, "waits a step": rate}
-        text = json.dumps(
-            {"machine": platform.machine(), "torch": torch.__version__, **about, "attacks": found}, indent=2
-        )
-        arguments.output.write_text(text + "\n")
-
-
-if __name__ == "__main__":
-    main()
