@@ -2,7 +2,8 @@
 
 import contextlib
 import io
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -34,3 +35,12 @@ def entered(*words: object, code: int | None = 0, columns: int = 80) -> Said:
     said = Said(int(ended.value.code or 0), out.getvalue(), err.getvalue())
     assert code in (None, said.code), said
     return said
+
+
+def every_command(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command of a group and of the groups inside it, with its names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *names, name)
+        else:
+            yield (*names, name), command

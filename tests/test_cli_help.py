@@ -1,107 +1,57 @@
-"""Help as a reader meets it: narrow and wide terminals, terminals without colours or Unicode, and examples to copy."""
+"""Help and arguments of every command: narrow terminals, examples to copy, lists, and what is refused."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from command_line import entered
+from command_line import entered, every_command
 from robustatlas.cli import app
-from robustatlas.cli._help import ALL, SUBJECTS, USUAL, parameters_of
+
+COMMANDS = list(every_command(get_command(app)))
 
 
-def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield names, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from commands(inner, *names, name)
+def each_command() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("names", "command"), COMMANDS, ids=[" ".join(names) for names, _ in COMMANDS])
 
 
-EVERY = list(commands(get_command(app)))
-LEAVES = [(names, command) for names, command in EVERY if not hasattr(command, "commands")]
+def examples(command: Any) -> list[str]:
+    """Return the lines of all examples in the help of a command."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", command.help, re.DOTALL | re.MULTILINE)
+    return "".join(blocks).splitlines()
 
 
-def each_of(chosen: list[tuple[tuple[str, ...], Any]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("names", "command"), chosen, ids=[" ".join(names) or "-" for names, _ in chosen])
-
-
-def help_of(*names: str, columns: int) -> str:
-    return entered(*names, ALL if names[-1:] and names[-1] in USUAL else "--help", columns=columns).out
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120])
-@each_of(EVERY)
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@each_command()
 def test_help_is_whole_at_every_width(names: tuple[str, ...], command: Any, columns: int) -> None:
-    """No line is too long, nothing is cut off, and no option says the type that a program gives it."""
-    shown = help_of(*names, columns=columns)
-    assert max(map(len, shown.splitlines())) <= columns
-    assert "…" not in shown and not re.search(r"<\w+>", shown)
-    for entries in parameters_of(command).values():
-        for entry in entries:
-            assert f" {entry.written} " in shown
-            assert entry.about[:12].split("`")[0] in shown
-    assert f"Usage: robustatlas {' '.join(names)}".strip() in shown
-
-
-@pytest.mark.parametrize("name", USUAL)
-def test_the_help_of_many_options_is_one_screen(name: str) -> None:
-    shown = entered(name, "--help").out
-    assert len(shown.splitlines()) <= 55 and max(map(len, shown.splitlines())) <= 80
-    assert len(USUAL[name]) <= 12 and all(f" {option} " in shown for option in USUAL[name])
-    assert f"robustatlas {name} {ALL}" in shown
-    assert len(get_command(app).commands[name].params) > 20  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("names", "command"), LEAVES, ids=lambda value: " ".join(value) if type(value) is tuple else ""
-)
-def test_every_option_stands_with_its_subject(names: tuple[str, ...], command: Any) -> None:
+    shown = entered(*names, "--help", columns=columns).out
+    has_more = any(getattr(parameter, "hidden", False) for parameter in command.params)
+    full = entered(*names, "--help-all", columns=columns).out if has_more else shown
+    for text in (shown, full):
+        assert max(map(len, text.splitlines())) <= columns and "…" not in text
+        assert all(line in text for line in examples(command))
     for parameter in command.params:
-        if parameter.param_type_name == "option":
-            subject = getattr(parameter, "rich_help_panel", None)
-            assert subject in SUBJECTS, (
-                f"{' '.join(names)} {parameter.opts[-1]}: make it by a HelpPanel of cli/_help.py"
-            )
+        written = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
+        assert f" {written} " in full
+        assert getattr(parameter, "hidden", False) or f" {written} " in shown
 
 
-@each_of(EVERY)
-def test_every_sentence_stands_alone(names: tuple[str, ...], command: Any) -> None:
-    """What an option does is said without the option above it, in a sentence that has an end."""
-    for parameter in command.params:
-        said = parameter.help or ""
-        where = f"{' '.join(names)} {parameter.opts[-1]}: {said!r}"
-        assert said, where
-        assert not re.match(r"(Likewise|As |Of |Their |Such |Where |Or )", said), where
-        assert said.endswith("."), where
-
-
-def examples(text: str) -> list[str]:
-    """What follows a ``$``-less command line of a help text, joined as a shell joins it."""
-    joined = text.replace(" \\\n", " ")
-    return [line.strip() for line in joined.splitlines() if re.match(r" {5}robustatlas ", line)]
-
-
-@pytest.mark.parametrize("columns", [60, 80])
-def test_examples_can_be_copied(columns: int) -> None:
-    """Broken where the terminal ends, they are still commands that the program takes."""
-    found = 0
-    for names, command in LEAVES:
-        shown = help_of(*names, columns=columns)
-        shown = "\n".join(line.rstrip() for line in shown.splitlines())
-        for line in examples(shown):
-            words = shlex.split(line)[1:]
-            inner: Any = get_command(app)
-            while hasattr(inner, "commands"):
-                inner, words = inner.commands[words[0]], words[1:]
-            inner.make_context("robustatlas", list(words))
-            found += 1
-        assert "robustatlas" not in (command.help or "") or examples(shown), names
-    assert found > 15
+@each_command()
+def test_examples_are_taken(names: tuple[str, ...], command: Any) -> None:
+    lines = "\n".join(examples(command)).replace(" \\\n", " ").splitlines()
+    assert any(line.startswith(f"robustatlas {' '.join(names)}") for line in lines)
+    for line in lines:
+        words = shlex.split(line)[1:]
+        inner: Any = get_command(app)
+        while hasattr(inner, "commands"):
+            inner, words = inner.commands[words[0]], words[1:]
+        inner.make_context("robustatlas", list(words))
 
 
 def test_help_of_a_terminal_without_colours_or_unicode() -> None:
@@ -109,7 +59,41 @@ def test_help_of_a_terminal_without_colours_or_unicode() -> None:
     command = [sys.executable, "-c", "from robustatlas.cli import main; main()", "evaluate", "--help"]
     done = subprocess.run(command, capture_output=True, timeout=120, env=environment, check=True)
     assert done.stdout.isascii() and b"\x1b" not in done.stdout and b"--help-all" in done.stdout
-    assert b"--attacks NAMES" in done.stdout
+
+
+@each_command()
+def test_options_of_several_names_may_be_repeated(names: tuple[str, ...], command: Any) -> None:
+    for parameter in command.params:
+        if parameter.metavar in ("NAMES", "NAME=STRENGTH", "NAME@STRENGTH", "NAME=VALUE", "NAME=VALUES"):
+            assert parameter.multiple, parameter.opts
+
+
+def test_each_name_of_a_repeated_option_counts(tmp_path: Path) -> None:
+    typed = "evaluate builtin:digits-linf --data digits --attacks linf --samples 2 --attacks l2 --dry-run --run"
+    said = entered(*typed.split(), tmp_path / "run").out
+    assert " linf " in said and " l2 " in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [
+        ("evaluate net.py:f --data digits --data cifar10", "--data"),
+        ("evaluate net.py:f --data digits --samples 10 --samples=100", "--samples"),
+        ("card runs/a -o a.svg --output b.svg", "--output"),
+        ("evaluate net.py:f --data digits --attacks linf l2", "l2"),
+        ("certify net.py:f --data digits --attacks=linf, l2", "l2"),
+        ("train mlp --data digits --out net --against linf=0.1 l2=1/2", "l2=1/2"),
+        ("show runs/a --union linf=0.1 l2=1/2", "l2=1/2"),
+        ("evaluate net.py:f --data digits --nothing", "--nothing"),
+        ("evaluate net.py:f --data", "--data"),
+        ("evaluate net.py:f", "--data"),
+        ("evaluate net.py:f --data digits --samples few", "--samples"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_what_would_be_lost_or_guessed_is_refused(typed: str, named: str) -> None:
+    said = entered(*typed.split(), code=2)
+    assert named in said.line and "Traceback" not in said.err
 
 
 def test_the_attacks_are_grouped_by_family() -> None:

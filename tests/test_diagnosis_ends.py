@@ -114,7 +114,7 @@ def test_the_gate_fails_where_a_required_strength_was_not_looked_at(tmp_path: Pa
     )
     assert passes("clean>=90", "linf@0.2>=0") and not passes("average>=0")
     missing = check_verdict("diagnosis=sound", result).sentence
-    assert missing.startswith("Nothing was looked at where these searches ended: linf at 0.3;")
+    assert "linf at 0.3" in missing
     ra.evaluate(model, DATA, "linf", run=run, samples=40, strengths={"linf": [0.3]}, progress=False)
     again = ra.load_result(run)
     assert again.diagnosis is not None and again.diagnosis.looked_at == {"linf": (0.05, 0.1, 0.2, 0.3)}
@@ -132,7 +132,6 @@ def test_a_diagnosis_of_images_alone_is_sound_of_them_and_no_more(tmp_path: Path
     Run.open(run).keep_diagnosis(kept)
     result = ra.load_result(run)
     assert result.diagnosis is not None and result.diagnosis.verdict == "sound"
-    assert result.diagnosis.sentence.endswith("nothing was looked at where searches end.")
     assert not check_verdict("diagnosis=sound", result).passed
     ra.diagnose(run, DATA, model=model, samples=40)
     assert check_verdict("diagnosis=sound", ra.load_result(run)).passed

@@ -238,8 +238,3 @@ def test_a_model_that_is_always_wrong_comes_back_as_it_was() -> None:
 
     adversary = AutoAttack(Wrong(), eps=0.1, verbose=False)
     assert torch.equal(adversary.run_standard_evaluation(X, Y, bs=16), X)  # type: ignore[arg-type]
-
-
-def test_a_batch_size_of_zero_is_no_default() -> None:
-    with pytest.raises(ra.UserError, match="bs=0"):
-        AutoAttack(digits_network(), verbose=False).run_standard_evaluation(X, Y, batch_size=0)

@@ -103,7 +103,7 @@ def test_high_finds_no_larger_sizes_for_more_passes(digits) -> None:
 
 def test_published_protocols_and_unknown_efforts_are_refused(digits) -> None:
     model, data = digits
-    with pytest.raises(ra.UserError, match="effort='high' is not for protocol='paper'"):
+    with pytest.raises(ra.UserError, match="effort='high'"):
         ra.evaluate(model, data, "linf", protocol="paper", effort="high", progress=False)
-    with pytest.raises(ra.UserError, match="effort='max' is not known; expected one of 'low', 'default', 'high'"):
+    with pytest.raises(ra.UserError, match="effort='max'"):
         ra.evaluate(model, data, "linf", effort="max", progress=False)  # type: ignore[arg-type]

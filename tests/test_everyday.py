@@ -302,14 +302,14 @@ def test_training_takes_strengths_as_people_type_them() -> None:
     """Once: a quality of 30 is 70 inside, on the command line and in Python."""
     for given in (parse_against("jpeg-quality=30,resolution=80"), {"jpeg-quality": 30, "resolution": 80}):
         assert [(one.name, one.epsilon) for one in opponents_of(given)] == [("jpeg-quality", 70), ("resolution", 20)]
-    with pytest.raises(UserError, match=r"expected a number below 100 \(quality\)"):
+    with pytest.raises(UserError, match="below 100"):
         opponents_of({"jpeg-quality": 120})
 
 
 def test_references_of_what_falls(tmp_path: Path) -> None:
     """Given, trained and printed as people type them; in the file more is always worse."""
     command = "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20"
-    told = entered(*command.split(), "--training-samples", 60, "--out", tmp_path).out
+    told = entered(*command.split(), "--train-samples", 60, "--out", tmp_path).out
     assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told)
     assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [10, 90]
     assert read_card(tmp_path / "jpeg-quality-90-seed0").trained_on == {"jpeg-quality": 10.0}
@@ -377,7 +377,7 @@ def test_the_border_is_chosen_said_and_kept_apart(tmp_path: Path) -> None:
     record = next(each for each in black.records.values() if each.name == "rotation")
     assert record.threat["border"] == "black"
     assert "all is black" in record.note
-    with pytest.raises(UserError, match="border: black in the run, reflect given"):
+    with pytest.raises(UserError, match=r"border: black .*reflect"):
         ra.evaluate(model, data, "rotation", run=folder, **QUIET)
     with pytest.raises(UserError, match="none among linf"):
         ra.evaluate(model, data, "linf", border="grey", **QUIET)

@@ -10,7 +10,7 @@ from PIL import Image
 from typer.main import get_command
 
 import robustatlas as ra
-from command_line import entered
+from command_line import entered, every_command
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.common.files import named
@@ -19,12 +19,10 @@ from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes import merge, query
 from robustatlas.report.facts.rows import read_card
 from robustatlas.report.page import build_report
-from test_cli_words import commands
 
-SOURCE = Path(ra.__file__).parent
 PATHS = [
     (name, command, parameter)
-    for name, command in commands(get_command(app))
+    for name, command in every_command(get_command(app))
     for parameter in command.params
     if "Path" in str(parameter.type_descriptor.annotation)
 ]

@@ -86,7 +86,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_strengths_that_are_ours_are_called_so_wherever_they_are_shown(run: Path, tmp_path: Path) -> None:
-    assert "fog and snow here, not by the authors of UAR" in entered("attacks").line
     told = entered("attacks", "uar-core-cifar10").line
     assert told.count("calibrated here, not by the authors of UAR") == 2
     assert "calibrated here" not in entered("attacks", "uar-core").line

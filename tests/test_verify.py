@@ -157,7 +157,7 @@ def test_sets_that_an_image_does_not_show_are_taken_by_theta(tmp_path: Path) -> 
     sizes = np.where(found.verified, threat.size(x, theta).numpy(), np.inf)
     expected = np.minimum(sizes, result.minimal_size("brightness"))
     assert np.allclose(found.result.minimal_size("brightness"), expected, rtol=1e-5)
-    with pytest.raises(UserError, match="cannot be seen from the image; give 'theta'"):
+    with pytest.raises(UserError, match="'theta'"):
         ra.verify(result, {"images": x.numpy()}, "J", attacks="brightness", model=net, data=digits)
     with pytest.raises(UserError, match="has the shapes"):
         ra.verify(result, {"theta": x.numpy(), "attack": "brightness"}, "J", model=net, data=digits)

@@ -1,63 +1,57 @@
-"""The reference of the command line, written from the commands themselves.
-
-A part for each command: what it does, examples, and its arguments and options by subject, as ``robustatlas COMMAND --help``
-says them.
-"""
+"""Reference of the command line as Markdown, written from Click's commands and parameters."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import typer
 from typer.main import get_command
 
-from robustatlas.cli import app as program
-from robustatlas.cli._help import HelpEntry, commands_of, continued, paragraphs, parameters_of, usage_of
-
-WIDTH = 84
+from robustatlas.cli import app
 
 
-def every_command(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The commands that do something, with the words that call them, in the order of help."""
-    for entries in commands_of(command).values():
-        for entry in entries:
-            inner = command.commands[entry.name]
-            if hasattr(inner, "commands"):
-                yield from every_command(inner, *names, entry.name)
-            else:
-                yield (*names, entry.name), inner
+def every_command(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command of a group and of the groups inside it, with its names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *names, name)
+        else:
+            yield (*names, name), command
 
 
 def reference() -> str:
-    """All of it, as Markdown."""
-    whole = get_command(program)
-    found = list(every_command(whole))
-    parts = ["| command | |\n| --- | --- |"]
-    parts[0] += "".join(f"\n| [`{' '.join(names)}`](#{'-'.join(names)}) | {_first(one)} |" for names, one in found)
-    parts += [_part(names, one) for names, one in found]
-    return "\n\n".join(parts)
+    """Return a table of all commands, and a section for each."""
+    commands = list(every_command(get_command(app)))
+    rows = [f"| [`{' '.join(names)}`](#{'-'.join(names)}) | {_summary(command)} |" for names, command in commands]
+    table = "\n".join(["| command | |", "| --- | --- |", *rows])
+    return "\n\n".join([table, *(_section(names, command) for names, command in commands)])
 
 
-def _first(command: Any) -> str:
-    return next(text for is_code, text in paragraphs(command.help) if not is_code)
+def _summary(command: Any) -> str:
+    return " ".join(command.help.split("\n\n")[0].split())
 
 
-def _part(names: tuple[str, ...], command: Any) -> str:
-    called = f"robustatlas {' '.join(names)}"
-    lines = [f"## {' '.join(names)}"]
-    lines.append(f"```text\n{called} {' '.join(usage_of(command))}\n```")
-    for is_code, text in paragraphs(command.help):
-        lines.append(_example(text) if is_code else text)
-    for subject, entries in parameters_of(command).items():
-        lines.append(f"**{subject}**")
-        lines.append("\n".join(map(_entry, entries)))
-    return "\n\n".join(lines)
+def _section(names: tuple[str, ...], command: Any) -> str:
+    called = " ".join(names)
+    context = typer.Context(command, info_name=f"robustatlas {called}")
+    usage = context.get_usage().removeprefix("Usage: ")
+    panels: dict[str, list[str]] = {}
+    for parameter in command.params:
+        if parameter.expose_value:
+            panels.setdefault(_panel(parameter), []).append(_entry(parameter))
+    listed = [f"**{panel}**\n\n" + "\n".join(entries) for panel, entries in panels.items()]
+    return "\n\n".join([f"## {called}", f"```text\n{usage}\n```", command.help, *listed])
 
 
-def _example(text: str) -> str:
-    return "\n".join(["```console", *("$ " * (not k) + line for k, line in enumerate(continued(text, WIDTH))), "```"])
+def _panel(parameter: Any) -> str:
+    return "Arguments" if parameter.param_type_name == "argument" else str(parameter.rich_help_panel)
 
 
-def _entry(entry: HelpEntry) -> str:
-    ends = [" Required." * entry.required, f" Default: `{entry.default}`." if entry.default else ""]
-    names = ", ".join(f"`{f'{name} {entry.value}'.strip()}`" for name in entry.name.split(", "))
-    shown = names if entry.name.startswith("-") else f"`{entry.name}`"
-    return f"- {shown}: {entry.about}{''.join(ends)}"
+def _entry(parameter: Any) -> str:
+    is_argument = parameter.param_type_name == "argument"
+    names = [parameter.metavar] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    value = "" if is_argument else parameter.metavar
+    written = ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
+    required = " Required." if parameter.required else ""
+    has_default = parameter.show_default and parameter.default not in (None, False)
+    default = f" Default: `{parameter.default}`." if has_default else ""
+    return f"- {written}: {parameter.help}{required}{default}"

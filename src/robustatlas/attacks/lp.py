@@ -46,7 +46,7 @@ _APGD_T = AttackRun(APGD(100), "dlr", count=9, targets="logits")
 _APGD_T_L1 = AttackRun(APGDL1(100), "dlr", count=5, targets="logits")
 _FAB_T = AttackRun(FAB(100, exact=True), "margin", count=9, targets="logits")
 
-# Chosen by the gap to the best known, as in robustatlas.attacks.families: one bound of 24 steps, and restarts of 20
+# Chosen by the gap to the best known, as in robustatlas.attacks.families: one bound of 24 steps and restarts of 20
 # steps moved by four times the size; ascents towards two classes gained .1 to .4 points. One or two of each kind of
 # runs go back through smoothed ReLUs, the others keep the network's own gradient.
 _LINF = (

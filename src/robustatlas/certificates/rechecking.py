@@ -31,7 +31,7 @@ from robustatlas.outcomes.shared import rows_of
 
 @dataclass(frozen=True, eq=False)
 class Rechecked:
-    """What became of the sizes of one method.
+    """The sizes of one method, computed again.
 
     Attributes:
         record: the method, as the run holds it.
@@ -45,7 +45,7 @@ class Rechecked:
 
     @property
     def holds(self) -> bool:
-        """Whether all sizes are certain."""
+        """Return if all sizes are certain."""
         return not len(self.failed)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def recheck(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = ra.certify(model, data, "linf", samples=3, effort="low", run=f"{folder}/run", progress=False)
         ...     print(*recheck(f"{folder}/run"))
-        linf, crown-ibp, version 1: all sizes of 3 samples hold
+        linf, interval, version 1: all sizes of 3 samples hold
     """
     store = Run.open(run)
     records = store.certified_by()
@@ -124,7 +124,7 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
 
 
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:
-    """The attack whose threat model was certified, as the catalogue has it now."""
+    """Return the attack whose threat model was certified, as the catalogue has it now."""
     attack = attack_named(record.name)
     threat = attack.threat.for_data(first).bound_to(model)
     told = CertificateRecord(name=record.name, method=record.method, threat=to_plain_data(threat))

@@ -7,8 +7,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command, Group
+from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command
 from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
 from robustatlas.cli.audit import audit
@@ -48,7 +49,7 @@ class _Interrupted(BaseException):
     """A Ctrl-C, under a name that typer does not know: it would end without a word."""
 
 
-class _Commands(Group):
+class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -61,11 +62,14 @@ app = typer.Typer(
     cls=_Commands,
     help="How robust is a classifier, globally? Many threat models, every strength, per sample.\n\n"
     "A first look, with a small network and images that come with the package:\n\n"
-    "    robustatlas evaluate builtin:digits-linf --data digits --samples 100 --run runs/first\n\n"
-    "    robustatlas show runs/first --explain\n\n"
+    "```bash\n"
+    "robustatlas evaluate builtin:digits-linf --data digits \\\n"
+    "    --samples 100 --run runs/first\n"
+    "robustatlas show runs/first --explain\n"
+    "```\n\n"
     "`robustatlas COMMAND --help` explains a command.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -103,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.showwarning = _warn
         try:
-            app(args=arguments)
+            app(args=arguments, prog_name="robustatlas")
         except _Interrupted as interrupted:
             raise KeyboardInterrupt from interrupted
         except UserError as error:

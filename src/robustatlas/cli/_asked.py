@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT, SAMPLES
 from robustatlas.cli._options import names_in
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
 
 Attacks = Annotated[
-    str | None,
+    list[str] | None,
     ATTACKS.option(
         "NAMES",
         "Attacks or suites of attacks, with commas between them; `robustatlas attacks` lists both. `file.py:ATTACK` is "
@@ -24,7 +24,7 @@ Attacks = Annotated[
     ),
 ]
 Exclude = Annotated[
-    str | None, ATTACKS.option("NAMES", "Attacks to leave out of the suites, with commas between them.")
+    list[str] | None, ATTACKS.option("NAMES", "Attacks to leave out of the suites, with commas between them.")
 ]
 Search = Annotated[
     str | None,
@@ -33,6 +33,7 @@ Search = Annotated[
         "How the strengths are searched. descent: whole curves at the lowest cost (the default where an "
         "attack allows it); bisection: as MultiRobustBench; every: each strength by itself; frontier: the lowest "
         "margin at each strength; minimum: the smallest size, without a list of strengths.",
+        hidden=True,
     ),
 ]
 Effort = Annotated[
@@ -51,6 +52,7 @@ Pixels = Annotated[
         "Which inputs count as found: any, or 8bit, those alone that an 8-bit file (PNG) can hold. Images have to "
         "be as in their files.",
         show_default=False,
+        hidden=True,
     ),
 ]
 Border = Annotated[
@@ -59,6 +61,7 @@ Border = Annotated[
         "KIND",
         "What stands beyond the edges of images that everyday changes move or blur: reflect (the default), black "
         "or grey.",
+        hidden=True,
     ),
 ]
 ProtocolName = Annotated[
@@ -83,11 +86,12 @@ Features = Annotated[
         "NET=FILE",
         "Network by whose activations the attack lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` "
         "or `vgg16=FILE`, with its file of weights. By default the attacked model itself.",
+        hidden=True,
     ),
 ]
 Samples = Annotated[
     int | None,
-    DATA.option(
+    SAMPLES.option(
         "N",
         "Number of samples to evaluate: the first ones of the data set, or, where it is sorted by class, as "
         "`--stratified` draws them. By default all.",
@@ -101,6 +105,7 @@ Resize = Annotated[
         "Length that the shorter side of each picture is resized to; for pictures in folders. By default "
         "what the model states.",
         min=1,
+        hidden=True,
     ),
 ]
 Crop = Annotated[
@@ -110,15 +115,17 @@ Crop = Annotated[
         "Side of the square that is cut out of the middle of each picture; for pictures in folders. By "
         "default what the model states.",
         min=1,
+        hidden=True,
     ),
 ]
 Stratified = Annotated[
     bool | None,
-    DATA.flag(
+    SAMPLES.flag(
         "--stratified/--first",
         "Draw the samples at random, with the classes in the proportions of the data set, or take the first ones. "
         "By default drawn where the data set is sorted by class, and the run was not begun with the first ones.",
         show_default=False,
+        hidden=True,
     ),
 ]
 Channels = Annotated[
@@ -127,6 +134,7 @@ Channels = Annotated[
         "N",
         "Channels of pictures in folders: 1 or 3. By default what the first layer of the model takes, or else "
         "what the pictures have.",
+        hidden=True,
     ),
 ]
 ShardSize = Annotated[
@@ -136,6 +144,7 @@ ShardSize = Annotated[
         "Number of samples in each file of the run; a stop loses at most the files that are not finished. By "
         "default what takes about 45 seconds.",
         min=1,
+        hidden=True,
     ),
 ]
 Threads = Annotated[
@@ -145,6 +154,7 @@ Threads = Annotated[
         "Threads of the processor that the model runs with. By default one thread or all of them, whichever "
         "is measured to be faster.",
         min=1,
+        hidden=True,
     ),
 ]
 DeviceThroughput = Annotated[
@@ -153,9 +163,10 @@ DeviceThroughput = Annotated[
         "NUMBER",
         "With `--dry-run`, forward or backward passes of one image a second, or a device with published speeds "
         "(`rtx3090`), instead of a trial here.",
+        hidden=True,
     ),
 ]
-Seed = Annotated[int, ATTACKS.option("N", "Seed of all random numbers.")]
+Seed = Annotated[int, ATTACKS.option("N", "Seed of all random numbers.", hidden=True)]
 BatchSize = Annotated[
     str | None,
     COMPUTE.option(

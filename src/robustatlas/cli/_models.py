@@ -45,6 +45,7 @@ Settings = Annotated[
         "NAME=VALUE",
         "An argument for the function that makes the model, such as `bits=3`. May be given several times.",
         "--set",
+        hidden=True,
     ),
 ]
 Mean = Annotated[
@@ -69,6 +70,7 @@ Classes = Annotated[
         "FILE",
         "Names of the classes, one a line in the order of the model's outputs: they number pictures in folders, "
         "and models behind `hf-clip:` and `open_clip:` need them.",
+        hidden=True,
     ),
 ]
 Prompt = Annotated[
@@ -77,6 +79,7 @@ Prompt = Annotated[
         "TEXT",
         "What a name of a class stands in, as `{}`; the features of several are averaged. By default `a photo of "
         "a {}`.",
+        hidden=True,
     ),
 ]
 Device = Annotated[

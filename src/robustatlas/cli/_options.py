@@ -11,9 +11,16 @@ from robustatlas.outcomes.strengths import strengths_in
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
 
-def names_in(given: str | None) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in (given or "").split(",") if name.strip()]
+def names_in(given: Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
+    """Return the names of a list option, which may be given several times and with commas; `default` without it.
+
+    Example:
+        >>> names_in(["linf,l2", "l1"])
+        ['linf', 'l2', 'l1']
+    """
+    if given is None:
+        return list(default)
+    return [name.strip() for item in given for name in item.split(",") if name.strip()]
 
 
 def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -34,21 +41,22 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def parse_strength_of(given: str | None, option: str) -> dict[str, float] | None:
-    """``linf=0.03,l2=0.5`` (a strength may be a fraction such as 8/255) by attack; {} for ``none``."""
-    if given is None:
+def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, float] | None:
+    """Return the strength of each attack in `linf=8/255,l2=0.5`, an empty dictionary for `none`."""
+    if not given:
         return None
     found: dict[str, float] = {}
-    if given.strip() == "none":
+    joined = ",".join(given)
+    if joined.strip() == "none":
         return found
-    for item in given.split(","):
+    for item in joined.split(","):
         name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
         strength = fraction(value)
         if not name or name in found or not 0 < strength < math.inf:
             sign = "@" if option == "--headline" else "="
             raise UserError(
-                f"{option} {given!r} is not understood at {item.strip()!r}; expected each attack once with a strength, "
-                f"such as linf{sign}8/255,l2{sign}0.5."
+                f"{option} {joined!r} is not understood at {item.strip()!r}; expected each attack once with a "
+                f"strength, such as linf{sign}8/255,l2{sign}0.5."
             )
         found[name] = typed(name, strength)
     return found

@@ -30,12 +30,13 @@ Weights = Annotated[
         'JSON file of how often an attacker chooses each point: `{"clean": 1, "linf": 2, "l2": {"0.5": 3}}`, an '
         "attack's number for each of its strengths. Competitiveness ratios are expectations over that; what is not "
         "named takes no part. By default all ranked points alike.",
+        hidden=True,
     ),
 ]
 TrainedOn = Annotated[
-    str | None,
+    list[str] | None,
     MODEL.option(
-        "NAME=STRENGTH,...",
+        "NAME=STRENGTH",
         "Threat models that the model was trained against, such as `linf=8/255,l2=0.5`, or `none`. The stability "
         "constant (SC) and the competitiveness ratios on seen and unseen attacks need it.",
     ),
@@ -43,7 +44,9 @@ TrainedOn = Annotated[
 Alpha = Annotated[
     float | None,
     REFERENCE.option(
-        "A", "Stability constant: largest difference of difficulty of two points. By default 3, in percentage points."
+        "A",
+        "Stability constant: largest difference of difficulty of two points. By default 3, in percentage points.",
+        hidden=True,
     ),
 ]
 Difficulty = Annotated[
@@ -52,12 +55,13 @@ Difficulty = Annotated[
         "NAME",
         "Stability constant: how difficult a point is. `reference`: 100 - acc*; `epsilon`: the strength, of the "
         "one attack of the training; or a JSON file like that of `--weights`. Others than `reference` need `--alpha`.",
+        hidden=True,
     ),
 ]
 Union = Annotated[
-    str | None,
+    list[str] | None,
     ATTACKS.option(
-        "NAME=STRENGTH,...",
+        "NAME=STRENGTH",
         "Attacks and strengths of the union accuracy (the share of samples that withstand all of them), such as "
         "`linf=8/255,l2=0.5`. By default all attacks, each at the middle of its strengths.",
     ),
@@ -69,7 +73,7 @@ About = Annotated[
     ),
 ]
 Headline = Annotated[
-    str | None,
+    list[str] | None,
     ATTACKS.option(
         "NAME@STRENGTH",
         "The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "

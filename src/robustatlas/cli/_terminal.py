@@ -2,7 +2,9 @@
 
 import io
 import os
+import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -127,6 +129,19 @@ def tables_that_fit(headings: Sequence[str], rows: Sequence[Sequence[str]], widt
 
 def _width(cell: str) -> int:
     return max((cell_len(line) for line in render(cell).plain.split("\n")), default=0)
+
+
+def shell_lines(command: str, width: int) -> list[str]:
+    """Break a command into lines that a shell joins again. An option stays beside its value.
+
+    Example:
+        >>> print(*shell_lines("robustatlas evaluate net.py:make --data cifar10 --samples 100", 40), sep="\\n")
+        robustatlas evaluate net.py:make \\
+            --data cifar10 --samples 100
+    """
+    bound = re.sub(r"( --?[a-z-]+) (?!-)", "\\1\0", command)
+    lines = textwrap.wrap(bound, width - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") + " \\" * (line is not lines[-1]) for line in lines]
 
 
 def print_definitions(console: Console, names: Iterable[str]) -> None:

@@ -24,9 +24,10 @@ TrainerSettings = Annotated[
     list[str] | None,
     TRAINING.option(
         "NAME=VALUE",
-        "A setting of the trainer, such as `optimizer=sgd`, `schedule=piecewise`, `weight_decay=5e-4`, "
-        "`augmentation=crop+flip`, `ema=0.995` or `selection=best`. May be given several times.",
+        "A setting of the trainer (optimizer, schedule, weight_decay, augmentation, ema, selection and others), such "
+        "as `ema=0.995`. May be given several times.",
         "--with",
+        hidden=True,
     ),
 ]
 Features = Annotated[
@@ -35,5 +36,6 @@ Features = Annotated[
         "NET=FILE",
         "Network by whose activations lpips compares images: `alexnet=FILE`, `alexnet_cifar=FILE` or "
         "`vgg16=FILE`, with its file of weights. By default the trained network itself.",
+        hidden=True,
     ),
 ]

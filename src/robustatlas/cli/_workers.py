@@ -29,22 +29,27 @@ Automatic = Annotated[
     ),
 ]
 Devices = Annotated[
-    str | None, DISTRIBUTED.option("NAMES", "Devices that share the work, one process on each: `cuda:0,cuda:1`.")
+    list[str] | None,
+    DISTRIBUTED.option("NAMES", "Devices that share the work, one process on each: `cuda:0,cuda:1`.", hidden=True),
 ]
 Ray = Annotated[
     bool,
     DISTRIBUTED.flag(
-        "--ray", "Share the work by Ray, on a cluster that is started on this machine; `--workers` is its size."
+        "--ray",
+        "Share the work by Ray, on a cluster that is started on this machine; `--workers` is its size.",
+        hidden=True,
     ),
 ]
 RayAddress = Annotated[
     str | None,
-    DISTRIBUTED.option("ADDRESS", "Share the work by Ray, on the running cluster at this address; `auto` finds it."),
+    DISTRIBUTED.option(
+        "ADDRESS", "Share the work by Ray, on the running cluster at this address; `auto` finds it.", hidden=True
+    ),
 ]
 RayGpus = Annotated[
     float | None,
     DISTRIBUTED.option(
-        "SHARE", "GPUs for each worker of Ray: 1 for a whole one, 0.5 where two workers share one.", min=0
+        "SHARE", "GPUs for each worker of Ray: 1 for a whole one, 0.5 where two workers share one.", min=0, hidden=True
     ),
 ]
 Part = Annotated[
@@ -53,6 +58,7 @@ Part = Annotated[
         "I/N",
         "Do only part I of N parts of the work, counted from 0 to N-1; other machines do the other parts. By "
         "default the part that a Slurm array, or RANK and WORLD_SIZE, give to this process, and else all.",
+        hidden=True,
     ),
 ]
 

@@ -30,7 +30,9 @@ def attacks(
     What is explained of an attack: its threat model, strengths, unit and source, what it runs, and how the default
     differs from the published attack.
 
-        robustatlas attacks fog --plans
+    ```bash
+    robustatlas attacks fog --plans
+    ```
     """
     from robustatlas.attacks.suites import SUITES
     from robustatlas.threats.imagenet_ua.sizes import LARGE

@@ -8,25 +8,28 @@ from rich.console import Console
 
 from robustatlas.cli import _models
 from robustatlas.cli._accuracies import print_accuracies
-from robustatlas.cli._help import ATTACKS, DATA
+from robustatlas.cli._help import ATTACKS, DATA, FullHelp
 
 
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
-    data: Annotated[str | None, DATA.option("NAME", "Data set; by default that of the run.")] = None,
-    samples: Annotated[int, DATA.option("N", "Samples to search again, drawn at random.", min=1)] = 50,
-    seed: Annotated[int, ATTACKS.option("N", "Seed of their choice.")] = 0,
     weights: _models.Weights = None,
     settings: _models.Settings = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
+    data: Annotated[str | None, DATA.option("NAME", "Data set; by default that of the run.")] = None,
+    samples: Annotated[int, DATA.option("N", "Samples to search again, drawn at random.", min=1)] = 50,
+    seed: Annotated[int, ATTACKS.option("N", "Seed of their choice.")] = 0,
     device: _models.Device = None,
+    help_all: FullHelp = False,
 ) -> None:
     """Search some samples of a run again, by every kind of attack that fits, and say what that would leave of all.
 
     Fifty samples, kept beside the run:
 
-        robustatlas audit runs/mynet
+    ```bash
+    robustatlas audit runs/mynet
+    ```
     """
     from robustatlas.results.result import load_result
     from robustatlas.trust import audit as audited

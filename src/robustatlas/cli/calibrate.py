@@ -24,10 +24,6 @@ def calibrate(
             "FILE", "Reference by the rule ata that has linf at six strengths; `robustatlas reference` makes it."
         ),
     ],
-    like: Annotated[str, REFERENCE.option("NAME", "Attack whose accuracies the six strengths are to match.")] = "linf",
-    clean: Annotated[
-        float | None, REFERENCE.option("PERCENT", "Clean accuracy, where the reference holds none.")
-    ] = None,
     below: Annotated[
         float,
         ATTACKS.option(
@@ -38,21 +34,32 @@ def calibrate(
         float | None,
         ATTACKS.option("STRENGTH", "Largest strength that may be chosen. By default the largest one of the reference."),
     ] = None,
+    like: Annotated[str, REFERENCE.option("NAME", "Attack whose accuracies the six strengths are to match.")] = "linf",
+    clean: Annotated[
+        float | None, REFERENCE.option("PERCENT", "Clean accuracy, where the reference holds none.")
+    ] = None,
     output: Annotated[
         Path | None,
         OUTPUT.option("FILE", "JSON file to write the reference at the chosen strengths to.", "--output", "-o"),
     ] = None,
 ) -> None:
-    """Choose six strengths of ATTACK as UAR does (Kang et al. 2019).
+    r"""Choose six strengths of ATTACK as UAR does (Kang et al. 2019).
 
     First make accuracies of adversarial training at strengths that double from one to the next:
 
-        robustatlas reference small-cnn --data fashion-mnist --rule ata --out ata
-            --strengths linf=.01,.02,.04,.08,.16,.32 --strengths elastic=.125,.25,.5,1,2,4,8
+    ```bash
+    robustatlas reference small-cnn --data fashion-mnist \
+        --rule ata --out ata \
+        --strengths linf=.01,.02,.04,.08,.16,.32 \
+        --strengths elastic=.125,.25,.5,1,2,4,8
+    ```
 
     Then choose the strengths of the second attack that are as hard to learn as those of linf:
 
-        robustatlas calibrate elastic --reference ata/reference.json -o uar.json
+    ```bash
+    robustatlas calibrate elastic \
+        --reference ata/reference.json -o uar.json
+    ```
     """
     from robustatlas.metrics.references import load_reference
     from robustatlas.training.calibration import calibrate as choose

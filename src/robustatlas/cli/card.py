@@ -18,18 +18,20 @@ from robustatlas.results.result import load_result
 
 def card(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a card for each.")],
+    headline: _runs.Headline = None,
+    reference: _runs.Reference = None,
     output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .svg, .png or .pdf.", "--output", "-o")] = Path(
         "card.svg"
     ),
-    reference: _runs.Reference = None,
-    headline: _runs.Headline = None,
 ) -> None:
     """Draw the robustness card of runs: for each attack a strip from weak to strong, dark where images stay correct.
 
     A bar stands where half of the images are wrong, with its interval; a hollow mark where they are for the reference.
     Clean accuracy is at the left, the headline at the right.
 
-        robustatlas card runs/mynet-cifar10 -o card.svg
+    ```bash
+    robustatlas card runs/mynet-cifar10 -o card.svg
+    ```
     """
     picture_kind(output)
     results = [load_result(run) for run in runs]

@@ -36,12 +36,18 @@ FAILED = 3
 
 def check(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    headline: _runs.Headline = None,
+    reference: _runs.Reference = None,
+    junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
+    markdown: Annotated[
+        Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
+    ] = None,
     require: Annotated[
         list[str] | None,
         GENERAL.option(
             "WHAT>=NUMBER",
-            "A bound, in percent: on a robust accuracy (`linf@8/255>=45`), on a typical one "
-            "(`typical-rotation@15>=90`), or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
+            "A bound, in percent: on a robust accuracy, `linf@8/255>=45`, on a typical one, "
+            "`typical-hue@9>=90`, or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
             "hypervolume (`ah-linf>=0.3`) or a median size (`median-linf>=0.02`). <= bounds from above. "
             "`diagnosis=sound` asks for the verdict of the run's diagnosis, on the strengths that are required. Give "
             "it several times for several bounds.",
@@ -66,22 +72,22 @@ def check(
             "bound, and a drop has to be significant to count.",
         ),
     ] = False,
-    reference: _runs.Reference = None,
-    headline: _runs.Headline = None,
-    junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
-    markdown: Annotated[
-        Path | None, OUTPUT.option("FILE", "Append the verdict as Markdown, such as to `$GITHUB_STEP_SUMMARY`.")
-    ] = None,
 ) -> None:
-    """Check what is required of a run; the exit code is 3 where it is not kept.
+    r"""Check what is required of a run; the exit code is 3 where it is not kept.
 
     At least 45 % withstand linf 8/255, even at the low end of the interval:
 
-        robustatlas check runs/mynet --require "linf@8/255>=45"
+    ```bash
+    robustatlas check runs/mynet \
+        --require "linf@8/255>=45"
+    ```
 
     A quantised network against the network it was made from:
 
-        robustatlas check runs/mynet-int8 --against runs/mynet --max-drop 1.0 --junit robustness.xml
+    ```bash
+    robustatlas check runs/mynet-int8 --against runs/mynet \
+        --max-drop 1.0 --junit robustness.xml
+    ```
     """
     if not require and against is None:
         raise UserError("Nothing is required; give --require (such as --require 'clean>=90') or --against RUN0.")

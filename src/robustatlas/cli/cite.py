@@ -15,18 +15,20 @@ from robustatlas.results.result import load_result
 
 def cite(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    reference: _runs.Reference = None,
     output: Annotated[
         Path | None,
         OUTPUT.option("FILE.bib", "Write the BibTeX entries there, and print the text alone.", "--output", "-o"),
     ] = None,
-    reference: _runs.Reference = None,
 ) -> None:
     """Print a paragraph on methods for a paper, and the BibTeX of what the run used.
 
     Attacks, data, metrics and certificates come from the records of the run. The paper of the model itself is yours to
     add.
 
-        robustatlas cite runs/mynet-cifar10 -o methods.bib
+    ```bash
+    robustatlas cite runs/mynet-cifar10 -o methods.bib
+    ```
     """
     from robustatlas.report.citing import cite as citation
 

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _groups, _pairs, _runs
-from robustatlas.cli._help import OUTPUT
+from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
@@ -62,13 +62,13 @@ def compare(
         list[Path] | None,
         typer.Argument(metavar="RUN", help="Run directories, two or more. Each is compared with each."),
     ] = None,
-    group: _groups.Group = None,
-    reference: _runs.Reference = None,
-    weights: _runs.Weights = None,
-    explain: _runs.Explain = False,
+    about: _runs.About = None,
     union: _runs.Union = None,
     headline: _runs.Headline = None,
-    about: _runs.About = None,
+    reference: _runs.Reference = None,
+    weights: _runs.Weights = None,
+    group: _groups.Group = None,
+    explain: _runs.Explain = False,
     save_reference: Annotated[
         Path | None,
         OUTPUT.option(
@@ -82,22 +82,30 @@ def compare(
     as_latex: Annotated[
         bool, OUTPUT.flag("--latex", "Print a table for a paper, with intervals and p-values.")
     ] = False,
+    help_all: FullHelp = False,
 ) -> None:
-    """Compare runs on the samples, attacks and strengths that all of them have: intervals, differences, tests.
+    r"""Compare runs on the samples, attacks and strengths that all of them have: intervals, differences, tests.
 
     Which of two models is more robust, and how sure that is:
 
-        robustatlas compare runs/a runs/b
+    ```bash
+    robustatlas compare runs/a runs/b
+    ```
 
     Several trainings of each model, with other seeds:
 
-        robustatlas compare --group trades='runs/trades-*' --group pgd='runs/pgd-*'
+    ```bash
+    robustatlas compare --group trades='runs/trades-*' \
+        --group pgd='runs/pgd-*'
+    ```
 
     A reference of your own, from runs of models that were each trained against one of the attacks:
 
-        robustatlas compare runs/adv-linf runs/adv-l2 --save-reference mine.json
-
-        robustatlas show runs/mynet --reference mine.json
+    ```bash
+    robustatlas compare runs/adv-linf runs/adv-l2 \
+        --save-reference mine.json
+    robustatlas show runs/mynet --reference mine.json
+    ```
     """
     chosen_union = parse_strength_of(union, "--union") or None
     form = _form(json=as_json, csv=as_csv, latex=as_latex)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _models
-from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
+from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
 from robustatlas.common.files import named
@@ -28,45 +28,55 @@ def diagnose(
             help="Source of a model, as of `evaluate`, or the directory of a run, whose model and data are looked up.",
         ),
     ],
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
     data: Annotated[str | None, DATA.option("NAME", "Data set, as of `evaluate`; of a run by default its own.")] = None,
-    attacks: Annotated[
-        str,
-        ATTACKS.option("NAMES", "Attacks whose numbers are to be judged, with commas between them; of a run its own."),
-    ] = "linf",
     samples: Annotated[
         int | None, DATA.option("N", "Samples to look at, drawn at random. By default 100.", min=1)
     ] = None,
+    attacks: Annotated[
+        list[str] | None,
+        ATTACKS.option(
+            "NAMES",
+            "Attacks whose numbers are to be judged, with commas between them. By default linf; of a run its own.",
+        ),
+    ] = None,
     seed: Annotated[int, ATTACKS.option("N", "Seed of the choice of samples.")] = 0,
-    everything: Annotated[
-        bool, OUTPUT.flag("--all", "Read the indicators that decide nothing as well, as they were published.")
-    ] = False,
     full: Annotated[
         bool,
         ATTACKS.flag(
             "--full", "Run attacks of several kinds on 50 samples besides, and read the indicators that look at them."
         ),
     ] = False,
+    everything: Annotated[
+        bool, OUTPUT.flag("--all", "Read the indicators that decide nothing as well, as they were published.")
+    ] = False,
     each: Annotated[bool, OUTPUT.flag("--each", "List every sample that is doubted.")] = False,
     as_json: Annotated[bool, OUTPUT.flag("--json", "Print what was found as JSON, and no tables.")] = False,
-    weights: _models.Weights = None,
-    settings: _models.Settings = None,
-    mean: _models.Mean = None,
-    std: _models.Std = None,
     device: _models.Device = None,
+    help_all: FullHelp = False,
 ) -> None:
     """Find out whether robustness numbers of a model can be trusted.
 
-    A defense on the shipped digits that rounds its input:
+    A network that comes with the package:
 
-        robustatlas diagnose examples/broken_defenses/discrete_steps.py:eight_levels --data digits
+    ```bash
+    robustatlas diagnose builtin:digits-linf --data digits
+    ```
 
     The model of a run; the verdict is kept in the run:
 
-        robustatlas diagnose runs/mynet
+    ```bash
+    robustatlas diagnose runs/mynet
+    ```
 
     With attacks of other kinds, and planted examples that they must find:
 
-        robustatlas diagnose runs/mynet --full
+    ```bash
+    robustatlas diagnose runs/mynet --full
+    ```
     """
     from robustatlas.results.result import load_result
     from robustatlas.trust import diagnose as diagnosed
@@ -83,7 +93,7 @@ def diagnose(
     found = diagnosed(
         run if is_run or given is None else given,
         images,
-        attacks=names_in(attacks),
+        attacks=names_in(attacks, ["linf"]),
         samples=samples,
         seed=seed,
         model=given if is_run else None,

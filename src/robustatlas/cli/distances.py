@@ -1,6 +1,6 @@
 """``robustatlas distances``: the scale of a data set, against which perturbations are large or small."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,8 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from robustatlas.cli import _asked, _runs
-from robustatlas.cli._help import DATA, OUTPUT
+from robustatlas.cli._help import DATA, OUTPUT, FullHelp
+from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
@@ -25,8 +26,11 @@ from robustatlas.metrics.interclass import InterclassDistances, LpNorm
 def distances(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Data set: its name, or a `FILE.npz`.")],
     norms: Annotated[
-        str, DATA.option("NAMES", "Norms to measure in: linf, l2, l1, with commas between them.", "--norm", "-n")
-    ] = "linf,l2,l1",
+        list[str] | None,
+        DATA.option(
+            "NAMES", "Norms to measure in: linf, l2, l1, with commas between them. By default all.", "--norm", "-n"
+        ),
+    ] = None,
     samples: Annotated[int | None, DATA.option("N", "Number of samples: the first ones. By default all.")] = None,
     split: Annotated[str, DATA.option("NAME", "Images to compare: test or train.")] = "test",
     resize: _asked.Resize = None,
@@ -39,21 +43,27 @@ def distances(
         ),
     ] = None,
     explain: _runs.Explain = False,
+    help_all: FullHelp = False,
 ) -> None:
-    """Print the distances between classes: from each sample to the nearest sample of another class.
+    r"""Print the distances between classes: from each sample to the nearest sample of another class.
 
     They are the scale to judge strengths by: a perturbation that is longer can turn a sample into one of another class.
 
-        robustatlas distances cifar10 --norm linf,l2
+    ```bash
+    robustatlas distances cifar10 --norm linf,l2
+    ```
 
     Pictures are brought to one size as by `evaluate`:
 
-        robustatlas distances imagefolder:pictures --resize 64 --crop 64
+    ```bash
+    robustatlas distances imagefolder:pictures --resize 64 \
+        --crop 64
+    ```
     """
     from robustatlas.data import load_dataset
     from robustatlas.data.named import Split
 
-    chosen = _parse_norms(norms)
+    chosen = _parse_norms(names_in(norms, ["linf", "l2", "l1"]))
     _check(samples, split, output)
     which: Split = "train" if split == "train" else "test"
     dataset = load_dataset(data, which, resize=resize, crop=crop, channels=channels)
@@ -110,12 +120,13 @@ def _show_share(bars: Progress, task: TaskID, share: float) -> None:
     bars.update(task, completed=share)
 
 
-def _parse_norms(given: str) -> list[LpNorm]:
+def _parse_norms(given: Sequence[str]) -> list[LpNorm]:
     known: dict[str, LpNorm] = {"linf": "linf", "l2": "l2", "l1": "l1"}
-    chosen = [norm.strip() for norm in given.split(",")]
-    if not all(norm in known for norm in chosen):
-        raise UserError(f"--norm {given!r} is not understood; give linf, l2, l1, or several of them with commas.")
-    return [known[norm] for norm in chosen]
+    if not all(norm in known for norm in given):
+        raise UserError(
+            f"--norm {','.join(given)!r} is not understood; give linf, l2, l1, or several of them with commas."
+        )
+    return [known[norm] for norm in given]
 
 
 def _print_broken(console: Console, duplicates: list[list[int]], corrupted: list[int], constant: list[int]) -> None:

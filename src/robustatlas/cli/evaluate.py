@@ -14,7 +14,7 @@ from rich.console import Console
 from robustatlas.cli import _asked, _models, _runs, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strength_of, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import print_run, print_what_to_do
@@ -36,35 +36,14 @@ if TYPE_CHECKING:
 def evaluate(
     model: _models.Model,
     data: _models.Data,
-    attacks: _asked.Attacks = None,
-    exclude: _asked.Exclude = None,
-    search: _asked.Search = None,
-    effort: _asked.Effort = "default",
-    protocol: _asked.ProtocolName = "default",
-    strengths: _asked.Strengths = None,
-    features: _asked.Features = None,
-    pixels: _asked.Pixels = "any",
-    border: _asked.Border = None,
-    resize: _asked.Resize = None,
-    crop: _asked.Crop = None,
-    channels: _asked.Channels = None,
-    samples: _asked.Samples = None,
-    stratified: _asked.Stratified = None,
-    run: Annotated[
-        Path | None,
-        OUTPUT.option(
-            "DIR",
-            "Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
-            "continued: what it holds is not computed again. By default `runs/MODEL-DATA-HASH`, by the weights' hash.",
-        ),
-    ] = None,
-    name: Annotated[str | None, MODEL.option("TEXT", "What tables and reports call the model.")] = None,
+    name: Annotated[str | None, MODEL.option("TEXT", "What tables and reports call the model.", hidden=True)] = None,
     about: Annotated[
         Path | None,
         MODEL.option(
             "FILE",
             "JSON file about the model, kept in the run for reports and leaderboards: title, url, architecture, "
             "extra_data, trained_on (attack: strength), notes.",
+            hidden=True,
         ),
     ] = None,
     weights: _models.Weights = None,
@@ -78,46 +57,34 @@ def evaluate(
             "The model draws random numbers: take the mean of N draws for gradients, and for an error what most of "
             "fresh draws make.",
             min=1,
+            hidden=True,
         ),
     ] = None,
     mean: _models.Mean = None,
     std: _models.Std = None,
+    resize: _asked.Resize = None,
+    crop: _asked.Crop = None,
+    channels: _asked.Channels = None,
+    samples: _asked.Samples = None,
+    stratified: _asked.Stratified = None,
+    attacks: _asked.Attacks = None,
+    exclude: _asked.Exclude = None,
+    search: _asked.Search = None,
+    effort: _asked.Effort = "default",
+    protocol: _asked.ProtocolName = "default",
+    strengths: _asked.Strengths = None,
+    features: _asked.Features = None,
+    pixels: _asked.Pixels = "any",
+    border: _asked.Border = None,
     seed: _asked.Seed = 0,
-    batch_size: _asked.BatchSize = None,
-    shard_size: _asked.ShardSize = None,
-    device: _models.Device = None,
-    workers: _workers.Automatic = "auto",
-    devices: _workers.Devices = None,
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
-    part: _workers.Part = None,
-    threads: _asked.Threads = None,
-    precision: Annotated[
-        str,
-        COMPUTE.option(
-            "NAME",
-            "Number format of the search: float32, tf32 (faster on NVIDIA GPUs) or bfloat16 (GPUs and new "
-            "processors; finds larger examples). What is found is always checked in float32.",
-        ),
-    ] = "float32",
-    compiled: Annotated[
-        bool,
-        COMPUTE.flag(
-            "--compile", "Search through torch.compile, which takes about a minute to begin and is faster afterwards."
-        ),
-    ] = False,
-    keep_adversarial: Annotated[
-        bool, OUTPUT.flag("--keep-adversarial", "Keep the smallest adversarial example of each sample in the run.")
-    ] = False,
-    diagnose: Annotated[
+    no_diagnose: Annotated[
         bool,
         ATTACKS.flag(
-            "--diagnose/--no-diagnose",
-            "Look at some samples first, and where their searches ended at last, to tell whether numbers can be "
-            "trusted.",
+            "--no-diagnose",
+            "Leave out the diagnosis, which looks at some samples to tell if the numbers can be trusted.",
+            hidden=True,
         ),
-    ] = True,
+    ] = False,
     audit: Annotated[
         int | None,
         ATTACKS.option(
@@ -125,9 +92,49 @@ def evaluate(
             "Search N samples, drawn at random, again by every kind of attack that fits, and say what that would "
             "leave on all. By default 50 where they cost at most a tenth of the passes; 0: none.",
             min=0,
+            hidden=True,
         ),
     ] = None,
     headline: _runs.Headline = None,
+    run: Annotated[
+        Path | None,
+        OUTPUT.option(
+            "DIR",
+            "Directory of the run, or its address in a store of objects (`s3://bucket/run`). One that exists is "
+            "continued: what it holds is not computed again. By default a folder in "
+            "`runs`, named by the model, the data and the weights' hash.",
+        ),
+    ] = None,
+    shard_size: _asked.ShardSize = None,
+    keep_adversarial: Annotated[
+        bool,
+        OUTPUT.flag(
+            "--keep-adversarial", "Keep the smallest adversarial example of each sample in the run.", hidden=True
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, OUTPUT.flag("--verbose", "Say which device and how many threads were chosen.", "-v", hidden=True)
+    ] = False,
+    batch_size: _asked.BatchSize = None,
+    device: _models.Device = None,
+    threads: _asked.Threads = None,
+    precision: Annotated[
+        str,
+        COMPUTE.option(
+            "NAME",
+            "Number format of the search: float32, tf32 (faster on NVIDIA GPUs) or bfloat16 (GPUs and new "
+            "processors; finds larger examples). What is found is always checked in float32.",
+            hidden=True,
+        ),
+    ] = "float32",
+    compiled: Annotated[
+        bool,
+        COMPUTE.flag(
+            "--compile",
+            "Search through torch.compile, which takes about a minute to begin and is faster afterwards.",
+            hidden=True,
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         COMPUTE.flag(
@@ -135,25 +142,39 @@ def evaluate(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
-    verbose: Annotated[
-        bool, OUTPUT.flag("--verbose", "Say which device and how many threads were chosen.", "-v")
-    ] = False,
+    workers: _workers.Automatic = "auto",
+    devices: _workers.Devices = None,
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
+    part: _workers.Part = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Find, for each sample and attack, the smallest strength at which MODEL errs.
+    r"""Find, for each sample and attack, the smallest strength at which MODEL errs.
 
     A first look, with a network and images that come with the package:
 
-        robustatlas evaluate builtin:digits-linf --data digits --strengths linf=0.3:20 --strengths l2=1.5:20
+    ```bash
+    robustatlas evaluate builtin:digits-linf --data digits \
+        --strengths linf=0.3:20 --strengths l2=1.5:20
+    ```
 
     A model of your own, against the attacks in four norms, on 1,000 images of CIFAR-10:
 
-        robustatlas evaluate mynet.py:make --weights net.safetensors --data cifar10 --attacks lp --samples 1000
+    ```bash
+    robustatlas evaluate mynet.py:make \
+        --weights net.safetensors --data cifar10 \
+        --attacks lp --samples 1000
+    ```
 
     The function `make` returns the `nn.Module`, or `(module, mean, std)` where its inputs are to be normalised.
 
     The nine ranked attacks of MultiRobustBench, as that benchmark ran them:
 
-        robustatlas evaluate mynet.py:make --data cifar10 --attacks multirobustbench --protocol paper
+    ```bash
+    robustatlas evaluate mynet.py:make --data cifar10 \
+        --attacks multirobustbench --protocol paper
+    ```
 
     Ctrl-C stops the evaluation, and the same command continues it. The same command with more samples, attacks or
     strengths adds them to the run.
@@ -181,7 +202,7 @@ def evaluate(
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
-        diagnose=diagnose,
+        diagnose=not no_diagnose,
         audit=audit,
         progress=True,
         part=share_here(part),

@@ -32,11 +32,14 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a run in the form that another program, or an auditor, reads.
+    r"""Write a run in the form that another program, or an auditor, reads.
 
     Every sample's outcome, hashes of model and data, settings and versions, as JSON with a documented schema:
 
-        robustatlas export runs/mynet --to evidence -o evidence.json
+    ```bash
+    robustatlas export runs/mynet --to evidence \
+        -o evidence.json
+    ```
     """
     if to not in EXPORTERS:
         raise UserError(f"--to {to!r} is not a form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))

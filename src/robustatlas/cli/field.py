@@ -13,7 +13,7 @@ from rich.console import Console
 
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import COMPUTE, OUTPUT
+from robustatlas.cli._help import COMPUTE, GENERAL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
@@ -45,6 +45,7 @@ def field(
             "its name.",
         ),
     ],
+    samples: _asked.Samples = None,
     attacks: _asked.Attacks = None,
     exclude: _asked.Exclude = None,
     search: _asked.Search = None,
@@ -52,19 +53,16 @@ def field(
     protocol: _asked.ProtocolName = "default",
     strengths: _asked.Strengths = None,
     features: _asked.Features = None,
-    samples: _asked.Samples = None,
     seed: _asked.Seed = 0,
     batch_size: _asked.BatchSize = None,
     device: _models.Device = None,
-    workers: _workers.Automatic = "auto",
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
-    part: _workers.Part = None,
     price: Annotated[
         float | None,
-        COMPUTE.option(
-            "NUMBER", "What an hour of this machine costs; with `--dry-run`, to say what all would cost.", min=0
+        GENERAL.option(
+            "NUMBER",
+            "What an hour of this machine costs; with `--dry-run`, to say what all would cost.",
+            min=0,
+            hidden=True,
         ),
     ] = None,
     dry_run: Annotated[
@@ -76,10 +74,20 @@ def field(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
+    workers: _workers.Automatic = "auto",
+    ray: _workers.Ray = False,
+    ray_address: _workers.RayAddress = None,
+    ray_gpus: _workers.RayGpus = None,
+    part: _workers.Part = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Evaluate all models that a file lists by the same attacks on the same data.
+    r"""Evaluate all models that a file lists by the same attacks on the same data.
 
-        robustatlas field models.txt --data cifar10 --attacks multirobustbench --store s3://bucket/field
+    ```bash
+    robustatlas field models.txt --data cifar10 \
+        --attacks multirobustbench \
+        --store s3://bucket/field
+    ```
 
     Each model has a run by its name in the store. A model that cannot be loaded or fails is told at the end, and the
     others are evaluated all the same. The same command again does what is missing. Many machines share the work by
@@ -87,7 +95,11 @@ def field(
 
     What all would take on this machine, at 2.50 an hour:
 
-        robustatlas field models.txt --data cifar10 --attacks multirobustbench --store runs --dry-run --price 2.5
+    ```bash
+    robustatlas field models.txt --data cifar10 \
+        --attacks multirobustbench --store runs --dry-run \
+        --price 2.5
+    ```
     """
     from robustatlas.evaluation.field import evaluate_field, forecast_field, read_field
     from robustatlas.evaluation.forecast import joined

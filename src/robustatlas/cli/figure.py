@@ -20,22 +20,25 @@ _LONGEST = 40
 
 def figure(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; a line for each in every panel.")],
+    attacks: Annotated[
+        list[str] | None,
+        ATTACKS.option(
+            "NAMES", "Attacks to draw, such as `linf,l2,l1`, a panel for each. By default all that the runs share."
+        ),
+    ] = None,
     output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .pdf, .svg or .png.", "--output", "-o")] = Path(
         "curves.pdf"
     ),
-    attacks: Annotated[
-        str | None,
-        ATTACKS.option(
-            "NAME,...", "Attacks to draw, such as `linf,l2,l1`, a panel for each. By default all that the runs share."
-        ),
-    ] = None,
     error: Annotated[bool, OUTPUT.flag("--error", "Draw the robust error instead of the accuracy.")] = False,
 ) -> None:
-    """Draw the robustness curves of runs, ready for a paper: a panel for each attack, with 95 % intervals.
+    r"""Draw the robustness curves of runs, ready for a paper: a panel for each attack, with 95 % intervals.
 
     Each panel ends at the largest strength that was asked for. A PDF has TrueType fonts.
 
-        robustatlas figure runs/a runs/b --attacks linf,l2,l1 -o curves.pdf
+    ```bash
+    robustatlas figure runs/a runs/b --attacks linf,l2,l1 \
+        -o curves.pdf
+    ```
     """
     from robustatlas.metrics.figures import plot_panels, save_figure
 

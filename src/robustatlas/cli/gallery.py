@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from robustatlas.cli import _asked, _models
-from robustatlas.cli._help import ATTACKS, DATA, OUTPUT
+from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._terminal import printable
 
@@ -14,14 +14,10 @@ from robustatlas.cli._terminal import printable
 def gallery(
     model: _models.Model,
     data: _models.Data,
-    attacks: Annotated[
-        str,
-        ATTACKS.option(
-            "NAMES",
-            "Attacks or suites of attacks, with commas between them; `file.py:ATTACK` is an attack of your own.",
-        ),
-    ] = "linf,l2,l1,l0",
-    features: _asked.Features = None,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
     resize: _asked.Resize = None,
     crop: _asked.Crop = None,
     channels: _asked.Channels = None,
@@ -34,7 +30,15 @@ def gallery(
             min=0,
         ),
     ] = None,
-    columns: Annotated[int, OUTPUT.option("N", "Number of strengths of each attack.", min=1, max=20)] = 4,
+    attacks: Annotated[
+        list[str] | None,
+        ATTACKS.option(
+            "NAMES",
+            "Attacks or suites of attacks, with commas between them; `file.py:ATTACK` is an attack of your own. By "
+            "default linf,l2,l1,l0.",
+        ),
+    ] = None,
+    features: _asked.Features = None,
     strengths: Annotated[
         list[str] | None,
         ATTACKS.option(
@@ -43,25 +47,29 @@ def gallery(
             "default some of its own, evenly spread. Given once for each attack.",
         ),
     ] = None,
-    weights: _models.Weights = None,
-    settings: _models.Settings = None,
-    mean: _models.Mean = None,
-    std: _models.Std = None,
-    device: _models.Device = None,
+    columns: Annotated[int, OUTPUT.option("N", "Number of strengths of each attack.", min=1, max=20)] = 4,
     output: Annotated[Path, OUTPUT.option("FILE", "Picture to write: .png, .pdf or .svg.", "--output", "-o")] = Path(
         "gallery.png"
     ),
+    device: _models.Device = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Draw what attacks do to an image: a row for each attack, a column for each strength.
+    r"""Draw what attacks do to an image: a row for each attack, a column for each strength.
 
     Above stands the adversarial image with its size and class, below it the change, on one scale in each row. Where
     nothing fooled the model, the strongest attempt stands, as "still" its class.
 
-        robustatlas gallery builtin:digits-linf --data digits --attacks linf,elastic,stadv -o gallery.png
+    ```bash
+    robustatlas gallery builtin:digits-linf --data digits \
+        --attacks linf,elastic,stadv -o gallery.png
+    ```
 
     At the smallest and the largest strength of a calibration, as in UAR's figure 5b:
 
-        robustatlas gallery MODEL --data imagenet100 --attacks snow --strengths snow=0.0625,8
+    ```bash
+    robustatlas gallery MODEL --data imagenet100 \
+        --attacks snow --strengths snow=0.0625,8
+    ```
     """
     from robustatlas.common.files import picture_kind
     from robustatlas.metrics.figures.paper import save_figure
@@ -69,7 +77,7 @@ def gallery(
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    chosen = _asked.chosen(names_in(attacks), "default", features)
+    chosen = _asked.chosen(names_in(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
     images, grids = _models.data_for(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
     save_figure(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
     typer.echo(f"Gallery: {printable(str(output))}")

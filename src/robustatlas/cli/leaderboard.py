@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from robustatlas.cli import _runs
-from robustatlas.cli._help import OUTPUT, Command, Group
+from robustatlas.cli._help import OUTPUT, Command, FullHelp
 from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import in_shell, some
@@ -22,7 +23,7 @@ PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""
 
 
-class _BuildUnlessTold(Group):
+class _BuildUnlessTold(TyperGroup):
     """What follows ``leaderboard`` goes to ``build`` where no command is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -34,8 +35,9 @@ app = typer.Typer(
     cls=_BuildUnlessTold,
     help="Make a leaderboard: a site with the published defenses and your own runs.\n\n"
     "Where no command is named, the site is built:\n\n"
-    "    robustatlas leaderboard runs/mynet-cifar10 -o leaderboard",
+    "```bash\nrobustatlas leaderboard runs/mynet-cifar10 -o leaderboard\n```",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 
@@ -45,16 +47,21 @@ def build(
         list[Path] | None,
         typer.Argument(metavar="RUN", help="Run directories of your own models, shown beside the published defenses."),
     ] = None,
-    output: Annotated[Path, OUTPUT.option("DIR", "Directory of the site.", "--output", "-o")] = Path("leaderboard"),
+    about: _runs.About = None,
     reference: _runs.Reference = None,
     weights: _runs.Weights = None,
     alpha: _runs.Alpha = None,
-    about: _runs.About = None,
+    output: Annotated[Path, OUTPUT.option("DIR", "Directory of the site.", "--output", "-o")] = Path("leaderboard"),
     title: Annotated[str | None, OUTPUT.option("TEXT", "Title of the site.")] = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Write the site. Open its index.html, or put the directory on any web server.
+    r"""Write the site. Open its index.html, or put the directory on any web server.
 
-    robustatlas leaderboard build runs/mynet-cifar10 --reference multirobustbench-cifar10 -o leaderboard
+    ```bash
+    robustatlas leaderboard build runs/mynet-cifar10 \
+        --reference multirobustbench-cifar10 \
+        -o leaderboard
+    ```
     """
     from robustatlas.report.leaderboard import build_leaderboard
 
@@ -98,7 +105,9 @@ def serve(
 ) -> None:
     """Serve a site that was built, to this machine only, until Ctrl-C.
 
+    ```bash
     robustatlas leaderboard serve leaderboard --port 8000
+    ```
     """
     with server(folder, port) as running:
         typer.echo(f"Leaderboard: http://127.0.0.1:{running.server_port}/ (Ctrl-C ends)")

@@ -24,7 +24,9 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     Where several runs hold the same attack on the same sample, the smallest adversarial example counts. The given runs
     stay as they are.
 
-        robustatlas merge runs/first runs/second -o runs/both
+    ```bash
+    robustatlas merge runs/first runs/second -o runs/both
+    ```
     """
     output = named(output)
     merged = Result.of_run(merge_runs(runs, output))
@@ -34,13 +36,16 @@ def merge(runs: _runs.Joined, output: Output) -> None:
 
 
 def best_known(runs: _runs.Joined, output: Output) -> None:
-    """Join runs into the best known result, and say how near each run comes to it.
+    r"""Join runs into the best known result, and say how near each run comes to it.
 
     For each sample the smallest adversarial example of any run counts. The optimality of a run is that of AttackBench:
     its area under the robust accuracy compared with that of the best known result, and 1 where no run found anything
     smaller.
 
-        robustatlas best-known runs/default runs/seed1 runs/high -o runs/best
+    ```bash
+    robustatlas best-known runs/default runs/seed1 \
+        runs/high -o runs/best
+    ```
     """
     output = named(output)
     merged = Result.of_run(merge_runs(runs, output))

@@ -32,7 +32,7 @@ def query(
         ),
     ] = False,
 ) -> None:
-    """Run SQL over the outcomes of one or many runs.
+    r"""Run SQL over the outcomes of one or many runs.
 
     There are five views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
     strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
@@ -42,11 +42,18 @@ def query(
 
     The samples that are hardest to fool:
 
-        robustatlas query "SELECT index, minimal_size FROM outcomes ORDER BY 2 DESC LIMIT 10" runs/a
+    ```bash
+    robustatlas query "SELECT index, minimal_size FROM \
+        outcomes ORDER BY 2 DESC LIMIT 10" runs/a
+    ```
 
     The mean cost of each attack, over many runs:
 
-        robustatlas query "SELECT run, attack, avg(forward + backward) AS passes FROM outcomes GROUP BY ALL" runs/*
+    ```bash
+    robustatlas query "SELECT run, attack, avg(forward + \
+        backward) AS passes FROM outcomes GROUP BY ALL" \
+        runs/*
+    ```
 
     The SQL sees these views and nothing else: no file is read or written, unless --unrestricted is given.
     """

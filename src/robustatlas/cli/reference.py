@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from robustatlas.cli import _models, _training, _workers
-from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING
+from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._options import parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
@@ -46,14 +46,46 @@ def reference(
             "NAME",
             "Data set whose training images train the models: needed where `--data` is a file or a folder of "
             "pictures, which has no splits. By default that of `--data`.",
+            hidden=True,
         ),
     ] = None,
+    train_samples: Annotated[
+        int | None,
+        DATA.option(
+            "N",
+            "Number of training images, drawn with the classes in their proportions. By default all.",
+            min=1,
+            hidden=True,
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, DATA.option("N", "Number of test images to evaluate on: the first ones. By default all.", min=1)
+    ] = None,
+    search: Annotated[
+        str | None,
+        ATTACKS.option(
+            "NAME",
+            "How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
+            "every with `--protocol paper`.",
+            hidden=True,
+        ),
+    ] = None,
+    protocol: Annotated[
+        str,
+        ATTACKS.option(
+            "NAME",
+            "`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps.",
+            hidden=True,
+        ),
+    ] = "default",
+    features: _training.Features = None,
     rule: Annotated[
         str,
         TRAINING.option(
             "NAME",
             "acc, as MultiRobustBench: a model is trained at each strength, and the mean over the seeds counts. "
             "ata, as UAR: the best of all models that are trained against the attack counts.",
+            hidden=True,
         ),
     ] = "acc",
     trained: Annotated[
@@ -62,6 +94,7 @@ def reference(
             "NAME=VALUES",
             "Strengths to train at by the rule ata, where they are not those of the reference. Given once for "
             "each attack.",
+            hidden=True,
         ),
     ] = None,
     seeds: Annotated[
@@ -82,6 +115,7 @@ def reference(
             "Train against each attack as a paper prints it: multirobustbench, uar or uar-imagenet100. Other "
             "options count in place of what is printed.",
             "--preset",
+            hidden=True,
         ),
     ] = "",
     for_: Annotated[
@@ -92,6 +126,7 @@ def reference(
             "recipe, a setting of the trainer or of the recipe. `standard:` is the standard training. May be given "
             "several times.",
             "--for",
+            hidden=True,
         ),
     ] = None,
     epochs: Annotated[
@@ -108,44 +143,25 @@ def reference(
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
     seed: Annotated[int, TRAINING.option("N", "Seed of the first run of each training.")] = 0,
-    training_samples: Annotated[
-        int | None,
-        DATA.option(
-            "N", "Number of training images, drawn with the classes in their proportions. By default all.", min=1
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None, DATA.option("N", "Number of test images to evaluate on: the first ones. By default all.", min=1)
-    ] = None,
-    search: Annotated[
-        str | None,
-        ATTACKS.option(
-            "NAME",
-            "How the evaluation searches the strengths: descent, bisection or every. By default descent, and "
-            "every with `--protocol paper`.",
-        ),
-    ] = None,
-    protocol: Annotated[
-        str,
-        ATTACKS.option(
-            "NAME", "`default`, or `paper`: evaluate by the attacks as published, for ata by UAR's of 200 steps."
-        ),
-    ] = "default",
-    features: _training.Features = None,
-    part: _workers.Part = None,
     device: _models.Device = None,
+    part: _workers.Part = None,
     workers: _workers.Workers = None,
     ray: _workers.Ray = False,
     ray_address: _workers.RayAddress = None,
     ray_gpus: _workers.RayGpus = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Train models against each attack, evaluate them, and write a reference.
+    r"""Train models against each attack, evaluate them, and write a reference.
 
     A reference holds the accuracies that CR and UAR divide by. Seven small networks, and the reference they make:
 
-        robustatlas reference small-cnn --data fashion-mnist --strengths linf=0.15:3 --strengths l2=3:3 --out ref
-
-        robustatlas show runs/mynet --reference ref/reference.json
+    ```bash
+    robustatlas reference small-cnn --data fashion-mnist \
+        --strengths linf=0.15:3 --strengths l2=3:3 \
+        --out ref
+    robustatlas show runs/mynet \
+        --reference ref/reference.json
+    ```
 
     The parts of this work are its trainings: with `--part 3/8` a job does the fourth of eight parts, and the tasks of a
     Slurm array take theirs by themselves. `--workers 4` trains four models at once. `--ray-address auto` uses all
@@ -157,8 +173,8 @@ def reference(
     from robustatlas.training.references import ReferencePlan, make_reference, missing
 
     training = load_dataset(train_data or data, "train")
-    if training_samples is not None:
-        training = training.take(training_samples, stratified=True, seed=seed)
+    if train_samples is not None:
+        training = training.take(train_samples, stratified=True, seed=seed)
     given = settings_given(parse_settings(with_ or []), epochs=epochs, seed=seed)
     plan = ReferencePlan(
         architecture=arch,

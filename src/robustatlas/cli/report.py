@@ -22,9 +22,6 @@ def report(
             metavar="RUN", help="Run directories, one to five. The curves of several are drawn in the same plots."
         ),
     ],
-    output: Annotated[Path, OUTPUT.option("FILE", "HTML file to write.", "--output", "-o")] = Path("report.html"),
-    reference: _runs.Reference = None,
-    headline: _runs.Headline = None,
     about: Annotated[
         Path | None,
         MODEL.option(
@@ -33,6 +30,15 @@ def report(
             "strength), which the stability constant needs.",
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        DATA.option(
+            "NAME", "Data set of the runs, for the clean images beside the adversarial examples that a run kept."
+        ),
+    ] = None,
+    headline: _runs.Headline = None,
+    reference: _runs.Reference = None,
+    output: Annotated[Path, OUTPUT.option("FILE", "HTML file to write.", "--output", "-o")] = Path("report.html"),
     require: Annotated[
         list[str] | None,
         OUTPUT.option(
@@ -41,22 +47,22 @@ def report(
             "it, and the images that broke. Give it several times for several bounds.",
         ),
     ] = None,
-    data: Annotated[
-        str | None,
-        DATA.option(
-            "NAME", "Data set of the runs, for the clean images beside the adversarial examples that a run kept."
-        ),
-    ] = None,
 ) -> None:
-    """Write a page on one or several runs: how robust, against what, where it breaks, what to trust.
+    r"""Write a page on one or several runs: how robust, against what, where it breaks, what to trust.
 
     One HTML file that needs no network to be read:
 
-        robustatlas report runs/mynet-cifar10 -o report.html
+    ```bash
+    robustatlas report runs/mynet-cifar10 -o report.html
+    ```
 
     With a verdict above all, on what you require:
 
-        robustatlas report runs/mynet --require "rotation@10>=80" --require "typical-rotation@10>=90"
+    ```bash
+    robustatlas report runs/mynet \
+        --require "rotation@10>=80" \
+        --require "typical-rotation@10>=90"
+    ```
     """
     from robustatlas.data import load_dataset
     from robustatlas.report.page import build_report

@@ -15,9 +15,9 @@ from rich.table import Table
 from robustatlas.cli import _runs
 from robustatlas.cli._accuracies import print_provenance, print_table
 from robustatlas.cli._card import print_strips
-from robustatlas.cli._help import OUTPUT, continued
+from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import print_definitions, printable, safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import print_definitions, printable, safe, shell_lines, shown, table, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import (
     MASKED,
@@ -49,14 +49,14 @@ from robustatlas.results.result import Result, load_result
 
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
-    explain: _runs.Explain = False,
-    reference: _runs.Reference = None,
-    weights: _runs.Weights = None,
     trained_on: _runs.TrainedOn = None,
-    alpha: _runs.Alpha = None,
-    difficulty: _runs.Difficulty = None,
     union: _runs.Union = None,
     headline: _runs.Headline = None,
+    reference: _runs.Reference = None,
+    weights: _runs.Weights = None,
+    alpha: _runs.Alpha = None,
+    difficulty: _runs.Difficulty = None,
+    explain: _runs.Explain = False,
     every: Annotated[
         bool,
         OUTPUT.flag(
@@ -71,12 +71,16 @@ def show(
         ),
     ] = False,
     as_latex: Annotated[bool, OUTPUT.flag("--latex", "Print the table for a paper (package booktabs).")] = False,
+    help_all: FullHelp = False,
 ) -> None:
-    """Print what a run found: how robust, the rank, and a row for each attack; every metric with --explain.
+    r"""Print what a run found: how robust, the rank, and a row for each attack; every metric with --explain.
 
     All metrics of a run, with their meanings, for a model that was trained against linf:
 
-        robustatlas show runs/mynet-cifar10 --trained-on linf=8/255 --explain
+    ```bash
+    robustatlas show runs/mynet-cifar10 \
+        --trained-on linf=8/255 --explain
+    ```
     """
     forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
     if len(forms) > 1:
@@ -148,7 +152,7 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
     if facts.advice:
         named = listed([one.attack for one in facts.advice])
         console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
-        for line in continued(facts.extended, console.width - 4):
+        for line in shell_lines(facts.extended, console.width - 4):
             console.print(f"    {printable(line)}", markup=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
-from robustatlas.cli._help import COMPUTE, OUTPUT
+from robustatlas.cli._help import COMPUTE, OUTPUT, FullHelp
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, tables_that_fit
 from robustatlas.cli._workers import share_here
@@ -27,7 +27,6 @@ def study(
         str | None,
         typer.Argument(metavar="FILE", help="File of the study, or the name of one that comes with robustatlas."),
     ] = None,
-    size: Annotated[str | None, COMPUTE.option("NAME", "One of the sizes in the file. By default small.")] = None,
     out: Annotated[
         Path | None,
         OUTPUT.option(
@@ -36,6 +35,9 @@ def study(
             "`studies/NAME-SIZE`.",
         ),
     ] = None,
+    show: Annotated[bool, OUTPUT.flag("--show", "Print the file, to copy it and change it.")] = False,
+    list_: Annotated[bool, OUTPUT.flag("--list", "List the studies that come with robustatlas.")] = False,
+    size: Annotated[str | None, COMPUTE.option("NAME", "One of the sizes in the file. By default small.")] = None,
     only: Annotated[
         list[str] | None,
         COMPUTE.option(
@@ -43,7 +45,6 @@ def study(
             "Do these steps alone, such as `models`, `models.linf` or `outputs.uar`. May be given several times.",
         ),
     ] = None,
-    part: _workers.Part = None,
     device: _models.Device = None,
     dry_run: Annotated[
         bool,
@@ -53,24 +54,30 @@ def study(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
-    show: Annotated[bool, OUTPUT.flag("--show", "Print the file, to copy it and change it.")] = False,
-    list_: Annotated[bool, OUTPUT.flag("--list", "List the studies that come with robustatlas.")] = False,
+    part: _workers.Part = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Train, evaluate and tabulate all that the file of a study says.
+    r"""Train, evaluate and tabulate all that the file of a study says.
 
     Four papers come as studies; this one in some minutes, on small images:
 
-        robustatlas study uar --size small
+    ```bash
+    robustatlas study uar --size small
+    ```
 
     What the paper's own size would take:
 
-        robustatlas study uar --size paper --dry-run --device-throughput rtx3090
+    ```bash
+    robustatlas study uar --size paper --dry-run \
+        --device-throughput rtx3090
+    ```
 
     A study of your own begins with one of these:
 
-        robustatlas study uar --show
-
-        robustatlas study mine.toml --out studies/mine
+    ```bash
+    robustatlas study uar --show
+    robustatlas study mine.toml --out studies/mine
+    ```
 
     The same command again does what is missing. Many machines that see the folder share the work by `--part`.
     """

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli import _models, _training
-from robustatlas.cli._help import DATA, OUTPUT, TRAINING
+from robustatlas.cli._help import DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 from robustatlas.common.wording import strength
@@ -69,6 +69,29 @@ def train(
         Path,
         OUTPUT.option("DIR", "Directory for weights, card, log and checkpoint. A training that it holds is continued."),
     ],
+    extra: Annotated[
+        str | None,
+        DATA.option(
+            "NAME",
+            "More images with labels, such as generated ones: a data set or a `FILE.npz`. Each batch draws a "
+            "share of them.",
+            hidden=True,
+        ),
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        DATA.option("SHARE", "Share of each batch that comes from `--extra`. By default 0.7.", hidden=True),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        DATA.option(
+            "N",
+            "Number of training images, drawn with the classes in their proportions. By default all.",
+            min=1,
+            hidden=True,
+        ),
+    ] = None,
+    features: _training.Features = None,
     recipe: Annotated[
         str | None,
         TRAINING.option(
@@ -76,11 +99,9 @@ def train(
         ),
     ] = None,
     against: Annotated[
-        str,
-        TRAINING.option(
-            "NAME=STRENGTH,...", "Threat models to train against, with their strengths: `linf=8/255,l2=0.5`."
-        ),
-    ] = "",
+        list[str] | None,
+        TRAINING.option("NAME=STRENGTH", "Threat models to train against, with their strengths: `linf=8/255,l2=0.5`."),
+    ] = None,
     preset: Annotated[
         str | None,
         TRAINING.option(
@@ -104,19 +125,22 @@ def train(
             "N",
             "Number of steps that make an adversarial example for training. By default 10, or what the recipe says.",
             min=1,
+            hidden=True,
         ),
     ] = None,
     rate: Annotated[
         float | None,
-        TRAINING.option("R", "Length of such a step, as a share of the strength. By default what the recipe says."),
+        TRAINING.option(
+            "R", "Length of such a step, as a share of the strength. By default what the recipe says.", hidden=True
+        ),
     ] = None,
     set_: _training.RecipeSettings = None,
     with_: _training.TrainerSettings = None,
     batch_size: Annotated[
-        int | None, TRAINING.option("N", "Number of images in each update. By default 128.", min=1)
+        int | None, TRAINING.option("N", "Number of images in each update. By default 128.", min=1, hidden=True)
     ] = None,
     learning_rate: Annotated[
-        float | None, TRAINING.option("R", "Largest learning rate of the schedule. By default 0.003.")
+        float | None, TRAINING.option("R", "Largest learning rate of the schedule. By default 0.003.", hidden=True)
     ] = None,
     from_: Annotated[
         Path | None,
@@ -124,51 +148,44 @@ def train(
             "FILE",
             "Weights to begin with: a file, or the directory of another training. By default random ones.",
             "--from",
+            hidden=True,
         ),
-    ] = None,
-    features: _training.Features = None,
-    extra: Annotated[
-        str | None,
-        DATA.option(
-            "NAME",
-            "More images with labels, such as generated ones: a data set or a `FILE.npz`. Each batch draws a "
-            "share of them.",
-        ),
-    ] = None,
-    ratio: Annotated[
-        float | None, DATA.option("SHARE", "Share of each batch that comes from `--extra`. By default 0.7.")
-    ] = None,
-    keep: Annotated[
-        int | None,
-        OUTPUT.option("N", "Keep the weights after every N epochs, in DIR/epochs; each is a model of its own.", min=1),
     ] = None,
     seeds: Annotated[
         int,
         TRAINING.option("N", "Number of trainings, with seeds one after the other, in DIR/seed-0 and so on.", min=1),
     ] = 1,
-    samples: Annotated[
-        int | None,
-        DATA.option(
-            "N", "Number of training images, drawn with the classes in their proportions. By default all.", min=1
-        ),
-    ] = None,
-    device: _models.Device = None,
     recipes: Annotated[
         bool, TRAINING.flag("--recipes", "List the recipes, and stop.", is_eager=True, callback=_list_recipes)
     ] = False,
     presets: Annotated[
         bool, TRAINING.flag("--presets", "List the presets, and stop.", is_eager=True, callback=_list_presets)
     ] = False,
+    keep: Annotated[
+        int | None,
+        OUTPUT.option(
+            "N", "Keep the weights after every N epochs, in DIR/epochs; each is a model of its own.", min=1, hidden=True
+        ),
+    ] = None,
+    device: _models.Device = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Train the network ARCH on the training images of a data set.
+    r"""Train the network ARCH on the training images of a data set.
 
     Against two norms at once, each image by the attack that hurts it more:
 
-        robustatlas train small-cnn --data fashion-mnist --recipe max --against linf=0.1,l2=1.5 --out nets/max
+    ```bash
+    robustatlas train small-cnn --data fashion-mnist \
+        --recipe max --against linf=0.1,l2=1.5 \
+        --out nets/max
+    ```
 
     As the paper of TRADES prints it, three times:
 
-        robustatlas train wrn-34-10 --data cifar10 --preset trades --seeds 3 --out nets/trades
+    ```bash
+    robustatlas train wrn-34-10 --data cifar10 \
+        --preset trades --seeds 3 --out nets/trades
+    ```
 
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
@@ -184,7 +201,7 @@ def train(
         architecture=arch,
         preset=preset,
         recipe=recipe,
-        against=parse_against(against) or None,
+        against=parse_against(",".join(against or ())) or None,
         steps=steps,
         rate=rate,
         features=features,

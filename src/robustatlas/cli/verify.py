@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _models
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
 from robustatlas.common.wording import counted, strength
@@ -30,9 +30,26 @@ def verify(
             "of the run are computed again.",
         ),
     ] = None,
-    by: Annotated[str | None, OUTPUT.option("TEXT", "Who found the examples. By default the name of the file.")] = None,
-    attacks: Annotated[
+    model: Annotated[
         str | None,
+        MODEL.option(
+            "MODEL",
+            "Model of the run, where it is found under another name now. By default the one that the run names.",
+        ),
+    ] = None,
+    weights: _models.Weights = None,
+    settings: _models.Settings = None,
+    mean: _models.Mean = None,
+    std: _models.Std = None,
+    data: Annotated[
+        str | None,
+        DATA.option(
+            "NAME",
+            "Data set of the run, where it is found under another name now. By default the one that the run names.",
+        ),
+    ] = None,
+    attacks: Annotated[
+        list[str] | None,
         ATTACKS.option(
             "NAMES",
             "Attacks of the run that the examples are evidence for, with commas between them. By default those "
@@ -42,39 +59,28 @@ def verify(
     eight_bit: Annotated[
         bool, ATTACKS.flag("--eight-bit", "Count an example only if it still fools the model after rounding to 8 bits.")
     ] = False,
-    model: Annotated[
-        str | None,
-        MODEL.option(
-            "MODEL",
-            "Model of the run, where it is found under another name now. By default the one that the run names.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        DATA.option(
-            "NAME",
-            "Data set of the run, where it is found under another name now. By default the one that the run names.",
-        ),
-    ] = None,
-    weights: _models.Weights = None,
-    settings: _models.Settings = None,
-    mean: _models.Mean = None,
-    std: _models.Std = None,
+    by: Annotated[str | None, OUTPUT.option("TEXT", "Who found the examples. By default the name of the file.")] = None,
     device: _models.Device = None,
     batch_size: Annotated[
         int | None, COMPUTE.option("N", "Number of examples that are checked at once. By default 256.", min=1)
     ] = None,
+    help_all: FullHelp = False,
 ) -> None:
-    """Check adversarial examples that others found, and add those that hold to RUN; or check its certificates.
+    r"""Check adversarial examples that others found, and add those that hold to RUN; or check its certificates.
 
     For each example the clean prediction, the range [0, 1], the model's answer and the size in each norm are checked.
     From then on the smallest example of each sample counts, whoever found it.
 
-        robustatlas verify runs/mynet-cifar10 adversarial.npz --by "Jane Doe"
+    ```bash
+    robustatlas verify runs/mynet-cifar10 adversarial.npz \
+        --by "Jane Doe"
+    ```
 
     Whether every certified size of a run is certain, by its own method, computed again here:
 
-        robustatlas verify runs/mynet-cifar10
+    ```bash
+    robustatlas verify runs/mynet-cifar10
+    ```
     """
     from robustatlas.evaluation.verification import model_named_by
     from robustatlas.evaluation.verification import verify as verified
