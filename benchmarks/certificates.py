@@ -1,10 +1,11 @@
 """How near certificates and attacks come to each other, whether certificates are sound, and what they cost.
 
-    python benchmarks/certificates.py [--parts widths,lines,complete,soundness,cost,residual,deep] [--output FILE]
+    python benchmarks/certificates.py [--parts widths,lines,exact] [--output FILE]
 
 widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the
 median of upper / lower, the area between both curves, by network and norm. lines: the same of sets of one number.
-complete: default, minimum and high search against the exact sizes of tiny ReLU networks. soundness: random and attacked
+exact: default, minimum and high search, and certificates, against exact sizes of networks with two inputs, by brute
+force. strengths: CROWN, and branch and bound, at one strength (a fifth of the samples). soundness: random and attacked
 points inside certified balls of 50 random networks in float64, of every supported activation and pooling. cost: seconds
 of this process, and what the forecast said. residual: two trained residual networks of CIFAR-10, by the package and by
 dense matrices (a tenth of the samples). deep: what the forecast says of a ResNet-32. Parts add to what the file holds
@@ -29,12 +30,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import robustatlas as ra
+from brute_force import exact_sizes
 from crown_by_matrices import Layer, Matrices, margins, matrices
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
+from robustatlas.certificates.balls import Crown
 from robustatlas.certificates.bounds import Bounds
+from robustatlas.certificates.branching import BetaCrown
 from robustatlas.certificates.certify import forecast
 from robustatlas.certificates.network import Network
+from robustatlas.certificates.regions import Region
 from robustatlas.common.files import cache_folder
 from robustatlas.evaluation.request import Request
 from robustatlas.models.architectures import resnet32
@@ -70,10 +75,9 @@ def told(result: ra.Result, attack: str) -> Row:
 def widths(samples: int) -> Iterator[Row]:
     data = ra.load_dataset("digits", "test").take(samples)
     for name in ("digits-standard", "digits-linf", "digits-l2", "digits-ibp"):
-        for effort in ("default", "high") if name == "digits-ibp" else ("default",):
-            result = sides(ra.load_model(f"builtin:{name}"), data, list(NORMS), effort=effort)
-            for attack in NORMS:
-                yield told(result, attack)
+        result = sides(ra.load_model(f"builtin:{name}"), data, list(NORMS))
+        for attack in NORMS:
+            yield told(result, attack)
 
 
 def lines(samples: int) -> Iterator[Row]:
@@ -84,68 +88,56 @@ def lines(samples: int) -> Iterator[Row]:
             yield told(result, attack)
 
 
-def tiny(inputs: int, width: int, classes: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """Two hidden layers trained on classes that another network draws on [0, 1]^inputs."""
-    torch.manual_seed(inputs)
+def tiny(seed: int, inputs: int, width: int, classes: int) -> tuple[nn.Sequential, Tensor, Tensor]:
+    """Return a network of two hidden layers, trained on classes that another one draws, with points and labels."""
+    torch.manual_seed(seed)
     teacher = nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, classes))
     x = torch.rand(2000, inputs)
     with torch.no_grad():
         scores = teacher(2 * x - 1)
         y = (scores - scores.mean(0)).argmax(1)
-    return _trained(_layers(inputs, width, classes), x, y), x, y
-
-
-def _layers(inputs: int, width: int, classes: int) -> nn.Module:
     hidden = [nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, classes))
-
-
-def _trained(net: nn.Module, x: Tensor, y: Tensor) -> nn.Module:
+    net = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, classes))
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
     for _ in range(300):
         optimizer.zero_grad()
         F.cross_entropy(net(x), y).backward()
         optimizer.step()
-    return net.eval()
+    return net.eval(), x, y
 
 
-def complete(samples: int, only: str) -> Iterator[Row]:
-    """Gaps of searches over exact sizes; l2 too, whose regions are few with these widths, and fewer digits in l0,
-    where one takes some seconds."""
-    digits = ra.load_dataset("digits", "train")
-    torch.manual_seed(0)
-    subjects = {f"{n} inputs, 16-16": tiny(n, 16, 3) for n in (2, 4, 16)}
-    subjects["digits, 64-16-16-10"] = (_trained(_layers(64, 16, 10), digits.images, digits.labels), *_test(samples))
-    for name, (net, x, y) in subjects.items():
-        for attack in ("linf", "l2", "l1", "l0"):
+def exact(samples: int, only: str) -> Iterator[Row]:
+    """Yield gaps of searches, and of certificates, to exact sizes: networks with two inputs, by brute force."""
+    for seed, width in ((0, 16), (1, 16), (2, 32)):
+        net, x, y = tiny(seed, 2, width, 3)
+        name = f"2 inputs, {width}-{width}, seed {seed}"
+        for attack, p in NORMS.items():
             if only not in f"{name} {attack}":
                 continue
-            count = samples // 3 if attack == "l0" and x[0].numel() > 16 else samples
-            data, model = (x[:count], y[:count]), ra.Classifier(net, name=name)
-            exact = ra.certify(model, data, attack, method="complete", progress=False)
+            with torch.no_grad():
+                right = (net(x).argmax(1) == y).nonzero().flatten()[:samples]
+            data, model = (x[right], y[right]), ra.Classifier(net, name=name)
+            sizes = exact_sizes(net, data[0].double().numpy(), data[1].numpy(), p)
             for search, effort in (("descent", "default"), ("minimum", "default"), ("descent", "high")):
                 common: Any = {"effort": effort, "progress": False, "diagnose": False, "audit": 0}
                 found = ra.evaluate(model, data, attack, search, **common)
-                yield _gap(name, attack, search if effort == "default" else effort, exact, found)
+                row: Row = {"network": name, "attack": attack, "search": search if effort == "default" else effort}
+                known = sizes <= found.strengths(attack)[-1]
+                yield row | _gap(found.minimal_size(attack)[known] / sizes[known] - 1)
+            for method in ("interval", "crown", "beta-crown"):
+                lower = ra.certify(model, data, attack, method=method, progress=False).certified_size(attack)
+                row = {"network": name, "attack": attack, "method": method}
+                yield row | _gap(1 - lower / sizes) | {"above": int((lower > sizes).sum())}
 
 
-def _test(samples: int) -> tuple[Tensor, Tensor]:
-    test = ra.load_dataset("digits", "test").take(samples)
-    return test.images, test.labels
-
-
-def _gap(name: str, attack: str, search: str, exact: ra.Result, found: ra.Result) -> Row:
-    lower, upper = exact.certified_size(attack), found.minimal_size(attack)
-    lower = lower + (attack == "l0")  # which certifies one number less than is needed
-    known = (found.minimal_size(attack) > 0) & (lower > 0) & (lower <= found.strengths(attack)[-1])
-    ratio = upper[known] / lower[known] - 1
+def _gap(ratio: Any) -> Row:
     return {
-        "network": name, "attack": attack, "search": search, "samples": int(known.sum()),
+        "samples": len(ratio),
         "median gap %": round(100 * float(np.median(ratio)), 3),
         "within 1 %": round(100 * float((ratio < 0.01).mean()), 1),
         "largest gap %": round(100 * float(ratio.max()), 1) if np.isfinite(ratio).all() else None,
         "not found": int(np.isinf(ratio).sum()),
-    }  # fmt: skip
+    }
 
 
 ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.GELU, nn.SiLU)
@@ -181,15 +173,18 @@ class Mixed(nn.Module):
 
 def soundness(networks: int, points: int) -> Iterator[Row]:
     """How many of so many points a network misclassifies inside of its certified balls."""
-    methods = ("crown", "crown-ibp", "interval", "alpha-crown", "lipschitz")
+    methods = ("crown", "interval", "beta-crown")
     for seed in range(networks):
         net = Mixed(seed).double().eval()
         x = torch.rand(4, 3, 4, 4, dtype=torch.float64)
         y = net(x).argmax(1)
         subject, method = Subject(ra.Classifier(net), (3, 4, 4)), methods[seed % len(methods)]
         wrong = tried = 0
-        for norm in NORMS if method != "lipschitz" else ("l2",):
-            sizes = certificate_named(method).sizes(subject, attack_named(norm), Samples(x, y, torch.arange(4)))
+        settings = {"seconds": 1.0} if method == "beta-crown" else {}
+        for norm in NORMS:
+            sizes = certificate_named(method, **settings).sizes(
+                subject, attack_named(norm), Samples(x, y, torch.arange(4))
+            )
             each = points // (len(NORMS) * 4) + 1
             moved = inside(net, x, y, sizes, NORMS[norm], each)
             with torch.no_grad():
@@ -328,32 +323,57 @@ def timed(model: ra.Classifier, data: Any, method: str, attack: str) -> Row:
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """Of how many samples each bound is that is computed in the meantime."""
-    made, found = Bounds.__dict__["of"], []
+    """Collect the number of samples of each bound that is computed in the meantime."""
+    found: list[int] = []
+    begin = Bounds.__init__
 
-    def of(kind: type[Bounds], network: Network, region: Any, **given: Any) -> Bounds:
-        bounds: Bounds = made.__func__(kind, network, region, **given)
-        found.append(bounds.samples)
-        return bounds
+    def counting(bounds: Bounds, network: Network, region: Region, **given: Any) -> None:
+        found.append(region.samples)
+        begin(bounds, network, region, **given)
 
-    Bounds.of = classmethod(of)  # type: ignore[method-assign, assignment]
-    try:
+    with patch.object(Bounds, "__init__", counting):
         yield found
-    finally:
-        Bounds.of = made  # type: ignore[method-assign]
+
+
+def strengths(samples: int, only: str) -> Iterator[Row]:
+    """Yield what CROWN, and branch and bound, prove at one strength, with what is refuted and not decided."""
+    cases: list[tuple[str, Any, Any, float]] = []
+    digits = ra.load_dataset("digits", "test")
+    for name, strength in (("digits-linf", 0.09), ("digits-l2", 0.06), ("digits-standard", 0.05)):
+        cases.append((name, ra.load_model(f"builtin:{name}").net, digits, strength))
+    deep = nn.Sequential(nn.Flatten())
+    for k in range(4):
+        deep.extend([nn.Linear(784 if k == 0 else 256, 256), nn.ReLU()])
+    deep.append(nn.Linear(256, 10))
+    deep.load_state_dict(load_file(Path(os.environ["ROBUSTATLAS_MODELS"]) / "mnistfc_256x4.safetensors"))
+    cases.append(("mnistfc 256x4", deep.eval(), ra.load_dataset("mnist", "test"), 0.03))
+    for name, net, data, strength in cases:
+        if only not in name:
+            continue
+        subject = Subject(ra.Classifier(net, name=name), tuple(data.images.shape[1:]))
+        x, y = data.images[: 4 * samples], data.labels[: 4 * samples]
+        with torch.no_grad():
+            right = (subject.model.logits(x).argmax(1) == y).nonzero().flatten()[:samples]
+        some = Samples(x[right].double(), y[right], right)
+        sizes = torch.full((len(right),), strength, dtype=torch.float64)
+        for method in (Crown(), BetaCrown(seconds=60.0)):
+            used = time.process_time()
+            with torch.no_grad():
+                verdicts = method.prove(subject, attack_named("linf"), some, sizes)
+            proven, refuted = int(verdicts.proven.sum()), int(verdicts.refuted.sum())
+            yield {
+                "network": name, "method": method.name, "strength": strength, "samples": len(right),
+                "proven": proven, "refuted": refuted, "not decided": len(right) - proven - refuted,
+                "processor seconds a sample": round((time.process_time() - used) / len(right), 2),
+            }  # fmt: skip
 
 
 def cost(only: str) -> Iterator[Row]:
     """Seconds of this process, and what the forecast said before."""
     digits, small = ra.load_dataset("digits", "test").take(100), ra.load_model("builtin:digits-linf")
-    tried = [("interval", "linf"), ("crown-ibp", "linf"), ("crown", "linf"), ("crown", "l1"), ("alpha-crown", "linf")]
-    tried += [("line", "brightness"), ("lipschitz", "l2")]
+    tried = [("interval", "linf"), ("crown", "linf"), ("crown", "l1"), ("line", "brightness")]
     cases: list[tuple[ra.Classifier, Any, str, str]] = [(small, digits, *each) for each in tried]
     cases.append((ra.load_model("builtin:digits-ibp"), digits, "crown", "linf"))
-    net, x, y = tiny(4, 16, 3)
-    cases += [
-        (ra.Classifier(net, name="4 inputs, 16-16"), (x[:40], y[:40]), "complete", norm) for norm in ("linf", "l2")
-    ]
     for classes in (3, 10):
         linear = nn.Sequential(nn.Flatten(), nn.Linear(64, classes)).eval()
         with torch.no_grad():
@@ -374,7 +394,7 @@ def deep() -> Iterator[Row]:
     net.load_state_dict(load_file(Path(os.environ["ROBUSTATLAS_MODELS"]) / "cifar10_resnet32_delta.safetensors"))
     model = ra.Classifier(net.eval(), mean, std, name="ResNet-32")
     data = ra.load_dataset("cifar10", "test").take(10)
-    for method in ("crown-ibp", "crown"):
+    for method in ("interval", "crown"):
         with patch("time.perf_counter", time.process_time):
             (each,) = forecast(model, data, Request(attacks="linf", progress=False), method).expected
         yield {
@@ -389,9 +409,9 @@ def _kind(row: Row) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="widths,lines,complete,soundness,cost,residual,deep")
-    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of complete")
-    parser.add_argument("--only", default="", help="of complete, cost, residual: what is in the names")
+    parser.add_argument("--parts", default="widths,lines,exact,strengths,soundness,cost,residual,deep")
+    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of exact")
+    parser.add_argument("--only", default="", help="of exact, cost, residual: what is in the names")
     parser.add_argument("--networks", type=int, default=50)
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "certificates.json")
@@ -399,7 +419,8 @@ def main() -> None:
     parts = {
         "widths": lambda: widths(asked.samples),
         "lines": lambda: lines(asked.samples),
-        "complete": lambda: complete(max(1, asked.samples // 5), asked.only),
+        "exact": lambda: exact(max(1, asked.samples // 5), asked.only),
+        "strengths": lambda: strengths(max(1, asked.samples // 5), asked.only),
         "soundness": lambda: soundness(asked.networks, asked.points),
         "cost": lambda: cost(asked.only),
         "residual": lambda: residual(max(1, asked.samples // 10), asked.only),

@@ -20,29 +20,14 @@ def make(bits=3):
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
-def needs(size):
-    return make()
-
 def wrong_width():
     return nn.Sequential(nn.Flatten(), nn.Linear(65, 10))
 
 def one_class():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
 
-def three_classes():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-
-def nothing():
-    return None
-
-def pair():
-    return make(), 0.5
-
 def odd_normalisation():
     return make(), "mean", "std"
-
-def fails():
-    raise RuntimeError("no [bold]such\\x1b[31m thing\\nand a second line")
 
 class Broken(nn.Module):
     def __init__(self, value):
@@ -57,9 +42,6 @@ def gives_nan():
 
 def gives_text():
     return Broken(lambda logits: "cat")
-
-def gives_map():
-    return Broken(lambda logits: logits[..., None])
 
 def fails_in_forward():
     return Broken(lambda logits: 1 / 0)
@@ -107,7 +89,6 @@ def build(folder: Path) -> None:
         "net.py": NET,
         "own.py": ATTACKS,
         "syntax.py": "def make(:\n",
-        "imports.py": "import nowhere_to_be_found\n",
         "exits.py": "raise ValueError('at import')\n",
         "text.safetensors": "not weights",
         "text.pt": "not weights",
@@ -155,10 +136,8 @@ def _arrays(folder: Path) -> None:
         "flat": {"images": images[:, 0, 0, 0], "labels": labels},
         "words": {"images": np.array(["a", "b", "c"]), "labels": labels},
         "strange-classes": {"images": images, "labels": labels, "classes": np.array(["cat"])},
-        "fine": {"images": images, "labels": labels},
         "bits": {"images": (drawn > 0.5).astype(np.uint8), "labels": labels},
         "truths": {"images": drawn > 0.5, "labels": labels},
-        "whole-bits": {"images": (drawn > 0.5).astype(np.int32), "labels": labels},
         "infinite": {"images": np.where(drawn > 0.9, np.inf, drawn), "labels": labels},
         "complex": {"images": drawn.astype(np.complex64), "labels": labels},
         "above": {"images": white + np.float32(0.001), "labels": labels},
@@ -261,11 +240,6 @@ def _more_runs(folder: Path) -> None:
         columns = read_parquet(part)
         part.unlink()
         write_parquet(part, {name: values[:0] for name, values in columns.items()})
-    shutil.copytree(folder / "run", folder / "other-archive")
-    for part in (folder / "run" / "outcomes").rglob("*.parquet"):
-        kept = folder / "other-archive" / "adversarial" / part.parent.name
-        kept.mkdir(parents=True, exist_ok=True)
-        np.savez(kept / f"{part.stem}.npz", a=np.zeros(1))
 
 
 def _edit(path: Path, **changes: Any) -> None:

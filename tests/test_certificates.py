@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import benchmark
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.certificates import CERTIFICATES, Samples, Subject, certificate_named
+from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall, distances
@@ -37,7 +37,7 @@ def test_ibp_and_crown_are_those_of_auto_lirpa(net: str) -> None:
             expected = golden[f"margins_{net}_{norm}_{method}"][:, :4]
             for size, known in zip(SIZES[norm.partition("_")[0]], expected, strict=True):
                 ball = NormBall(x, x.new_full((4,), size), NORMS[norm.partition("_")[0]], box=norm == "linf")
-                found = Bounds.of(real, ball, backwards=backwards).margins(y, backwards=backwards).numpy()
+                found = Bounds(real, ball, backwards=backwards).margins(y, backwards=backwards).numpy()
                 other = np.isfinite(known)
                 np.testing.assert_allclose(found[other], known[other], rtol=0, atol=1e-4)
 
@@ -84,7 +84,7 @@ def test_no_point_of_a_certified_ball_is_misclassified(seed: int) -> None:
     y = net(x).argmax(1)
     subject = Subject(ra.Classifier(net), (3, 4, 4))
     torch.testing.assert_close(subject.network.graph.run(x), net(x))
-    for norm, method in (("linf", "crown"), ("l2", "crown-ibp"), ("l1", "interval")):
+    for norm, method in (("linf", "crown"), ("l2", "crown"), ("l1", "interval")):
         sizes = certificate_named(method).sizes(subject, attack_named(norm), Samples(x, y, torch.arange(4)))
         assert (sizes > 0).all()
         points, wrong = _points(net, x, y, sizes, NORMS[norm]), 0
@@ -148,23 +148,44 @@ def test_bounds_of_residual_networks_are_those_of_dense_matrices(normalised: boo
         known = dense.matrices(layers, (2, 11, 11))
         for radius in (0.001, 0.01, 0.05):
             ball = NormBall(x, x.new_full((3,), radius), torch.inf)
-            found = Bounds.of(real, ball, backwards=True).margins(y, backwards=True)
+            found = Bounds(real, ball, backwards=True).margins(y, backwards=True)
             expected = torch.stack([dense.margins(known, x[k : k + 1], int(y[k]), radius) for k in range(3)])
             other = found.isfinite()
             assert (found[other] > expected[other] - 1e-12).all()  # intervals make single ones tighter
             assert (found[other] - expected[other]).abs().max() < 1e-3 * radius
 
 
-def test_alpha_crown_is_never_below_crown_which_is_never_below_its_cheap_kinds() -> None:
+@pytest.mark.parametrize("net", ["standard", "ibp"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_bound_is_never_worse_than_the_interval_bound(net: str, norm: str) -> None:
     x, y = _digits(6)
-    subject = Subject(ra.load_model("builtin:digits-standard"), (1, 8, 8))
-    ball = NormBall(x, x.new_full((6,), 0.09), torch.inf)
-    alpha, crown = (CERTIFICATES[name]().margins(subject, ball, y) for name in ("alpha-crown", "crown"))
-    cheap, interval = (CERTIFICATES[name]().margins(subject, ball, y) for name in ("crown-ibp", "interval"))
-    assert (alpha >= crown).all()
-    assert (alpha > crown + 1e-3).any()
-    assert (crown >= cheap - 1e-9).all()
-    assert (cheap >= interval).all()
+    subject = Subject(ra.load_model(f"builtin:digits-{net}"), (1, 8, 8))
+    for size in SIZES[norm]:
+        bounds = Bounds(subject.network, NormBall(x, x.new_full((6,), size), NORMS[norm]), backwards=True)
+        alone = Bounds(subject.network, NormBall(x, x.new_full((6,), size), NORMS[norm]), backwards=False)
+        margins, _ = certificate_named("crown").margins_and_reaches(bounds, y)
+        assert (margins >= alone.margins(y, backwards=False) - 1e-12).all()
+        for mine, theirs in zip(bounds.nodes, alone.nodes, strict=True):
+            assert (mine.low >= theirs.low - 1e-12).all() and (mine.high <= theirs.high + 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    "activation", [nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Softplus, nn.ELU, nn.Mish, nn.Hardswish]
+)
+def test_lines_stay_near_smooth_functions_on_wide_intervals(activation: type[nn.Module]) -> None:
+    function = (
+        Subject(ra.Classifier(nn.Sequential(activation(), nn.Linear(2, 2))), (2,)).network.graph.nodes[1].operation
+    )
+    ends = [-300.0, -20.0, -4.0, -1.0, 0.0, 0.3, 5.0, 40.0, 500.0]
+    pairs = torch.tensor([(a, b) for a in ends for b in ends if a <= b], dtype=torch.float64)
+    low, high = pairs.unbind(1)
+    lines = function.lines(low, high)
+    x = low + (high - low) * torch.linspace(0, 1, 4001, dtype=torch.float64)[:, None]
+    value = function.function(x)
+    below, above = lines.lower_A * x + lines.lower_bias, lines.upper_A * x + lines.upper_bias
+    assert (below <= value + 1e-12).all() and (above >= value - 1e-12).all()
+    touching = 0.04  # of the function, whatever the width
+    assert ((value - below).amin(0) < touching).all() and ((above - value).amin(0) < touching).all()
 
 
 @pytest.mark.parametrize("p", [torch.inf, 2.0, 1.0])

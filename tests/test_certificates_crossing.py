@@ -13,9 +13,9 @@ import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates import Certificate, Samples, Subject, certificate_named
+from robustatlas.certificates.balls import IntervalBounds
 from robustatlas.certificates.certify import recheck
 from robustatlas.certificates.crossing import crossing
-from robustatlas.certificates.crown import CrownIBP
 from robustatlas.certificates.linear import Linear
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.outcomes import Run
@@ -31,7 +31,7 @@ class _Bold(Certificate):
     factor: float = 1.0
     since: int = 0
 
-    def fits(self, attack: Attack) -> bool:
+    def supports(self, attack: Attack) -> bool:
         return True
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
@@ -88,8 +88,8 @@ def test_a_crossing_is_an_error_and_nothing_is_left_of_the_certificate(tmp_path:
 @pytest.mark.usefixtures("watched")
 def test_a_crossing_in_another_process_is_the_same_error(tmp_path: Path) -> None:
     net, x, y = _linear()
-    bold = certificate_named("lipschitz", constant=1e-3)
-    with pytest.raises(ra.UserError, match=r"lipschitz certifies that none is below .*One of the two is wrong"):
+    bold = _Bold(1.1)
+    with pytest.raises(ra.UserError, match=r"bold certifies that none is below .*One of the two is wrong"):
         ra.certify(net, (x, y), "l2", method=bold, run=tmp_path, workers=2, progress=False)
     assert not Run.open(tmp_path).certified_by()
 
@@ -117,7 +117,7 @@ def test_sizes_that_an_example_refutes_do_not_hold_when_they_are_looked_at_again
         "abstained": np.zeros(3, np.int8),
     }
     store.certificates.write(wrong, columns, store.clean(index))
-    monkeypatch.setattr(CrownIBP, "holds", lambda self, subject, attack, samples, sizes: sizes > 0)
+    monkeypatch.setattr(IntervalBounds, "holds", lambda self, subject, attack, samples, sizes: sizes > 0)
     assert sorted(each.failed.tolist() for each in recheck(tmp_path, model=model, data=data)) == [[], [0, 1, 2]]
 
 

@@ -59,23 +59,26 @@ def test_lines_of_a_large_ball_hold_on_those_within(norm: str) -> None:
     x, y, crown = data.images.double(), data.labels, certificate_named("crown")
     subject = Subject(ra.load_model("builtin:digits-linf"), (1, 8, 8))
     sizes = crown.sizes(subject, attack_named(norm), Samples(x, y, torch.arange(6)))
-    large = Bounds.of(subject.network, NormBall(x, 1.005 * sizes, p), backwards=True)
-    margins, reach = (each.amin(1) for each in large.reaches(y))
+    large = Bounds(subject.network, NormBall(x, 1.005 * sizes, p), backwards=True)
+    margins, reach = (each.amin(1) for each in large.margins_and_reaches(y))
     assert (margins < 0).all() and (reach < 1.005 * sizes).all() and (reach > 0.8 * sizes).all()
     at_reach = NormBall(x, reach * (1 - 1e-9), p)
-    assert (crown.margins(subject, at_reach, y).amin(1) > 0).all()
-    inside = Bounds.of(subject.network, at_reach, backwards=True, known=large.sides)
-    alone = Bounds.of(subject.network, at_reach, backwards=True)
-    for position, (low, high) in inside.sides.items():
-        assert (low >= large.low[position] - 1e-12).all() and (high <= large.high[position] + 1e-12).all()
-    torch.testing.assert_close(inside.reaches(y)[0], alone.reaches(y)[0], rtol=1e-3, atol=1e-3)
+    samples = Samples(x, y, torch.arange(6))
+    assert crown.prove(subject, attack_named(norm), samples, reach * (1 - 1e-4)).proven.all()
+    inside = Bounds(subject.network, at_reach, backwards=True, known=large.activation_inputs)
+    alone = Bounds(subject.network, at_reach, backwards=True)
+    for position, (low, high) in inside.activation_inputs.items():
+        assert (low >= large.nodes[position].low - 1e-12).all() and (high <= large.nodes[position].high + 1e-12).all()
+    torch.testing.assert_close(
+        inside.margins(y, backwards=True), alone.margins(y, backwards=True), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_sizes_hold_when_they_are_bounded_anew() -> None:
     data = ra.load_dataset("digits").take(4)
     subject = Subject(ra.load_model("builtin:digits-ibp"), (1, 8, 8))
     samples = Samples(data.images.double(), data.labels, torch.arange(4))
-    for method in ("interval", "crown-ibp", "crown"):
+    for method in ("interval", "crown"):
         certificate, attack = certificate_named(method), attack_named("l2")
         sizes = certificate.sizes(subject, attack, samples)
         assert certificate.holds(subject, attack, samples, sizes).all()

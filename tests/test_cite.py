@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import robustatlas as ra
 from command_line import entered
 from helpers_core import brief
@@ -13,14 +11,6 @@ from robustatlas.common.papers import known, named_in, papers
 from robustatlas.metrics.references import Reference
 from robustatlas.report.citing import DATA, HOPPING, OPTIMIZERS, cite
 from robustatlas.results.result import Result
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cite") / "run"
-    model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-    ra.evaluate(model, data, ["linf", "brightness"], samples=6, run=folder, progress=False)
-    return folder
 
 
 def cited(result: Result, reference: Reference | None = None) -> set[str]:
@@ -39,8 +29,8 @@ def test_what_can_be_cited_has_authors_and_a_key_of_its_own() -> None:
     assert len({paper.key for paper in papers().values()}) == len(papers())
 
 
-def test_only_what_ran_is_cited(run: Path, tmp_path: Path) -> None:
-    found = cited(ra.load_result(run))
+def test_only_what_ran_is_cited(evaluated_run: Path, tmp_path: Path) -> None:
+    found = cited(ra.load_result(evaluated_run))
     assert {"Pintor et al. 2021", "Alpaydin and Kaynak 1998", "Clopper and Pearson 1934"} <= found
     assert not found & {"Croce and Hein 2020", "Kang et al. 2019", "Guo et al. 2024"}
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
@@ -50,8 +40,8 @@ def test_only_what_ran_is_cited(run: Path, tmp_path: Path) -> None:
     assert "Pintor et al. 2021" not in cited(paper)
 
 
-def test_every_command_has_its_entry(run: Path) -> None:
-    result = ra.load_result(run)
+def test_every_command_has_its_entry(evaluated_run: Path) -> None:
+    result = ra.load_result(evaluated_run)
     own = Reference("own_1", "made for a test, after Kang et al. 2019", result.accuracies(), ("linf",))
     citation = cite(result, own)
     keys = {key for keys in re.findall(r"\\cite\{([^}]*)\}", citation.text) for key in keys.split(",")}
@@ -60,9 +50,9 @@ def test_every_command_has_its_entry(run: Path) -> None:
     assert "own\\_1" in citation.text and {"dai2023", "kang2019"} <= keys
 
 
-def test_the_command_prints_or_writes_the_entries(run: Path, tmp_path: Path) -> None:
-    printed = entered("cite", run).out
+def test_the_command_prints_or_writes_the_entries(evaluated_run: Path, tmp_path: Path) -> None:
+    printed = entered("cite", evaluated_run).out
     assert "\\cite{pintor2021}" in printed and "\n@misc{pintor2021,\n  author = {Maura Pintor and" in printed
-    assert "@misc" not in entered("cite", run, "-o", tmp_path / "methods.bib").out
+    assert "@misc" not in entered("cite", evaluated_run, "-o", tmp_path / "methods.bib").out
     written = (tmp_path / "methods.bib").read_text(encoding="utf-8")
     assert written in printed and written.startswith("@software{robustatlas,")

@@ -66,7 +66,7 @@ def test_networks_in_half_precision_are_evaluated(dtype: torch.dtype) -> None:
     judge = copy.deepcopy(net).to(dtype)
     for row, example in zip(index, examples, strict=True):
         assert int(judge(torch.as_tensor(example)[None].to(dtype)).argmax()) != int(data.labels[row])
-    with pytest.raises(ra.UserError, match=f"is for networks in float32; .* {dtype}"):
+    with pytest.raises(ra.UserError, match=f"float32.* {dtype}"):
         Classifier(judge, precision="bfloat16")
 
 
@@ -119,14 +119,12 @@ def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
 
 
 def test_channels_that_do_not_fit() -> None:
-    with pytest.raises(ra.UserError, match=r"mean/std have 3 channels; the inputs have shape \(6, 1, 8, 8\)"):
+    with pytest.raises(ra.UserError, match=r"3 channels.*\(6, 1, 8, 8\)"):
         Classifier(digits_cnn(), [0.1, 0.2, 0.3]).logits(X)
 
 
 def test_errors_of_the_network_are_one_sentence() -> None:
-    with pytest.raises(
-        ra.UserError, match=r"failed on a batch of shape \(6, 1, 8, 8\): RuntimeError: first\."
-    ) as error:
+    with pytest.raises(ra.UserError, match=r"\(6, 1, 8, 8\): RuntimeError: first") as error:
         Classifier(raising).logits(X)
     assert "\n" not in str(error.value)
 
@@ -312,11 +310,11 @@ def test_what_cannot_be_compiled_is_searched_all_the_same(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch, "compile", broken)
     net, x = nn.Linear(4, 3), torch.rand(6, 4)
     labels = net(x).argmax(1)
-    with pytest.warns(UserWarning, match=r"not be compiled \(RuntimeError: no compiler\); the search goes on without"):
+    with pytest.warns(UserWarning, match="RuntimeError: no compiler"):
         found = ra.evaluate(Classifier(net, compiled=True), (x, labels), "linf", progress=False)
     expected = ra.evaluate(Classifier(net), (x, labels), "linf", progress=False)
     assert (found.minimal_size("linf") == expected.minimal_size("linf")).all()
-    with pytest.raises(ra.UserError, match=r"compiled=True goes with an nn\.Module that draws no random numbers"):
+    with pytest.raises(ra.UserError, match="compiled=True"):
         Classifier(net, compiled=True, draws=3)
     with pytest.raises(ra.UserError, match="not with a function"):
         Classifier(lambda x: x, compiled=True)
@@ -384,7 +382,7 @@ def test_networks_without_numbers_are_refused() -> None:
     half = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     half[1].register_buffer("running_mean", torch.zeros(4, device="meta"))
     for net in (nn.Linear(4, 2, device="meta"), half):
-        with pytest.raises(ra.UserError, match="'meta', which holds no numbers: give it memory"):
+        with pytest.raises(ra.UserError, match="'meta'"):
             Classifier(net)
 
 

@@ -3,6 +3,7 @@
 import importlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nn.Mod
 
 
 def test_a_worker_with_another_gradient_is_refused(switched: nn.Module, watched: list[int]) -> None:
-    with pytest.raises(ra.UserError, match=r"gradients on the probe's images are others.* workers=1"):
+    with pytest.raises(ra.UserError, match=r"gradients .*workers=1"):
         ra.evaluate(switched, digits_images(COUNT, torch.float64), ATTACKS, workers=2, diagnose=False, audit=0)
     assert len(watched) == 2
 
@@ -153,16 +154,17 @@ def test_few_samples_take_few_processes() -> None:
     assert Cores(64, threads=1, speedup=1.0).processes(seconds=1e4, samples=100, memory=1e8) == 6
 
 
-@pytest.mark.parametrize(("times", "threads"), [((1.0, 1.0), 1), ((0.4, 1.0), 2)])
-def test_threads_are_those_that_were_faster(
-    times: tuple[float, float], threads: int, monkeypatch: pytest.MonkeyPatch, two_threads: None
-) -> None:
-    monkeypatch.setattr(measured, "_seconds", lambda model, x, count: times[0] if count == 2 else times[1])
-    model, data = classifier(), ra.load_dataset("digits")
-    found = cores_for(model, data.rows)
-    assert (found.count, found.threads, found.speedup) == (2, threads, times[1] / times[0])
+@pytest.mark.parametrize("slow", [1, 2])
+def test_threads_are_those_that_were_faster(slow: int, two_threads: None) -> None:
+    class Slow(Alike):
+        def forward(self, x: Tensor) -> Tensor:
+            time.sleep(0.3 if torch.get_num_threads() == slow else 0.01)
+            return super().forward(x)
+
+    found = cores_for(classifier(Slow()), ra.load_dataset("digits").rows)
+    assert (found.count, found.threads) == (2, 3 - slow) and (found.speedup > 2) == (slow == 1)
     with found.used():
-        assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 3 - slow
     assert torch.get_num_threads() == 2
 
 

@@ -83,7 +83,7 @@ def test_the_worst_case_is_that_of_a_loop(name: str) -> None:
     x, labels = some_data(model, count=4)
     attack = attack_named(name).on_images((12, 12))
     found = outcome_of(name, model, (x, labels))
-    threat, sweep, last = attack.threat, attack.plans["descent"].legs[0].stage.optimizer, attack.strengths[-1]
+    threat, sweep, last = attack.threat, attack.plan("descent").runs[0].optimizer, attack.strengths[-1]
     assert isinstance(threat, Change)
     assert isinstance(sweep, Sweep)
     steps = [last * k / sweep.sizes for k in range(1, sweep.sizes + 1)]
@@ -237,7 +237,7 @@ def test_the_suite_in_three_sizes() -> None:
             fitting = attack.on_images(sides)
             assert len(fitting.strengths) == 3
             assert fitting.about.source
-            sweep = fitting.plans["descent"].legs[0].stage.optimizer
+            sweep = fitting.plan("descent").runs[0].optimizer
             shares = np.array(fitting.strengths) * sweep.sizes / fitting.strengths[-1]
             np.testing.assert_allclose(shares, shares.round(), atol=1e-6)  # each is a size of the sweep
 
@@ -302,7 +302,7 @@ def test_training_takes_strengths_as_people_type_them() -> None:
     """Once: a quality of 30 is 70 inside, on the command line and in Python."""
     for given in (parse_against("jpeg-quality=30,resolution=80"), {"jpeg-quality": 30, "resolution": 80}):
         assert [(one.name, one.epsilon) for one in opponents_of(given)] == [("jpeg-quality", 70), ("resolution", 20)]
-    with pytest.raises(UserError, match=r"expected a number below 100 \(quality\)"):
+    with pytest.raises(UserError, match="below 100"):
         opponents_of({"jpeg-quality": 120})
 
 
@@ -377,7 +377,7 @@ def test_the_border_is_chosen_said_and_kept_apart(tmp_path: Path) -> None:
     record = next(each for each in black.records.values() if each.name == "rotation")
     assert record.threat["border"] == "black"
     assert "all is black" in record.note
-    with pytest.raises(UserError, match="border: black in the run, reflect given"):
+    with pytest.raises(UserError, match=r"border: black .*reflect"):
         ra.evaluate(model, data, "rotation", run=folder, **QUIET)
     with pytest.raises(UserError, match="none among linf"):
         ra.evaluate(model, data, "linf", border="grey", **QUIET)

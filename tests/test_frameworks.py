@@ -127,13 +127,13 @@ def test_tensorflow_in_float64_and_without_a_gradient_is_said() -> None:
     double = ra.from_tensorflow(lambda x: x @ tf.constant(weight), dtype=torch.float64)
     assert gradient_of(double, x, torch.zeros(4, dtype=torch.long)).dtype == torch.float64
     single = ra.from_tensorflow(lambda x: tf.cast(x, tf.float32) @ tf.constant(weight, tf.float32), dtype=torch.float64)
-    with pytest.raises(UserError, match="returns float32 where float64 is asked for"):
+    with pytest.raises(UserError, match=r"float32 .*float64"):
         single.logits(x)
     mixed = ra.from_tensorflow(lambda x: x @ tf.constant(weight, tf.float32), dtype=torch.float64)
-    with pytest.raises(UserError, match="type float32 that does not match type float64"):
+    with pytest.raises(UserError, match=r"float32 .*float64"):
         mixed.logits(x)
     rounded = ra.from_tensorflow(lambda x: tf.round(x) @ tf.constant(weight, tf.float32))
-    with pytest.raises(UserError, match=r"TensorFlow has no gradient .*; give from_predictions"):
+    with pytest.raises(UserError, match="from_predictions"):
         check_model(rounded, x.float(), torch.zeros(4, dtype=torch.long))
 
 
@@ -167,7 +167,7 @@ def test_what_to_install_for_other_frameworks(framework: str, monkeypatch: pytes
 
 def test_jax_in_float64_is_said() -> None:
     jax = pytest.importorskip("jax")
-    with pytest.raises(UserError, match="JAX computes in float32 unless told otherwise; call jax.config"):  # noqa: RUF043
+    with pytest.raises(UserError, match=r"jax.config"):
         ra.from_jax(in_jax, dtype=torch.float64)
     with jax.experimental.enable_x64() if hasattr(jax.experimental, "enable_x64") else jax.enable_x64(True):
         model = ra.from_jax(in_jax, dtype=torch.float64)
@@ -186,10 +186,10 @@ def test_any_gradient() -> None:
 
     agree(ra.from_gradient(lambda x: in_numpy(x.numpy()), vjp))
     wrong = ra.from_gradient(lambda x: in_numpy(x.numpy()), lambda x, weights: vjp(x, weights)[:, 0])
-    with pytest.raises(UserError, match="gradient of the model has shape .*; expected that of its inputs"):  # noqa: RUF043
+    with pytest.raises(UserError, match=r"gradient .*shape"):
         gradient_of(wrong, *digits_images(3))
     broken = ra.from_gradient(lambda x: in_numpy(x.numpy()), lambda x, weights: weights.numpy() @ first)
-    with pytest.raises(UserError, match=r"gradient of the model failed on a batch of shape \(3, 1, 8, 8\): ValueError"):
+    with pytest.raises(UserError, match=r"\(3, 1, 8, 8\): ValueError"):
         gradient_of(broken, *digits_images(3))
 
 
@@ -211,13 +211,13 @@ def test_attacks_that_learn_too_much_are_refused(answers: Any) -> None:
     model = ra.from_predictions(function, answers, classes=10)
     images, labels = digits_images(20)
     assert check_model(model, images, labels) == []
-    with pytest.raises(UserError, match="gives .*linf.* need.* more; use .*hop-skip-jump-l2") as caught:  # noqa: RUF043
+    with pytest.raises(UserError, match=r"linf.*hop-skip-jump-l2") as caught:
         check_attacks(model, [attack_named("linf"), attack_named("fmn-l2")], images)
     assert ("square-linf" in str(caught.value)) == (answers != "labels")
     (warning,) = check_attacks(model, [attack_named("hop-skip-jump-l2")], images)
     assert "weak upper bounds" in warning
     if answers == "labels":
-        with pytest.raises(UserError, match="labels alone, and square-linf needs more; use hop-skip-jump-l2"):
+        with pytest.raises(UserError, match=r"square-linf.*hop-skip-jump-l2"):
             check_attacks(model, [attack_named("square-linf")], images)
     tabular = images.flatten(1)
     with pytest.raises(UserError, match="use hop-skip-jump-l2"):
@@ -267,13 +267,13 @@ class Named(nn.Module):
 def test_what_has_no_gradient_is_named() -> None:
     images, labels = digits_images(20)
     (warning,) = check_model(ra.Classifier(NET, prepare=coarse), images, labels)
-    assert "computes round of what depends on the input" in warning
+    assert "round" in warning
     assert "straight_through(function)" in warning
     (warning,) = check_model(ra.Classifier(NET, prepare=leaves_torch), images, labels)
-    assert "ends in its prepare, which is not differentiable. Wrap it in straight_through" in warning
+    assert "its prepare" in warning and "straight_through" in warning
     hidden = nn.Sequential(nn.Identity(), Named(leaves_torch), NET)
     (warning,) = check_model(ra.Classifier(hidden), images, labels)
-    assert "ends in its module '1' (Named), which is not differentiable" in warning
+    assert "'1' (Named)" in warning
     for function in (coarse, leaves_torch):
         sound = ra.Classifier(NET, prepare=ra.straight_through(function))
         assert check_model(sound, images, labels) == []
@@ -286,7 +286,7 @@ def test_attacks_see_through_what_is_replaced() -> None:
         for prepare in (coarse, ra.straight_through(coarse), ra.surrogate(coarse, lambda x: x * 1.0))
     ]
     assert robust[1] == robust[2] < robust[0]
-    with pytest.raises(UserError, match=r"shape \(3, 1, 4, 4\), and what stands for its gradient \(3, 1, 8, 8\)"):
+    with pytest.raises(UserError, match=r"\(3, 1, 4, 4\).*\(3, 1, 8, 8\)"):
         ra.straight_through(lambda x: x[:, :, ::2, ::2])(data[0][:3].requires_grad_())
 
 
@@ -350,15 +350,15 @@ def test_outputs_are_recognised() -> None:
         "outputs='probabilities'" in w for w in check_model(ra.Classifier(lambda x: many(x).softmax(1)), x, labels)
     )
     assert any("one sigmoid a class" in w for w in check_model(ra.Classifier(lambda x: many(x).sigmoid()), x, labels))
-    with pytest.raises(UserError, match="outputs='odds' is not known; expected one of 'logits', 'probabilities'"):
+    with pytest.raises(UserError, match=r"'odds'.*'logits'"):
         ra.Classifier(many, outputs="odds")  # type: ignore[arg-type]
 
 
 def test_several_labels_a_sample_are_refused() -> None:
     x = torch.rand(3, 5)
-    with pytest.raises(UserError, match=r"expected one class number a sample, \[N\]: give labels.argmax\(1\)"):
+    with pytest.raises(UserError, match=r"argmax\(1\)"):
         check_inputs(x, torch.eye(3))
-    with pytest.raises(UserError, match="several labels a sample are not measured here"):
+    with pytest.raises(UserError, match="several labels"):
         check_inputs(x, torch.ones(3, 3))
 
 
@@ -376,5 +376,5 @@ def test_networks_of_one_size_of_batch() -> None:
     np.testing.assert_allclose(filled.minimal_size("l2"), plain.minimal_size("l2"), rtol=1e-3)
     assert filled.passes("l2") == pytest.approx(plain.passes("l2"), rel=0.05)
     for wrong in (0, (), "8", (4, -1)):
-        with pytest.raises(UserError, match="batch_size=.* does not fit"):  # noqa: RUF043
+        with pytest.raises(UserError, match=r"batch_size=.* does not fit"):
             ra.Classifier(fixed, batch_size=wrong)  # type: ignore[arg-type]

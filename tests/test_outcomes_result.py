@@ -48,7 +48,7 @@ def test_strengths_judged_on_their_own_say_nothing_of_others() -> None:
     np.testing.assert_array_equal(outcome.broken([0.0, 0.1, 0.2 * (1 + 1e-7), 0.3]).sum(0), [1, 2, 2, 2])
     np.testing.assert_array_equal(table.survivors({"linf": 0.2}), [False, True, False])
     for other in (0.05, 0.15, 9.0):
-        with pytest.raises(UserError, match=rf"was run at 0\.1, 0\.2, 0\.3; {other:g} is none of these"):
+        with pytest.raises(UserError, match=rf"0\.1, 0\.2, 0\.3; {other:g} "):
             outcome.broken([0.1, other])
 
 

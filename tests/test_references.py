@@ -106,10 +106,10 @@ def test_own_reference_takes_the_best_model_at_every_strength():
     with pytest.raises(UserError, match="not evaluated with the same attacks"):
         Reference.from_models("mine", "", {"a": a, "c": other})
     longer = AccuracyTable(90, {"linf": {0.01: 65, 0.02: 50, 0.03: 40}})
-    with pytest.raises(UserError, match=r"different strengths of linf: only one of them at linf@0.03"):
+    with pytest.raises(UserError, match=r"linf@0.03"):
         Reference.from_models("mine", "", {"a": a, "b": longer})
     elsewhere = AccuracyTable(90, {"linf": {0.01: 65, 0.04: 50}})
-    with pytest.raises(UserError, match=r"only one of them at linf@0.02, linf@0.04"):
+    with pytest.raises(UserError, match=r"linf@0.02, linf@0.04"):
         Reference.from_models("mine", "", {"a": a, "b": elsewhere})
     with pytest.raises(UserError, match="look like fractions"):
         Reference.from_models("mine", "", {"a": AccuracyTable(0.9, {"linf": {0.01: 0.7}})})
@@ -127,12 +127,7 @@ def test_own_reference_is_written_and_read(tmp_path):
         mine.to_json(tmp_path / "none" / "mine.json")
 
 
-def test_wrong_references_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"no reference 'cifar'; give one of multirobustbench-cifar10"):
-        load_reference("cifar")
-    (tmp_path / "empty.json").write_text("{}")
-    with pytest.raises(UserError, match="missing: name, source, accuracies"):
-        load_reference(tmp_path / "empty.json")
+def test_a_reference_that_ranks_what_it_lacks_is_refused(tmp_path):
     ranked = {"name": "x", "source": "y", "ranked": ["l2"], "accuracies": {"clean": 90, "entries": {"linf": {"1": 80}}}}
     (tmp_path / "ranked.json").write_text(json.dumps(ranked))
     with pytest.raises(UserError, match="ranks l2"):
@@ -175,11 +170,8 @@ def test_wrong_entries_of_a_reference_file_are_named(entries, message, tmp_path)
 
 def test_an_accuracy_table_is_no_reference(tmp_path):
     AccuracyTable(90, {"linf": {1: 80}}).to_json(tmp_path / "table.json")
-    with pytest.raises(UserError, match="this is an accuracy table"):
+    with pytest.raises(UserError, match="accuracy table"):
         load_reference(tmp_path / "table.json")
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(UserError, match="A reference is an object"):
-        load_reference(tmp_path / "list.json")
 
 
 def test_metrics_import_no_torch():

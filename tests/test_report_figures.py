@@ -186,7 +186,7 @@ def test_the_command_draws_what_runs_share(tmp_path: Path) -> None:
     assert "curves.svg" in entered("figure", *runs, "-o", tmp_path / "curves.svg").out
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")
     said = entered("figure", *runs, "--attacks", "contrast", code=1).line
-    assert "share no attack contrast; they share brightness" in said
+    assert "contrast" in said and "brightness" in said
 
 
 def test_both_sides_of_a_curve_and_the_doubt_between_them() -> None:

@@ -102,9 +102,9 @@ class Features(nn.Module):
 
 def test_the_first_of_several_outputs_is_taken_with_a_word() -> None:
     told = warned(Features())  # type: ignore[arg-type]
-    assert "returns 2 tensors, of shapes (8, 64) and (8, 10); the first is taken for the logits" in told[0]
+    assert "(8, 64) and (8, 10)" in told[0]
     for door in (ra.certify, ra.diagnose):
-        with pytest.warns(UserWarning, match="the first is taken for the logits"):
+        with pytest.warns(UserWarning, match="the first"):
             door(Features(), DATA.take(4))
     assert warned(lambda x: Features()(x)[1]) == []
     assert warned(lambda x: (NET(x), "more")) == []  # type: ignore[arg-type, return-value]

@@ -44,20 +44,18 @@ def images(network: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
 SHORT = {"steps": 2, "inner_steps": 1, "search_steps": 1, "restarts": 1}
 CASES: list[tuple[ProtocolName, Search | None]] = [
     ("default", None),
-    ("default", "bisection"),
     ("default", "every"),
     ("default", "frontier"),
     ("paper", None),
-    ("paper", "every"),
 ]
 
 
 def form(attack: Attack, search: Search) -> Any:
     """What of an attack decides how the engine searches and what it writes; threat models of one form differ in images
     alone."""
-    legs = tuple((leg.role, type(leg.stage.optimizer), leg.stage.objective) for leg in attack.plans[search].legs)
+    runs = tuple((run.role, type(run.optimizer), run.objective) for run in attack.plan(search).runs)
     threat = attack.threat
-    return legs, threat.optimised, threat.chooses, threat.additive, bool(threat.levels), attack.unbounded
+    return runs, threat.optimised, threat.chooses, threat.additive, bool(threat.levels), attack.unbounded
 
 
 def one_of_each_form(attacks: list[Attack], search: Search) -> list[Attack]:
@@ -73,7 +71,7 @@ def test_every_view_of_every_attack_agrees(protocol: ProtocolName, search: Searc
         brief(attack, most=SHORT)
         for attack in catalogue(protocol).values()
         if search is None or search in attack.searches[1:]
-        if protocol == "default" or attack.plans != catalogue()[attack.name].plans
+        if protocol == "default" or attack.runs != catalogue()[attack.name].runs
     ]
     if search is not None:
         attacks = one_of_each_form(attacks, search)
@@ -96,7 +94,7 @@ def test_sets_that_are_not_nested_are_judged_at_each_strength(network: nn.Module
     for attack in corruptions:
         np.testing.assert_array_equal(own.outcome(attack.name).fooled, every.outcome(attack.name).fooled)
         assert not own.outcome(attack.name).monotone
-    with pytest.raises(ra.UserError, match="'descent' is not valid for 'corruption-gaussian-noise': its threat"):
+    with pytest.raises(ra.UserError, match=r"'descent' .*'corruption-gaussian-noise'"):
         ra.evaluate(network, images, ["linf", "corruption-gaussian-noise"], search="descent")
 
 
@@ -143,13 +141,3 @@ def test_added_strengths_are_searched_and_old_ones_kept(network: nn.Module, imag
     np.testing.assert_array_equal(more.minimal_size("linf"), found)
     again = ra.evaluate(network, images, [replace(attack, strengths=(low, middle, high))], run=tmp_path)
     np.testing.assert_array_equal(again.outcome("linf").forward, more.outcome("linf").forward, "computed once")
-
-
-def test_strengths_judged_one_by_one_grow_into_the_run_made_at_once(
-    network: nn.Module, images: Any, tmp_path: Path
-) -> None:
-    attack = catalogue()["corruption-contrast"]
-    ra.evaluate(network, images, [replace(attack, strengths=(1.0, 3.0))], run=tmp_path)
-    grown = ra.evaluate(network, images, [attack], run=tmp_path)
-    once = ra.evaluate(network, images, [attack])
-    np.testing.assert_array_equal(grown.outcome(attack.name).fooled, once.outcome(attack.name).fooled)

@@ -70,9 +70,9 @@ def test_a_classifier_that_always_answers_class_0_has_the_accuracy_of_chance(for
 
 
 def test_a_run_begun_with_the_first_samples_goes_on_with_these(tmp_path: Path) -> None:
-    with pytest.warns(RobustnessWarning, match="The 20 samples are of 1 of the 5 classes"):
+    with pytest.warns(RobustnessWarning, match="1 of the 5 classes"):
         ra.evaluate(First(), data().take(20, stratified=False), run=tmp_path / "first", **few)
-    with pytest.warns(RobustnessWarning, match="The 30 samples are of 2 of the 5 classes"):
+    with pytest.warns(RobustnessWarning, match="2 of the 5 classes"):
         result = ra.evaluate(First(), data(), samples=30, run=tmp_path / "first", **few)
     assert result.index.tolist() == list(range(30)) and any("2 of the 5" in said for said in result.warnings)
     ra.evaluate(First(), data(), samples=20, run=tmp_path / "drawn", **few)

@@ -59,14 +59,14 @@ def test_what_to_install(source: str, package: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.delitem(sys.modules, name)
     missing = ModuleNotFoundError(f"No module named {package!r}", name=package)
     monkeypatch.setattr(sys, "meta_path", [Blocked({package: missing}), *sys.meta_path])
-    with pytest.raises(UserError, match=rf"{source} needs {package}: pip install 'robustatlas\[{package}\]'"):
+    with pytest.raises(UserError, match=rf"robustatlas\[{package}\]"):
         ra.load_model(source)
 
 
 def test_a_torchvision_of_another_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("operator torchvision::nms does not exist")
     monkeypatch.setattr(sys, "meta_path", [Blocked({"made_up_zoo": error}), *sys.meta_path])
-    with pytest.raises(UserError, match=r"built for another torch .*; install both from one place") as caught:
+    with pytest.raises(UserError, match="another torch") as caught:
         optional("made_up_zoo", "timm:resnet18", "timm")
     assert "\n" not in str(caught.value)
 
@@ -102,9 +102,9 @@ def test_timm_resizes_as_timm_does() -> None:
 def test_timm_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     importable("timm")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=r"weights of 'timm:resnet10t' are not in the cache of timm .*"):
+    with pytest.raises(UserError, match="'timm:resnet10t'"):
         ra.load_model("timm:resnet10t")
-    with pytest.raises(UserError, match="timm has no model 'resnet1'; did you mean 'resnet"):
+    with pytest.raises(UserError, match=r"'resnet1'.*'resnet"):
         ra.load_model("timm:resnet1")
 
 
@@ -115,7 +115,7 @@ def test_torchvision() -> None:
     assert model.mean == (0.485, 0.456, 0.406)
     full = ra.load_model("torchvision:squeezenet1_1", arguments={"pretrained": False, "resize": True})
     assert full.prepare == Resizing(256, (224, 224), "bilinear")
-    with pytest.raises(UserError, match="torchvision has no classifier 'squeezenet'; did you mean 'squeezenet1_"):
+    with pytest.raises(UserError, match=r"'squeezenet'.*'squeezenet1_"):
         ra.load_model("torchvision:squeezenet")
 
 
@@ -124,7 +124,7 @@ def test_robustbench(tmp_path: Path) -> None:
     if importlib.util.find_spec("robustbench") is None:
         pytest.skip("robustbench is not installed")
     source = "robustbench:cifar10/Linf/Wong2020Fast"
-    with pytest.raises(UserError, match=r"The weights of 'robustbench:.*Wong2020Fast.pt; fetch them with"):
+    with pytest.raises(UserError, match=r"Wong2020Fast\.pt"):
         ra.load_model(source)
     model = ra.load_model(source, arguments={"pretrained": False})
     assert model.logits(torch.rand(1, 3, 32, 32)).shape == (1, 10)
@@ -136,7 +136,7 @@ def test_robustbench(tmp_path: Path) -> None:
     assert again.identity().weights_sha256 == model.identity().weights_sha256
     with pytest.raises(UserError, match="did you mean 'Wong2020Fast'"):
         ra.load_model("robustbench:Wong2020Fst")
-    with pytest.raises(UserError, match=r"no models for 'mnist/Linf'.*cifar10/Linf"):
+    with pytest.raises(UserError, match=r"'mnist/Linf'.*cifar10/Linf"):
         ra.load_model("robustbench:mnist/Linf/X")
 
 
@@ -243,7 +243,7 @@ def test_huggingface_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert again.origin is not None
     assert again.origin.home == str(tmp_path / "own.safetensors")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="weights of 'hf:nobody/nothing' are not in the cache") as caught:
+    with pytest.raises(UserError, match="'hf:nobody/nothing'") as caught:
         ra.load_model("hf:nobody/nothing")
     assert "\n" not in str(caught.value)
     (tmp_path / "empty").mkdir()
@@ -284,7 +284,7 @@ def test_exported_programs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"not a file of torch.export.save"):
         ra.load_model(f"export:{tmp_path / 'text.pt2'}")
     torch.save(small_net(), tmp_path / "whole.pt")
-    with pytest.raises(UserError, match=r"is of torch.save, not of torch.export.save"):
+    with pytest.raises(UserError, match=r"torch\.save.*torch\.export\.save"):
         ra.load_model(f"export:{tmp_path / 'whole.pt'}")
     two = nn.Bilinear(2, 2, 3)
     torch.export.save(torch.export.export(two, (torch.rand(4, 2), torch.rand(4, 2))), tmp_path / "two.pt2")
@@ -296,7 +296,7 @@ def test_exported_programs_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "net.pt2") as old, zipfile.ZipFile(tmp_path / "hostile.pt2", "w") as new:
         for name in old.namelist():
             new.writestr(name, hostile.getvalue() if "sample_inputs" in name else old.read(name))
-    with pytest.raises(UserError, match=r"holds pickled objects besides tensors .*sample_inputs"):
+    with pytest.raises(UserError, match="sample_inputs"):
         ra.load_model(f"export:{tmp_path / 'hostile.pt2'}")
 
 
@@ -314,7 +314,7 @@ def test_resizing_is_differentiable_and_keeps_what_fits() -> None:
     assert resizing(torch.ones(1, 1, 40, 30)).min() > 1 - 1e-6
     with pytest.raises(UserError, match="cannot be resized by 'lanczos'"):
         Resizing(9, interpolation="lanczos")
-    with pytest.raises(UserError, match=r"images \[B, C, H, W\]; the inputs have shape \(2, 3\)"):
+    with pytest.raises(UserError, match=r"\[B, C, H, W\].*\(2, 3\)"):
         resizing(torch.rand(2, 3))
 
 

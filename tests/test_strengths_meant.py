@@ -11,6 +11,7 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
+from robustatlas.cli._options import parse_strengths
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLING, strength, typed
 from robustatlas.evaluation.plan import chosen_attacks
@@ -109,26 +110,25 @@ def test_of_sets_outside_of_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("text", "meant"),
     [
-        ("linf=8", "linf=8 is not a strength for images in [0, 1], which differ by at most 1 (largest change of a "
-         "pixel value); for 8 of 255 give 8/255."),
-        ("linf=1,2,4", "for 4 of 255 give 4/255."),
-        ("linf=1.2:20", "give at most 1."),
-        ("l2=10:20", "give at most 8."),
-        ("linf=8:20", "for 8 of 255 give 8/255."),
-        ("l2=128", "which differ by at most 8 (Euclidean length of the change); for 128 of 255 give 128/255."),
-        ("l1=2000", "which differ by at most 64 (sum of absolute changes); for 2000 of 255 give 2000/255."),
-        ("l0=65", "which differ by at most 64 (changed values (channels of pixels)); give at most 64."),
-        ("patch=3", "give at most 1."),
-        ("brightness=76.5", "for 76.5 of 255 give 76.5/255."),
+        ("linf=8", "8/255"),
+        ("linf=1,2,4", "4/255"),
+        ("linf=1.2:20", "at most 1"),
+        ("l2=10:20", "at most 8"),
+        ("linf=8:20", "8/255"),
+        ("l2=128", "128/255"),
+        ("l1=2000", "2000/255"),
+        ("l0=65", "at most 64"),
+        ("patch=3", "at most 1"),
+        ("brightness=76.5", "76.5/255"),
     ],
-)  # fmt: skip
-def test_the_command_names_what_is_meant(typed: str, said: str, tmp_path: Path) -> None:
-    name = typed.partition("=")[0]
-    command = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", name]
-    assert entered(*command, "--strengths", typed, "--run", tmp_path / "run", code=1).line.endswith(said)
-    assert not (tmp_path / "run").exists()
+)
+def test_a_strength_in_levels_is_named_as_it_is_meant(text: str, meant: str) -> None:
+    strengths = parse_strengths([text])
+    images, _ = digits_images(2)
+    with pytest.raises(ra.UserError, match=meant):
+        chosen_attacks(Request(attacks=list(strengths), strengths=strengths), MODEL, images)
 
 
 def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:
@@ -150,25 +150,16 @@ def test_training_against_all_images_is_refused(name: str, epsilon: float) -> No
 
 
 def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
-    run = str(tmp_path / "run")
-    images, labels = digits_images(8)
+    run = tmp_path / "run"
     wanted: dict[str, Any] = {"linf": [8 / 255, 0.2], "l2": [128 / 255, 1.0]}
-    ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run, progress=False)
-    union = ["--union", "linf=8/255,l2=128/255"]
-    commands = [["show", run, *union], ["show", run, "--all"], ["compare", run, run + "2", *union]]
-    ra.evaluate(digits_network(), (images, labels), ["linf", "l2"], strengths=wanted, run=run + "2", progress=False)
-    for command in commands:
-        told = entered(*command).line
-        assert "8/255" in told and "128/255" in told, (command, told)
-        assert "0.0314" not in told and "0.502" not in told and "0.50196" not in told, (command, told)
-    for words, echoed in (
-        (["show", run, "--union", "linf=1/255"], "1/255"),
-        (["check", run, "--require", "linf@77/255>=4"], "77/255"),
-    ):
-        assert echoed in entered(*words, code=1).line
-    words = ["evaluate", "builtin:digits-linf", "--data", "digits", "--samples", "2", "--attacks", "linf"]
-    told = entered(*words, "--strengths", "linf=8/255,16/255", "--run", run + "3").out
-    assert " 8/255" in told and "16/255" in told and "0.0314" not in told and "0.0313" not in told
+    ra.evaluate(
+        digits_network(), digits_images(8), ["linf", "l2"], strengths=wanted, effort="low", run=run, progress=False
+    )
+    for options in (["--union", "linf=8/255,l2=128/255"], ["--all"]):
+        told = entered("show", run, *options).line
+        assert "8/255" in told and "128/255" in told
+        assert "0.0314" not in told and "0.502" not in told
+    assert "77/255" in entered("check", run, "--require", "linf@77/255>=4", code=1).err
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 4, 6, 8, 16, 30, 64, 128, 2000])

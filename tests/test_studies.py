@@ -12,6 +12,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.studies import forecast_study, read_study
+from robustatlas.studies.progress import StudyDisplay
 from robustatlas.studies.writing import Studied
 from study_files import SMALL, without_sizes, written
 
@@ -56,10 +57,19 @@ def test_the_page_lists_tables_figures_and_what_differs(studied: tuple[Path, Pat
     assert "<h1>A small study</h1>" in page and 'href="outputs/tests.csv"' in page
 
 
-def test_the_same_again_does_nothing(studied: tuple[Path, Path, Studied], monkeypatch: pytest.MonkeyPatch) -> None:
+def files_of(out: Path) -> dict[Path, int]:
+    """When each file of the trainings and runs of a study was written."""
+    made = (
+        path for part in ("trainings", "runs", "done") for path in (out / part).rglob("*") if "locks" not in path.parts
+    )
+    return {path: path.stat().st_mtime_ns for path in made if path.is_file()}
+
+
+def test_the_same_again_does_nothing(studied: tuple[Path, Path, Studied]) -> None:
     file, out, done = studied
-    monkeypatch.setattr("robustatlas.studies.running._do", lambda *_: pytest.fail("nothing is to be done"))
+    before = files_of(out)
     again = ra.study(file, out, progress=False)
+    assert before and files_of(out) == before
     assert {name: sheet.markdown() for name, sheet in again.tables.items()} == {
         name: sheet.markdown() for name, sheet in done.tables.items()
     }
@@ -72,9 +82,9 @@ def test_a_changed_file_says_what_is_reused_new_and_grown(studied: tuple[Path, P
     ra.study(written(tmp_path, without_sizes(SMALL)), copy, progress=False)
     grown = written(tmp_path, without_sizes(SMALL), ('"0.2:2"', '"0.1,0.2,0.3"'), ("[models.bits]", more))
     said = " ".join(entered("study", grown, "--out", copy).err.split())
-    assert "Reused: 4 steps (models.plain.seed-0, models.plain.seed-1, models.linf.seed-3 and 1 more)" in said
-    assert "new: 2 steps (models.more.seed-0, evaluations.main.more.seed-0)" in said
-    assert "done again, as the file has changed: 6 steps" in said
+    assert "4 steps (models.plain.seed-0, models.plain.seed-1, models.linf.seed-3" in said
+    assert "2 steps (models.more.seed-0, evaluations.main.more.seed-0)" in said
+    assert "6 steps" in said
     run = ra.load_result(tmp_path / "out" / "runs" / "main" / "linf" / "seed-3")
     assert run.strengths("linf").tolist() == pytest.approx([0.1, 0.2, 0.3])
     runs = [ra.load_result(copy / "runs" / "main" / "linf" / f"seed-{seed}") for seed in (3, 4)]
@@ -94,7 +104,7 @@ def test_what_was_warned_of_is_on_the_page_of_every_later_call(tmp_path: Path) -
 def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
     _, out, _ = studied
     changed = written(tmp_path, without_sizes(SMALL), ("steps = 1", "steps = 2"))
-    with pytest.raises(UserError, match=r"models.linf.seed-3 was done in .* \(model.steps: 1 there, 2 given\)"):
+    with pytest.raises(UserError, match=r"models\.linf\.seed-3 .*model\.steps: 1 "):
         ra.study(changed, out, progress=False)
     with pytest.raises(UserError, match="holds the study mine, not mine other"):
         ra.study(written(tmp_path), out, "other", progress=False)
@@ -102,13 +112,13 @@ def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied],
 
 def test_one_step_alone_and_what_it_waits_for(tmp_path: Path) -> None:
     file = written(tmp_path, without_sizes(SMALL))
-    with pytest.raises(UserError, match=r"evaluations.main.plain.seed-0 needs models.plain.seed-0; leave --only out"):
+    with pytest.raises(UserError, match=r"evaluations\.main\.plain\.seed-0 .*models\.plain\.seed-0"):
         ra.study(file, tmp_path / "out", only=["evaluations"], progress=False)
     done = ra.study(file, tmp_path / "out", only=["models.plain", "outputs.scores"], progress=False)
     assert (tmp_path / "out/trainings/plain/seed-1/card.json").is_file()
     assert not (tmp_path / "out/trainings/linf").exists()
     assert not done.complete and done.outputs[0].waits[0] == "evaluations.main.plain.seed-0"
-    with pytest.raises(UserError, match=r"--only 'models.plane' is not a step; did you mean 'models.plain'\?"):
+    with pytest.raises(UserError, match=r"'models\.plane'.*'models\.plain'"):
         ra.study(file, tmp_path / "out", only=["models.plane"], progress=False)
 
 
@@ -123,33 +133,27 @@ def test_two_machines_make_what_one_makes(studied: tuple[Path, Path, Studied], t
     }
 
 
-def test_a_step_that_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_is_interrupted_goes_on(tmp_path: Path) -> None:
     file, out = written(tmp_path, without_sizes(SMALL)), tmp_path / "out"
-    from robustatlas.studies import running
 
-    whole = running._do
+    class Stops(StudyDisplay):
+        def step(self, name: str, number: int, of: int) -> None:
+            if name == "evaluations.main.linf.seed-3":
+                raise KeyboardInterrupt
 
-    def stopped(finished, step, *rest):
-        if step.name == "evaluations.main.linf.seed-3":
-            raise KeyboardInterrupt
-        return whole(finished, step, *rest)
-
-    monkeypatch.setattr(running, "_do", stopped)
-    assert "Stopped. What is done is kept in" in entered("study", file, "--out", out, code=130).err
-    kept = sorted(path.stem for path in (out / "done").glob("*.json"))
-    assert "evaluations.main.plain.seed-1" in kept and "evaluations.main.linf.seed-3" not in kept
-    done: list[str] = []
-    monkeypatch.setattr(
-        running, "_do", lambda finished, step, *rest: (done.append(step.name), whole(finished, step, *rest))[1]
-    )
+    with pytest.raises(KeyboardInterrupt):
+        ra.study(file, out, progress=Stops())
+    kept = files_of(out)
+    done = {path.stem for path in kept if path.parent.name == "done"}
+    assert "evaluations.main.plain.seed-1" in done and "evaluations.main.linf.seed-3" not in done
     assert ra.study(file, out, progress=False).complete
-    assert set(done).isdisjoint(kept) and "evaluations.main.linf.seed-3" in done
+    assert files_of(out).items() >= kept.items()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file in the way")
     file = written(tmp_path, without_sizes(SMALL))
-    assert "Cannot write" in entered("study", file, "--out", tmp_path / "out", code=1).line
+    assert str(tmp_path / "out") in entered("study", file, "--out", tmp_path / "out", code=1).line
 
 
 def test_an_output_that_cannot_be_made_does_not_keep_the_others(
@@ -158,7 +162,7 @@ def test_an_output_that_cannot_be_made_does_not_keep_the_others(
     _, out, _ = studied
     file = written(tmp_path, without_sizes(SMALL), ('numbers = ["linf@0.1"]', 'numbers = ["linf@0.7"]'))
     printed = entered("study", file, "--out", shutil.copytree(out, tmp_path / "out"), "--only", "outputs", code=1)
-    assert "linf 0.1" in printed.out and "was not evaluated with linf at 0.7" in " ".join(printed.err.split())
+    assert "linf 0.1" in printed.out and "linf at 0.7" in " ".join(printed.err.split())
 
 
 def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path) -> None:
@@ -211,5 +215,5 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
 
 
 def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="compares linf and plain; give both the same seeds, two at least"):
+    with pytest.raises(UserError, match="linf and plain"):
         read_study(written(tmp_path, without_sizes(SMALL) + CLAIM))

@@ -81,13 +81,13 @@ def test_sizes_give_keys_anew_and_leave_entries_out(tmp_path: Path) -> None:
     assert study.evaluations["main"].strengths == {"linf": (0.1, 0.2, 0.3)}
     assert study.evaluations["main"].effort == "low" and "bits" not in study.models
     assert study.size == "other" and study.differs == ["one more strength"]
-    with pytest.raises(UserError, match=r"There is no size 'othr'; did you mean 'other'\?"):
+    with pytest.raises(UserError, match=r"'othr'.*'other'"):
         read_study(file, "othr")
-    with pytest.raises(UserError, match="There is no size 'small'; the sizes of study mine are other"):
+    with pytest.raises(UserError, match=r"'small'.*other"):
         read_study(file)
-    with pytest.raises(UserError, match=r"size.other.without of study mine names 'models.bitz', which is not there"):
+    with pytest.raises(UserError, match=r"size.other.without .*'models.bitz'"):
         read_study(written(tmp_path, SMALL, ('models.bits"]', 'models.bitz"]')), "other")
-    with pytest.raises(UserError, match=r"There is no study 'uhr'; did you mean 'uar'\?"):
+    with pytest.raises(UserError, match=r"'uhr'.*'uar'"):
         read_study("uhr")
 
 
@@ -148,6 +148,6 @@ def test_a_reference_is_evaluated_by_as_few_steps_as_the_models() -> None:
         plan = plan_of(next(iter(study.references.values())))
         for asked in evaluation_request(study.evaluations["main"]).attacks:
             assert isinstance(asked, Attack) and asked.name in attack
-            assert plan.evaluated(asked.name).plans["every"] == asked.plans["every"]
-    with pytest.raises(UserError, match="evaluation_steps are for UAR's attacks as published"):
+            assert plan.evaluated(asked.name).plan("every") == asked.plan("every")
+    with pytest.raises(UserError, match="evaluation_steps"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, evaluation_steps=20)

@@ -186,9 +186,9 @@ def test_glass_takes_colours_from_nearby():
 
 
 def test_says_what_is_wrong():
-    with pytest.raises(UserError, match=r"no corruption called 'rain'; choose one of gaussian_noise, "):
+    with pytest.raises(UserError, match=r"'rain'.*gaussian_noise"):
         Corruption("rain")
-    with pytest.raises(UnsupportedInputError, match=r"corruption-saturate needs RGB .*\(1, 1, 8, 8\)"):
+    with pytest.raises(UnsupportedInputError, match=r"corruption-saturate .*\(1, 1, 8, 8\)"):
         Corruption("saturate").check(torch.zeros(1, 1, 8, 8))
-    with pytest.raises(UnsupportedInputError, match=r"at least 8 by 8 pixels; got shape \(1, 3, 4, 8\)"):
+    with pytest.raises(UnsupportedInputError, match=r"\(1, 3, 4, 8\)"):
         Corruption("fog").check(torch.zeros(1, 3, 4, 8))

@@ -56,7 +56,7 @@ def test_too_strong_is_noticed_in_a_training() -> None:
 
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     settings = Settings(epochs=9, optimizer="sgd", learning_rate=1e30, schedule="constant", warmup_epochs=8.9)
-    with pytest.raises(UserError, match=r"The loss became nan in epoch .* learning rate"):
+    with pytest.raises(UserError, match="nan in epoch"):
         train(convolutional(norm=False), GREY, "standard", settings=settings, out=tmp_path)
 
 
@@ -112,7 +112,7 @@ def test_too_few_images_held_out_or_left() -> None:
 def test_a_checkpoint_of_another_recipe(tmp_path: Path) -> None:
     train(linear(), GREY, "standard", settings=FAST, out=tmp_path)
     before = (tmp_path / CHECKPOINT).read_bytes()
-    with pytest.raises(UserError, match=r"holds another training \(recipe\.name: standard there, pgd given"):
+    with pytest.raises(UserError, match=r"recipe\.name: standard .*pgd"):
         train(linear(), GREY, "pgd", {"linf": 0.1}, settings=FAST, out=tmp_path)
     with pytest.raises(UserError, match=r"settings\.epochs: 2 there, 3 given"):
         train(linear(), GREY, "standard", settings=replace(FAST, epochs=3), out=tmp_path)

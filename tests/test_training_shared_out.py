@@ -63,7 +63,7 @@ def test_a_killed_worker_costs_one_folder_what_it_did_since(tmp_path: Path, watc
 
 
 def test_a_folder_over_which_workers_die_again_and_again(tmp_path: Path, watched: list[int]) -> None:
-    with pytest.raises(UserError, match=r"2 workers died over the same training a\. .*SIGKILL.* is finished is kept"):
+    with pytest.raises(UserError, match=r"training a\. .*SIGKILL"):
         fill_folders(goes_on, 9, {tmp_path / "a": 0}, ["cpu"])
     assert len(list((tmp_path / "a").iterdir())) == 2
 

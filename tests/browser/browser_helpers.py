@@ -3,16 +3,15 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from robustatlas.metrics.references import Reference
-from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.results.result import Result
+from run_files import record_run
 
 AXE = Path(__file__).with_name("axe.min.js")
 """axe-core 4.14.1, Mozilla Public License 2.0, https://github.com/dequelabs/axe-core (used by these tests only)."""
@@ -50,33 +49,13 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
         )
         for attack, outcome in plain.outcomes.items()
     }
+    table = replace(plain, clean_margin=clean, outcomes=outcomes)
     warnings = ("The gradient is zero for 12% of the images.", f"Named {HOSTILE}.")
     images = generator.random((len(plain.index), 3, 8, 8), dtype=np.float32)
-    kept = SimpleNamespace(
-        with_examples=lambda attack: plain.index,
-        adversarial=lambda attack, index: (index, images[np.searchsorted(plain.index, index)]),
-        circumstances=lambda: [circumstances()],
-        diagnoses=list,
-        stops=list,
-        audit=None,
+    run = record_run(
+        None, table, images=images, about=circumstances(), warnings=warnings, command="robustatlas evaluate"
     )
-    asked = [AttackRecord(name=name, strengths=tuple(o.strengths)) for name, o in plain.outcomes.items()]
-    return replace(
-        plain,
-        identity=Identity(model=ModelRecord(name=name), data=DataRecord(name="cifar10"), created="2026-01-02"),
-        plans=[
-            CallRecord(
-                attacks=tuple(record.key for record in asked),
-                spans=((0, len(plain.index)),),
-                warnings=warnings,
-                command="robustatlas evaluate",
-            )
-        ],
-        records={record.key: record for record in asked},
-        clean_margin=clean,
-        outcomes=outcomes,
-        _run=kept,
-    )
+    return Result.of_run(run)
 
 
 def with_certificates(run: Result, attacks: tuple[str, ...] = ("linf", "l2")) -> Result:

@@ -14,14 +14,11 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
     "certificate",
     "robustatlas.certificates",
     {
-        "interval": "certificates.interval:IntervalBounds",
-        "crown-ibp": "certificates.crown:CrownIBP",
-        "crown": "certificates.crown:Crown",
-        "alpha-crown": "certificates.alpha_crown:AlphaCrown",
+        "interval": "certificates.balls:IntervalBounds",
+        "crown": "certificates.balls:Crown",
+        "beta-crown": "certificates.branching:BetaCrown",
         "linear": "certificates.linear:Linear",
         "line": "certificates.line:LineCertificate",
-        "complete": "certificates.complete:Complete",
-        "lipschitz": "certificates.lipschitz:Lipschitz",
         "smoothing": "certificates.smoothing:Smoothing",
     },
     "a class derived from robustatlas.extending.Certificate",
@@ -31,11 +28,11 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
 
 
 def certificate_named(name: str, **settings: Any) -> Certificate:
-    """The certificate of that name.
+    """Return the certificate of that name.
 
     Args:
         name: one of :data:`CERTIFICATES`.
-        **settings: its fields, such as ``steps=100`` of alpha-crown.
+        **settings: its fields, such as ``seconds=10`` of beta-crown.
 
     Returns:
         the certificate with these settings.
@@ -44,8 +41,8 @@ def certificate_named(name: str, **settings: Any) -> Certificate:
         UserError: there is no such method, or it has no such setting.
 
     Example:
-        >>> certificate_named("alpha-crown", steps=50).steps
-        50
+        >>> certificate_named("beta-crown", seconds=10).seconds
+        10
     """
     kind = CERTIFICATES[name]
     known = [field.name for field in fields(kind)]

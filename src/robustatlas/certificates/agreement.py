@@ -1,4 +1,4 @@
-"""Whether what was read of a model is what the model computes, outside of the export too."""
+"""A comparison of what was read of a model with what the model computes, outside of the export too."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,6 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import Subject
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Network
-from robustatlas.certificates.piecewise import deviations
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
@@ -17,13 +16,13 @@ from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier
 
 COMPARED = 32
-"""Samples that logits are compared on, and as many images of noise and inputs that each attack may make."""
+"""Samples on which logits are compared, and as many images of noise and inputs that each attack may make."""
 
 _BATCHES = (1, 2, 3)
 _CALLS = 8
 """Batches of one size, at most."""
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-7, torch.bfloat16: 2.0**-4}
-"""Of the largest logit: what rounding explains at most, where its bound is larger, as that of deep networks is."""
+"""Share of the largest logit that rounding explains at most, where its bound is larger, as in deep networks."""
 
 
 def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack], x: Tensor, batch: int) -> None:
@@ -50,14 +49,14 @@ def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack]
 
 def check_known(subject: Subject, attacks: Sequence[Attack], work: Work, batch: int) -> None:
     """:func:`check_reading` on some of the samples, where a method has read the network."""
-    if subject.known is not None:
+    if subject.network_read is not None:
         rows = torch.linspace(0, len(work.labels) - 1, min(COMPARED, len(work.labels))).round().long()
         x = work.rows[rows].to(subject.model.device, subject.model.dtype)
-        check_reading(subject.known, subject.model, attacks, x, batch)
+        check_reading(subject.network_read, subject.model, attacks, x, batch)
 
 
 def _points(attacks: Sequence[Attack], x: Tensor) -> Tensor:
-    """``[P, ...]``: samples, noise and inputs that attacks may make, one after the other."""
+    """Return samples, noise and inputs that attacks may make [P, ...], one after the other."""
     index = torch.arange(len(x), device=x.device)
     kinds = [x, Noise.of(0, index, "reading").uniform(*x.shape[1:], dtype=x.dtype)]
     for attack in attacks:
@@ -68,13 +67,17 @@ def _points(attacks: Sequence[Attack], x: Tensor) -> Tensor:
 
 
 def _logits(network: Network, model: Classifier, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [P, C] of what was read, and by how much rounding may move each; inf where numbers overflow."""
+    """Return the logits [P, C] of what was read, and by how much rounding may move each; inf where numbers overflow."""
     known, off = [], []
     for some in torch.split(points.double(), COMPARED):
-        bounds = Bounds.of(network, NormBall(some, some.new_zeros(len(some)), torch.inf, box=False), backwards=False)
+        bounds = Bounds(network, NormBall(some, some.new_zeros(len(some)), torch.inf, box=False), backwards=False)
         logits = network.graph.run(some)
-        most = torch.minimum(deviations(bounds), _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True))
+        explained = _RELATIVE[model.network_dtype] * logits.abs().amax(1, keepdim=True)
+        most = torch.minimum(bounds.output_deviations(), explained)
         known.append(logits)
+        if (ending := network.graph.ending) is not None:
+            logits, most = ending(logits), 2 * most + _RELATIVE[model.network_dtype]
+            known[-1] = logits
         off.append(torch.where(bounds.overflows[:, None], torch.inf, most))
     return torch.cat(known), torch.cat(off)
 

@@ -1,4 +1,4 @@
-"""What a certificate is: a method that says, of a sample, up to which size of an attack's set nothing can be found."""
+"""Certificates: methods that find, for a sample, a size of an attack's set up to which no example exists."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Subject:
         return Network(read(self.model, self.shape))
 
     @property
-    def known(self) -> Network | None:
+    def network_read(self) -> Network | None:
         """The network, where a method has asked for it."""
         return vars(self).get("network")
 
@@ -56,8 +56,8 @@ class Samples:
     labels: Tensor
     index: Tensor
 
-    def take(self, rows: Tensor) -> Samples:
-        """Some of them."""
+    def select(self, rows: Tensor) -> Samples:
+        """Return the samples at ``rows``."""
         return Samples(self.x[rows], self.labels[rows], self.index[rows])
 
 
@@ -69,8 +69,8 @@ class Certificate(ABC):
         name: as registries know it.
         version: raised when the same settings give other numbers.
         source: paper and section.
-        own_model: whether what is certified is the model that attacks see, on which sizes are tried out before they are
-            written; otherwise another model, such as a smoothed one, with a row of its own.
+        own_model: True where the model that attacks see is certified, on which sizes are tried out before they are
+            written; False where it is another model, such as a smoothed one, with a row of its own.
     """
 
     name: ClassVar[str]
@@ -79,8 +79,8 @@ class Certificate(ABC):
     own_model: ClassVar[bool] = True
 
     @abstractmethod
-    def fits(self, attack: Attack) -> bool:
-        """Whether the method certifies an attack's threat model."""
+    def supports(self, attack: Attack) -> bool:
+        """Return if the method certifies an attack's threat model."""
 
     def check(self, subject: Subject, attack: Attack) -> None:
         """Raise :class:`UserError` where the method cannot say anything of the model under the attack.
@@ -88,14 +88,14 @@ class Certificate(ABC):
         Raises:
             UserError: the threat model or the network does not fit the method.
         """
-        if not self.fits(attack):
+        if not self.supports(attack):
             raise UserError(f"The certificate {self.name!r} does not cover {attack.name!r}; {self.covers}.")
 
     covers: ClassVar[str] = "it covers linf, l2 and l1"
 
     @property
     def certifies(self) -> str:
-        """What is certified where that is not the model itself, in a few words."""
+        """The model that is certified where that is not the model itself, in a few words."""
         return ""
 
     @abstractmethod
@@ -112,8 +112,8 @@ class Certificate(ABC):
             nothing is certain, NaN where the method abstains.
         """
 
-    def most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
-        """Seconds that one sample like ``x`` [1, ...] takes at most on this machine, as far as can be said beforehand.
+    def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        """Return the seconds that one sample like ``x`` [1, ...] takes at most here, as far as can be said beforehand.
 
         Returns:
             0.0 of methods that are tried as they are.
@@ -121,7 +121,7 @@ class Certificate(ABC):
         return 0.0
 
     def holds(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Tensor:
-        """Whether sizes ``[B]`` that were certified before are certain now; here by certifying again.
+        """Return if sizes ``[B]`` that were certified before are certain now; here by certifying again.
 
         Returns:
             ``[B]`` bool.
@@ -144,6 +144,6 @@ def norm_of(attack: Attack) -> float | None:
     return attack.threat.p if isinstance(attack.threat, Lp) else None
 
 
-def in_ball(attack: Attack) -> bool:
-    """Whether an attack's threat model is the balls of linf, l2 or l1."""
+def is_ball(attack: Attack) -> bool:
+    """Return if an attack's threat model is the balls of linf, l2 or l1."""
     return norm_of(attack) in (1.0, 2.0, torch.inf)

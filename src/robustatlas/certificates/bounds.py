@@ -3,138 +3,184 @@
 Sources: Gowal et al. 2018 (IBP, section 3: the rows of the margins are multiplied into the last affine layers first);
 Zhang et al. 2018 (CROWN, theorem 3.2); Zhang et al. 2020 (CROWN-IBP).
 
-Each operation may be off by its ``rounding`` [B, ...], relative to |W| |x| + |b| (Higham 2002, section 3.1). Bounds
-hold for every network that differs by no more than that, so for the one that is attacked.
+Each operation may be off by its ``rounding`` [B, ...], relative to |W| |x| + |b| (Higham 2002, section 3.1), and by
+what numbers too small for their kind lose. Bounds hold for every network that differs by no more than that, so for the
+one that is attacked.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from robustatlas.certificates.activations import Activation, Lines
-from robustatlas.certificates.network import Network, Node, add, mixes
-from robustatlas.certificates.operations import AffineOperation, MaxPool, Moved, Picked, accumulated
+from robustatlas.certificates.network import Network, Node, add_rows, mixes_signs
+from robustatlas.certificates.operations import AffineOperation, MaxPool, Picked, accumulated_error
 from robustatlas.certificates.regions import NormBall, Region, Segment
-from robustatlas.certificates.windowed import Windowed, least, side_by_side
+from robustatlas.certificates.windowed import Windowed, lowest_on_boxes, neighbouring_places
 from robustatlas.common.bundle import per_sample
 
-Sides = Mapping[int, tuple[Tensor, Tensor]]
+Intervals = Mapping[int, tuple[Tensor, Tensor]]
 """Positions of nodes -> lower and upper bounds [B, ...] of their numbers."""
 
 
-class Beyond:
+class LargerBounds:
     """Bounds on what goes into the activations of samples, from the last region of each that was too large. They hold
-    in smaller ones too, so that nothing need be computed of what keeps its sign."""
+    in smaller regions too, so that nothing need be computed of what keeps its sign."""
 
     def __init__(self) -> None:
-        self._sides: dict[int, tuple[Tensor, Tensor]] = {}
+        self._intervals: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def of(self, rows: Tensor) -> Sides:
-        """What is known of some samples; infinite where nothing is."""
-        return {position: (low[rows], high[rows]) for position, (low, high) in self._sides.items()}
+    def select(self, rows: Tensor) -> Intervals:
+        """Return the bounds of the samples ``rows``; infinite where nothing is known."""
+        return {position: (low[rows], high[rows]) for position, (low, high) in self._intervals.items()}
 
-    def learn(self, rows: Tensor, lost: Tensor, sides: Sides, count: int) -> None:
-        """Keep the ``sides`` [K, ...] of those of the samples ``rows`` [K], of ``count``, that ``lost`` [K] says."""
-        for position, found in sides.items():
-            if position not in self._sides:
+    def store(self, rows: Tensor, failed: Tensor, intervals: Intervals, count: int) -> None:
+        """Store the bounds of ``rows[failed]``; ``intervals`` have a row for each of ``rows``, of ``count`` samples."""
+        for position, found in intervals.items():
+            if position not in self._intervals:
                 everything = found[0].new_full((count, *found[0].shape[1:]), torch.inf)
-                self._sides[position] = -everything, everything
-            for kept, new in zip(self._sides[position], found, strict=True):
-                kept[rows[lost]] = new[lost]
+                self._intervals[position] = -everything, everything
+            for kept, new in zip(self._intervals[position], found, strict=True):
+                kept[rows[failed]] = new[failed]
 
 
 _ON_THE_WAY = 8.0
 """By how much larger than x and f(x) the numbers are that activations compute in between: hardswish takes 6 x."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class AffineValues:
+    """Values of a node that is affine in the input, at the centre of a ball or at the ends of a segment. Roundings, and
+    inputs beside the segment, move them by ``noise`` [B, ...] at most."""
+
+    values: tuple[Tensor, ...]
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class NodeBounds:
+    """Bounds of the numbers of one node on the regions of B samples.
+
+    Attributes:
+        low, high: ``[B, ...]``, between which its numbers lie.
+        rounding: ``[B, ...]``, what its own arithmetic may be off by; None: it is exact.
+        affine: its values, where it is affine in the input.
+    """
+
+    low: Tensor
+    high: Tensor
+    rounding: Tensor | None = None
+    affine: AffineValues | None = None
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Lines that rows go through at one activation in place of the usual ones, each row its own.
+
+    Attributes:
+        lines: ``[R, ...]``.
+        multipliers: ``[R, ...]``, added to the coefficients of the activation's input: of constraints on its sign.
+    """
+
+    lines: Lines
+    multipliers: Tensor
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Affine functions of the input that are below rows of a node.
+
+    Attributes:
+        slope: coefficients [R, ...]; None: there are none.
+        constant: ``[R]``, -inf where numbers may overflow.
+        coefficients: position of each activation that has a :class:`Relaxation` -> coefficients [R, ...] of its output.
+    """
+
+    slope: Windowed | None
+    constant: Tensor
+    coefficients: Mapping[int, Tensor]
+
+
 class Bounds:
-    """What is known of the numbers of a network on the regions of B samples.
+    """Bounds on all numbers of a network on the regions of B samples.
 
     Attributes:
         network: whose numbers.
         region: of the inputs.
-        low, high: of each node, ``[B, ...]``, between which its numbers lie.
-        rounding: of each node, ``[B, ...]``, what its own arithmetic may be off by.
-        lines: of each nonlinear node, what encloses it.
-        known: of nodes before activations, what holds on larger regions.
+        nodes: what is known of each node.
         overflows: ``[B]``, where numbers may grow beyond the largest that the network has, so that nothing is certain.
-
-    ``_direct``: of each node that is affine in the input, its values at the centre of a ball or the ends of a segment,
-    and by how much roundings, and what lies beside the segment, may move it.
     """
 
-    network: Network
-    region: Region
-    low: list[Tensor] = field(default_factory=list)
-    high: list[Tensor] = field(default_factory=list)
-    rounding: list[Tensor | None] = field(default_factory=list)
-    lines: dict[int, Lines | Picked] = field(default_factory=dict)
-    known: Sides = field(default_factory=dict)
-    overflows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    _direct: dict[int, tuple[tuple[Tensor, ...], Tensor]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, network: Network, region: Region, *, backwards: bool, known: Sides | None = None) -> Bounds:
-        """Bounds on all numbers of a network.
+    def __init__(self, network: Network, region: Region, *, backwards: bool, known: Intervals | None = None) -> None:
+        """Bound all nodes, each after its inputs.
 
         Args:
             network: read from a model.
             region: of B samples.
-            backwards: whether what goes into an activation is bounded backwards by lines (CROWN), or by intervals alone
+            backwards: if what goes into an activation is bounded backwards by lines (CROWN), or by intervals alone
                 (IBP).
-            known: :attr:`sides` of bounds on regions that hold these.
+            known: :attr:`activation_inputs` of bounds on regions that hold these.
         """
-        found = cls(network, region, known=known or {})
+        self.network, self.region, self._known = network, region, known or {}
+        self.nodes: list[NodeBounds] = []
+        self.overflows = torch.zeros(region.samples, dtype=torch.bool, device=network.graph.device)
+        self._lines: dict[int, Lines | Picked] = {}
         for position, node in enumerate(network.graph.nodes):
             if node.operation is None:
-                found._begin()
+                self.nodes.append(self._input_bounds())
             elif isinstance(node.operation, AffineOperation):
-                found._affine(position, node, node.operation)
+                self.nodes.append(self._affine_bounds(position, node, node.operation))
             else:
                 if backwards:
-                    found._tighten(node.inputs[0], node.operation)
-                found._enclose(position, node.operation, node.inputs[0])
-        return found
+                    self._tighten(node.inputs[0], node.operation)
+                self.nodes.append(self._activation_bounds(node.operation, self.nodes[node.inputs[0]]))
 
     @property
-    def samples(self) -> int:
-        """B."""
-        return len(self.low[0])
-
-    @property
-    def sides(self) -> Sides:
+    def activation_inputs(self) -> Intervals:
         """Bounds on what goes into the activations."""
-        inputs = (self.network.graph.nodes[k].inputs[0] for k in self.lines)
-        return {k: (self.low[k], self.high[k]) for k in inputs}
+        inputs = (self.network.graph.nodes[k].inputs[0] for k in self.network.nonlinear)
+        return {k: (self.nodes[k].low, self.nodes[k].high) for k in inputs}
+
+    def lines(self, position: int) -> Lines | Picked:
+        """Return what encloses the nonlinear node at ``position``."""
+        if position not in self._lines:
+            node = self.network.graph.nodes[position]
+            given = self.nodes[node.inputs[0]]
+            if isinstance(node.operation, MaxPool):
+                self._lines[position] = node.operation.pick(given.low, given.high)
+            else:
+                assert isinstance(node.operation, Activation)
+                self._lines[position] = node.operation.lines(given.low, given.high)
+        return self._lines[position]
 
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
-        """``[B, C]``: lower bounds of the margins f_y - f_j; inf where j is the label."""
+        """Return lower bounds [B, C] of the margins f_y - f_j; inf where j is the label."""
         rows, owner, place = self.margin_rows(labels)
-        found = rows.new_full((self.samples, rows.shape[1]), torch.inf)
-        found[owner, place] = self.lowest(self.network.graph.output, rows, owner, backwards=backwards)
+        found = rows.new_full((len(labels), rows.shape[1]), torch.inf)
+        found[owner, place] = self.lower_bounds(self.network.graph.output, rows, owner, backwards=backwards)
         return found
 
-    def reaches(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The :meth:`margins` backwards on balls, and radii up to which their lines keep each above 0, both [B, C]."""
+    def margins_and_reaches(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the :meth:`margins` backwards on balls, and radii up to which their lines keep each above 0, both
+        [B, C]."""
         assert isinstance(self.region, NormBall)
         rows, owner, place = self.margin_rows(labels)
-        found, reach = (rows.new_full((self.samples, rows.shape[1]), torch.inf) for _ in range(2))
-        parts = (torch.split(each, self.network.at_once) for each in (rows, owner, place))
+        found, reach = (rows.new_full((len(labels), rows.shape[1]), torch.inf) for _ in range(2))
+        parts = (torch.split(each, self.network.rows_at_once) for each in (rows, owner, place))
         for some, of, to in zip(*parts, strict=True):
-            plane, constant = self.planes(self.network.graph.output, Windowed.all(some), of)
-            assert plane is not None
-            found[of, to] = constant + self.region.lowest(plane, of)
-            reach[of, to] = self.region.reach(plane, constant, of)
+            plane = self.planes(self.network.graph.output, Windowed.full(some), of)
+            assert plane.slope is not None
+            found[of, to] = plane.constant + self.region.lowest(plane.slope, of)
+            reach[of, to] = self.region.reach(plane.slope, plane.constant, of)
         return found, reach
 
     def margin_rows(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows [B (C - 1), C] of the margins, the sample of each, and its other class."""
+        """Return rows [B (C - 1), C] of the margins, the sample of each, and its other class."""
         classes = self.network.graph.nodes[-1].shape[0]
         owner = torch.arange(len(labels), device=labels.device).repeat_interleave(classes)
         place = torch.arange(classes, device=labels.device).repeat(len(labels))
@@ -143,15 +189,14 @@ class Bounds:
         eye = torch.eye(classes, dtype=torch.float64, device=labels.device)
         return eye[labels[owner]] - eye[place], owner, place
 
-    def lowest(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
-        """``[R]``: lower bounds of rows [R, ...] of the node at ``start``, each for the sample of its ``owner`` [R]."""
-        parts = zip(*(torch.split(each, self.network.at_once) for each in (rows, owner)), strict=True)
-        return torch.cat([self.backward(start, Windowed.all(some), of, backwards=backwards) for some, of in parts])
+    def lower_bounds(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
+        """Return lower bounds [R] of rows [R, ...] of the node at ``start``, each for the sample of its ``owner``."""
+        parts = zip(*(torch.split(each, self.network.rows_at_once) for each in (rows, owner)), strict=True)
+        return torch.cat([self._lower_bounds(start, Windowed.full(some), of, backwards) for some, of in parts])
 
-    def backward(self, start: int, rows: Windowed, owner: Tensor, *, backwards: bool = True) -> Tensor:
-        """:meth:`lowest` of rows that memory takes at once."""
-        at_input, total = self.planes(start, rows, owner, backwards=backwards)
-        return total if at_input is None else total + self.region.lowest(at_input, owner)
+    def _lower_bounds(self, start: int, rows: Windowed, owner: Tensor, backwards: bool = True) -> Tensor:
+        plane = self.planes(start, rows, owner, backwards=backwards)
+        return plane.constant if plane.slope is None else plane.constant + self.region.lowest(plane.slope, owner)
 
     def planes(
         self,
@@ -160,174 +205,213 @@ class Bounds:
         owner: Tensor,
         *,
         backwards: bool = True,
-        slopes: dict[int, Tensor] | None = None,
-    ) -> tuple[Windowed | None, Tensor]:
-        """Affine functions of the input below rows of a node: coefficients [R, ...] (None: there are none) and
-        constants [R], -inf where numbers may overflow."""
-        coefficients, total = {start: rows}, torch.where(self.overflows[owner], -torch.inf, rows.values.new_zeros(1))
+        relaxations: Mapping[int, Relaxation] | None = None,
+    ) -> Plane:
+        """Go from rows of a node back to the input.
+
+        Args:
+            start: position of the node.
+            rows: ``[R, ...]``, as many as memory takes at once.
+            owner: ``[R]``, the sample of each row.
+            backwards: if rows go through activations by lines; otherwise they end there, in intervals.
+            relaxations: position of an activation -> what rows go through there.
+        """
+        relaxations, passed = relaxations or {}, dict[int, Tensor]()
+        waiting, total = {start: rows}, torch.where(self.overflows[owner], -torch.inf, rows.values.new_zeros(1))
         for k in range(start, -1, -1):
-            at = coefficients.pop(k, None)
+            at = waiting.pop(k, None)
             if at is None:
                 continue
-            node = self.network.graph.nodes[k]
+            node, known = self.network.graph.nodes[k], self.nodes[k]
             if not backwards and k in self.network.nonlinear:
-                total = total + least(at, self.low[k], self.high[k], owner)
+                total = total + lowest_on_boxes(at, known.low, known.high, owner)
                 continue
-            if (rounding := self.rounding[k]) is not None:
-                total = total - _sum(at.values.abs() * at.of(rounding)[owner])
+            if known.rounding is not None:
+                total = total - _row_sums(at.values.abs() * at.crop(known.rounding)[owner])
             if node.operation is None:
-                return at, total
+                return Plane(at, total, passed)
             if isinstance(node.operation, AffineOperation):
-                total = total + _sum(at.values * at.of(self.network.offset(k)))
-                self.network.onwards(coefficients, node, at)
+                total = total + _row_sums(at.values * at.crop(self.network.constant_part(k)))
+                self.network.pass_to_inputs(waiting, node, at)
+                continue
+            if k in relaxations:
+                at = Windowed.full(at.dense())
+                passed[k] = at.values
+                back, constant = _rows_before_lines(at, relaxations[k].lines)
+                back = back.with_values(back.values + relaxations[k].multipliers)
             else:
-                back, fixed = self._through(k, node, at, owner, None if slopes is None else slopes.get(k))
-                total = total + fixed
-                add(coefficients, node.inputs[0], back)
-        return None, total
+                back, constant = self._rows_before(k, node, at, owner)
+            total = total + constant
+            add_rows(waiting, node.inputs[0], back)
+        return Plane(None, total, passed)
 
-    def _through(
-        self, position: int, node: Node, rows: Windowed, owner: Tensor, slope: Tensor | None
-    ) -> tuple[Windowed, Tensor]:
-        lines, source = self.lines[position], node.inputs[0]
+    def _rows_before(self, position: int, node: Node, rows: Windowed, owner: Tensor) -> tuple[Windowed, Tensor]:
+        """Return rows of a nonlinear node as rows of its input, and constants."""
+        lines = self.lines(position)
         if isinstance(lines, Picked):
             assert isinstance(node.operation, MaxPool)
-            back, fixed = node.operation.back(rows.whole(), lines, owner, self.network.graph.nodes[source].shape)
-            return Windowed.all(back), fixed
-        if slope is None:
-            below, offset = rows.of(lines.low_slope)[owner], rows.of(lines.low_offset)[owner]
-        else:
-            assert isinstance(node.operation, Activation)
-            below = rows.of(slope)
-            low, high = (rows.of(side[source])[owner] for side in (self.low, self.high))
-            offset = node.operation.below(below, low, high)
-        values = rows.values
-        up = values >= 0
-        fixed = _sum(values * torch.where(up, offset, rows.of(lines.high_offset)[owner]))
-        return rows.but(values * torch.where(up, below, rows.of(lines.high_slope)[owner])), fixed
+            shape = self.network.graph.nodes[node.inputs[0]].shape
+            back, constant = node.operation.transpose(rows.dense(), lines, owner, shape)
+            return Windowed.full(back), constant
+        sides = (lines.lower_A, lines.lower_bias, lines.upper_A, lines.upper_bias)
+        cropped = (rows.crop(each)[owner] for each in sides)
+        return _rows_before_lines(rows, Lines(*cropped))
 
-    def _enter(self, low: Tensor, high: Tensor, rounding: Tensor | None) -> None:
-        """The interval of the next node, and its rounding, which is not in it yet."""
-        self.rounding.append(rounding)
-        self.low.append(low if rounding is None else low - rounding)
-        self.high.append(high if rounding is None else high + rounding)
+    def output_deviations(self) -> Tensor:
+        """Return how far each logit [B, C] of the network as it is computed may be from that in real numbers."""
+        errors: list[Tensor] = []
+        for node, known in zip(self.network.graph.nodes, self.nodes, strict=True):
+            operation, before = node.operation, [errors[k] for k in node.inputs]
+            own = torch.zeros_like(known.low) if known.rounding is None else known.rounding
+            if isinstance(operation, AffineOperation):
+                own = own + operation.spread(*before)
+            elif isinstance(operation, MaxPool):
+                own = own + operation.apply(*before)
+            elif operation is not None:
+                own = own + before[0] * max(map(abs, operation.slopes))
+            errors.append(own)
+        return errors[-1]
 
-    def _grow(self, size: Tensor, rounding: Tensor) -> None:
-        """Look whether numbers on the way to a node, of the ``size`` at most, overflow."""
+    def _check_overflow(self, size: Tensor, rounding: Tensor) -> None:
+        """Note samples of which numbers on the way to a node, of the ``size`` at most, may overflow."""
         self.overflows = self.overflows | (size + rounding > self.network.graph.largest).flatten(1).any(1)
 
-    def _begin(self) -> None:
+    def _input_bounds(self) -> NodeBounds:
         low, high = self.region.limits()
-        self.overflows = torch.zeros(len(low), dtype=torch.bool, device=low.device)
-        rounding = torch.full_like(low, self.network.unit * self.region.roundings) if self.network.unit else None
-        own = torch.zeros_like(low) if rounding is None else rounding
+        unit = self.network.unit
+        rounding = torch.full_like(low, unit * self.region.roundings) if unit else None
+        noise = torch.zeros_like(low) if rounding is None else rounding
+        affine = None
         if isinstance(self.region, Segment):
-            aside = torch.maximum(self.region.below, self.region.above)
-            self._direct[0] = (self.region.start, self.region.end), own + aside
+            beside = torch.maximum(self.region.below, self.region.above)
+            affine = AffineValues((self.region.start, self.region.end), noise + beside)
         elif isinstance(self.region, NormBall):
-            self._direct[0] = (self.region.centre,), own
-        self._enter(low, high, rounding)
+            affine = AffineValues((self.region.centre,), noise)
+        return _rounded(low, high, rounding, affine)
 
-    def _affine(self, position: int, node: Node, operation: AffineOperation) -> None:
-        low, high = [self.low[k] for k in node.inputs], [self.high[k] for k in node.inputs]
-        rounding = None
-        if operation.terms and self.network.unit:
-            largest = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
-            size = operation.size(*largest)
-            rounding = size * accumulated(operation.count(*largest), self.network.unit)
-            self._grow(size * operation.terms if isinstance(operation, Moved) else size, rounding)
-        if all(k in self._direct for k in node.inputs):
-            points = zip(*(self._direct[k][0] for k in node.inputs), strict=True)
-            values = tuple(operation.apply(*given) for given in points)
-            noise = operation.spread(*(self._direct[k][1] for k in node.inputs))
-            self._direct[position] = values, noise if rounding is None else noise + rounding
-            if not self._boxes(operation):
-                low_at, high_at = torch.stack(values).amin(0), torch.stack(values).amax(0)
-                width = self._reach(position, low_at) + noise
-                self._enter(low_at - width, high_at + width, rounding)
-                return
-        middle = operation.apply(*((a + b) / 2 for a, b in zip(low, high, strict=True)))
-        width = operation.spread(*((b - a) / 2 for a, b in zip(low, high, strict=True)))
-        self._enter(middle - width, middle + width, rounding)
+    def _affine_bounds(self, position: int, node: Node, operation: AffineOperation) -> NodeBounds:
+        given = [self.nodes[k] for k in node.inputs]
+        rounding = self._affine_rounding(operation, [torch.maximum(each.low.abs(), each.high.abs()) for each in given])
+        affine = self._affine_values(operation, given, rounding)
+        if affine is not None and not self._boxes_suffice(operation):
+            values = torch.stack(affine.values)
+            width = self._reach(position, values[0]) + affine.noise
+            low, high = values.amin(0) - width, values.amax(0) + width
+            return replace(_rounded(low, high, None, affine), rounding=rounding)
+        middle = operation.apply(*((each.low + each.high) / 2 for each in given))
+        width = operation.spread(*((each.high - each.low) / 2 for each in given))
+        return _rounded(middle - width, middle + width, rounding, affine)
 
-    def _boxes(self, operation: AffineOperation) -> bool:
-        """Whether boxes are as good as the region itself."""
+    def _affine_rounding(self, operation: AffineOperation, largest: list[Tensor]) -> Tensor | None:
+        if not operation.terms or not self.network.unit:
+            return None
+        size, count = operation.size(*largest), operation.count(*largest)
+        rounding = size * accumulated_error(count, self.network.unit) + count * self.network.graph.smallest
+        rounding = rounding + operation.noise
+        self._check_overflow(operation.largest_sum(size), rounding)
+        return rounding
+
+    def _affine_values(
+        self, operation: AffineOperation, given: list[NodeBounds], rounding: Tensor | None
+    ) -> AffineValues | None:
+        known = [each.affine for each in given if each.affine is not None]
+        if len(known) < len(given):
+            return None
+        values = tuple(operation.apply(*points) for points in zip(*(each.values for each in known), strict=True))
+        noise = operation.spread(*(each.noise for each in known))
+        return AffineValues(values, noise if rounding is None else noise + rounding)
+
+    def _boxes_suffice(self, operation: AffineOperation) -> bool:
+        """Return if intervals of the inputs of an operation are as good as the region itself."""
         if isinstance(self.region, NormBall):
-            return self.region.p == torch.inf or not mixes(operation)
+            return self.region.p == torch.inf or not mixes_signs(operation)
         return False
 
     def _reach(self, position: int, like: Tensor) -> Tensor | float:
-        """How far the ball moves each number of a node that is affine in the input."""
+        """Return how far the ball moves each number of a node that is affine in the input."""
         if not isinstance(self.region, NormBall):
             return 0.0
-        return per_sample(self.region.radius, like) * self.network.norms(position, self.region.dual)
+        return per_sample(self.region.radius, like) * self.network.row_norms(position, self.region.dual)
 
-    def _exact(self, position: int) -> bool:
-        """Whether the interval of a node is the smallest there is: going backwards would find the same."""
-        if position not in self._direct:
+    def _is_exact(self, position: int) -> bool:
+        """Return if the interval of a node is the smallest there is, so that going backwards would find the same."""
+        if self.nodes[position].affine is None:
             return False
-        in_boxes = isinstance(self.region, NormBall) and self.region.p == torch.inf
-        return not in_boxes or self.network.products[position] <= 1
+        by_boxes = isinstance(self.region, NormBall) and self.region.p == torch.inf
+        return not by_boxes or self.network.products[position] <= 1
 
     def _tighten(self, position: int, operation: Activation | MaxPool) -> None:
-        """Bound what goes into a nonlinear node backwards, where that matters."""
-        if self._exact(position):
+        """Bound what goes into a nonlinear node backwards, where that matters; intervals stay where they are better."""
+        if self._is_exact(position):
             return
-        low, high = (side[position].clone(memory_format=torch.contiguous_format) for side in (self.low, self.high))
-        if position in self.known:
-            low, high = torch.maximum(low, self.known[position][0]), torch.minimum(high, self.known[position][1])
-        open_ = operation.bends(low, high) if isinstance(operation, Activation) else low < high
+        known = self.nodes[position]
+        low, high = (each.clone(memory_format=torch.contiguous_format) for each in (known.low, known.high))
+        if position in self._known:
+            low, high = torch.maximum(low, self._known[position][0]), torch.minimum(high, self._known[position][1])
+        open_ = operation.is_bent(low, high) if isinstance(operation, Activation) else low < high
         low_flat, high_flat = low.flatten(1), high.flatten(1)
         shape = self.network.graph.nodes[position].shape
         owner, place = open_.flatten(1).nonzero(as_tuple=True)
-        for part in side_by_side(place, shape, self.network.at_once):
+        for part in neighbouring_places(place, shape, self.network.rows_at_once):
             who, where = owner[part], place[part]
             rows = Windowed.units(where, shape, low)
-            both = rows.but(torch.cat([rows.values, -rows.values]))
-            under, over = self.backward(position, both, who.repeat(2)).chunk(2)
+            both = rows.with_values(torch.cat([rows.values, -rows.values]))
+            under, over = self._lower_bounds(position, both, who.repeat(2)).chunk(2)
             low_flat[who, where] = torch.maximum(low_flat[who, where], under)
             high_flat[who, where] = torch.minimum(high_flat[who, where], -over)
-        self.low[position], self.high[position] = low, torch.maximum(low, high)
+        self.nodes[position] = replace(known, low=low, high=torch.maximum(low, high))
 
-    def _enclose(self, position: int, operation: Activation | MaxPool, source: int) -> None:
-        low, high = self.low[source], self.high[source]
+    def _activation_bounds(self, operation: Activation | MaxPool, given: NodeBounds) -> NodeBounds:
         if isinstance(operation, MaxPool):
-            self.lines[position] = operation.picked(low, high)
-            self._enter(operation.apply(low), operation.apply(high), None)
-            return
-        self.lines[position] = operation.lines(low, high)
-        least, most = operation.range(low, high)
-        rounding = None
+            return NodeBounds(operation.apply(given.low), operation.apply(given.high))
+        least, most = operation.value_range(given.low, given.high)
+        rounding, graph = None, self.network.graph
         if self.network.unit and (operation.roundings or operation.error):
-            size = torch.maximum(low.abs(), high.abs()) + torch.maximum(least.abs(), most.abs()) + operation.offset
-            rounding = operation.roundings * self.network.unit * size + operation.error
-            self._grow(_ON_THE_WAY * size, rounding)
-        self._enter(least, most, rounding)
+            size = torch.maximum(given.low.abs(), given.high.abs()) + torch.maximum(least.abs(), most.abs())
+            size = size + operation.offset
+            rounding = operation.roundings * (self.network.unit * size + graph.smallest) + operation.error
+            self._check_overflow(_ON_THE_WAY * size, rounding)
+        return _rounded(least, most, rounding, None)
 
 
-def _sum(values: Tensor) -> Tensor:
+def _rounded(low: Tensor, high: Tensor, rounding: Tensor | None, affine: AffineValues | None) -> NodeBounds:
+    """Return the bounds of numbers that lie between ``low`` and ``high`` but for their rounding."""
+    if rounding is None:
+        return NodeBounds(low, high, None, affine)
+    return NodeBounds(low - rounding, high + rounding, rounding, affine)
+
+
+def _rows_before_lines(rows: Windowed, lines: Lines) -> tuple[Windowed, Tensor]:
+    """Return rows of an activation as rows of its input, below them, and constants; the lines are of each row."""
+    values = rows.values
+    lower = values >= 0
+    constant = _row_sums(values * torch.where(lower, lines.lower_bias, lines.upper_bias))
+    return rows.with_values(values * torch.where(lower, lines.lower_A, lines.upper_A)), constant
+
+
+def _row_sums(values: Tensor) -> Tensor:
     return values.flatten(1).sum(1)
 
 
-def most_seconds(network: Network, x: Tensor) -> float:
-    """Seconds of one bound backwards (CROWN) on a ball around ``x`` [1, ...], if every number before an activation is
-    bounded from both sides: those of a few numbers in the middle of each layer, times how many there are.
+def seconds_of_crown(network: Network, x: Tensor) -> float:
+    """Return the seconds of one bound backwards (CROWN) on a ball around ``x`` [1, ...], if every number before an
+    activation is bounded from both sides: those of a few numbers in the middle of each layer, times how many there are.
 
     Example:
         >>> import robustatlas as ra
         >>> from robustatlas.certificates import Subject
         >>> subject = Subject(ra.load_model("builtin:digits-linf"), (1, 8, 8))
-        >>> 0 < most_seconds(subject.network, torch.rand(1, 1, 8, 8)) < 60
+        >>> 0 < seconds_of_crown(subject.network, torch.rand(1, 1, 8, 8)) < 60
         True
     """
-    bounds = Bounds.of(network, NormBall(x.double(), torch.zeros(1).double().to(x.device), torch.inf), backwards=False)
-    seconds = 0.0
-    for position in bounds.sides:
+    ball = NormBall(x.double(), torch.zeros(1, dtype=torch.float64, device=x.device), torch.inf)
+    bounds, seconds = Bounds(network, ball, backwards=False), 0.0
+    for position, (low, _) in bounds.activation_inputs.items():
         shape = network.graph.nodes[position].shape
         numbers = torch.Size(shape).numel()
-        count = min(numbers, network.at_once)
+        count = min(numbers, network.rows_at_once)
         places = torch.arange(count, device=x.device) + (numbers - count) // 2
         begun = time.perf_counter()
-        bounds.backward(position, Windowed.units(places, shape, bounds.low[position]), torch.zeros_like(places))
+        bounds.planes(position, Windowed.units(places, shape, low), torch.zeros_like(places))
         seconds += 2 * (time.perf_counter() - begun) * numbers / count
     return seconds

@@ -50,9 +50,12 @@ def certify(
         method: name of a certificate, a :class:`robustatlas.certificates.Certificate` with settings of its own, or
             attack -> such. Default: ``"linear"`` for networks without activations, ``"line"`` for threat models of one
             parameter, otherwise what ``effort`` says.
-        strengths: as of :func:`robustatlas.evaluate`; of no effect on what is certified.
+        strengths: attack -> strengths at which alone its balls are proven, one bound each. The certified size is then
+            the largest of them that was proven, and 0 where none was. Default: the largest size is searched, with five
+            to seven bounds.
         samples: as of :func:`robustatlas.evaluate`.
-        effort: ``"low"`` (crown-ibp), ``"default"`` (crown) or ``"high"`` (alpha-crown).
+        effort: ``"low"`` (interval), ``"default"`` (crown) or ``"high"`` (beta-crown: branch and bound, up to 30 s a
+            sample and strength).
         seed, run, batch_size, shard_size, progress, part, workers, devices, ray: as of :func:`robustatlas.evaluate`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a request asks for, certified: what the run lacks is worked through, and read back as a result."""
+"""Certification of what a request asks for: what the run lacks is worked through, and read back as a result."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.certificates import CERTIFICATES, Certificate, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
-from robustatlas.certificates.base import in_ball, norm_of
-from robustatlas.certificates.work import LARGEST_BATCH, Certification, do, done, inputs, record_of
+from robustatlas.certificates.balls import BallCertificate
+from robustatlas.certificates.base import is_ball, norm_of
+from robustatlas.certificates.work import LARGEST_BATCH, Certification, certify_job, inputs, record_of, run_job
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed
@@ -35,16 +36,16 @@ from robustatlas.threats.color import Line
 
 Method = str | Certificate | None
 
-_BY_EFFORT: dict[Effort, str] = {"low": "crown-ibp", "default": "crown", "high": "alpha-crown"}
+_BY_EFFORT: dict[Effort, str] = {"low": "interval", "default": "crown", "high": "beta-crown"}
 
 
 def certificate_for(
-    attack: Attack, method: Method | Mapping[str, str | Certificate], subject: Subject, effort: Effort
+    attack: Attack, method: Method | Mapping[str, str | Certificate], subject: Subject, request: Request
 ) -> Certificate:
-    """The certificate of an attack, checked against the model."""
+    """Return the certificate of an attack, checked against the model; at the strengths alone that are asked for."""
     given = method.get(attack.name) if isinstance(method, Mapping) else method
     if given is None:
-        chosen = _usual(attack, subject, effort)
+        chosen = _default_certificate(attack, subject, request.effort)
     elif isinstance(given, str):
         chosen = certificate_named(given)
     elif isinstance(given, Certificate):
@@ -54,21 +55,23 @@ def certificate_for(
             f"method is a {type(given).__name__}; expected a name ({', '.join(CERTIFICATES)}), a Certificate, or one "
             "of these for each attack."
         )
+    if attack.name in (request.strengths or {}) and isinstance(chosen, BallCertificate):
+        chosen = replace(chosen, strengths=attack.strengths)
     chosen.check(subject, attack)
     return chosen
 
 
-def _usual(attack: Attack, subject: Subject, effort: Effort) -> Certificate:
+def _default_certificate(attack: Attack, subject: Subject, effort: Effort) -> Certificate:
     if isinstance(attack.threat, Line):
         return certificate_named("line")
-    if norm_of(attack) is not None and subject.network.graph.affine:
+    if norm_of(attack) is not None and subject.network.graph.is_affine:
         return certificate_named("linear")
-    if in_ball(attack):
+    if is_ball(attack):
         return certificate_named(_BY_EFFORT[effort])
     covered = listed(["linf", "l2", "l1", "brightness", "contrast", "saturation", "hue"])
     raise UserError(
         f"No certificate covers {attack.name!r} of {subject.model.name}; there are such for {covered}, and for l0 of "
-        "linear networks (and of small ReLU networks by 'complete'). Leave it out, or look at what attacks find."
+        "linear networks. Leave it out, or look at what attacks find."
     )
 
 
@@ -77,9 +80,9 @@ Methods = Method | Mapping[str, str | Certificate]
 _TRIED = 8
 """Samples that a forecast certifies at first, and by how many times more where that takes no second."""
 _PATIENCE = 30.0
-"""Seconds; where one sample may take more, a forecast says how long at most instead of trying."""
+"""Seconds of one sample above which a forecast says how long it takes at most instead of trying."""
 _BYTES = 24
-"""Of a sample on disk."""
+"""Bytes of a certified sample on disk."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class _Ready:
 
 def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
     """:func:`robustatlas.certify`, of a request."""
-    with _prepared(model, data, request, method) as ready:
+    with _prepare(model, data, request, method) as ready:
         for warning in ready.warnings:
             tell(ready.display, warning)
         run = request.begin(ready.identity)
@@ -118,8 +121,9 @@ def certified(model: Model, data: Data, request: Request, method: Methods = None
 
 
 def forecast(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:
-    """What :func:`robustatlas.certify` would do with a request, and how long it would take here: each attack is tried
-    on some samples that the run lacks. Nothing is written.
+    """Say what :func:`robustatlas.certify` would do with a request, and how long it would take here.
+
+    Each attack is tried on some samples that the run lacks; nothing is written.
 
     Args:
         model: as of :func:`robustatlas.certify`.
@@ -139,19 +143,19 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
         >>> forecast(model, data, Request(attacks="linf", samples=4, effort="low", progress=False)).expected[0].number
         4
     """
-    with _prepared(model, data, request, method) as ready:
+    with _prepare(model, data, request, method) as ready:
         run = request.begun(ready.identity)
         mine, tried = request.mine(len(ready.work.index)), []
         for task in ready.tasks:
             missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
             if len(missing):
-                tried.append(_tried(ready, task, missing))
+                tried.append(_try_samples(ready, task, missing))
         workers = request.worker_count(ready.subject.model)
     return Forecast(tuple(tried), workers, ready.manner.batch_size, ready.seconds if tried else 0.0)
 
 
 @contextmanager
-def _prepared(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
+def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
     classifier, work = given(model, data, request)
     cores = request.cores or cores_for(classifier, work.rows)
     with cores.used(), surroundings(classifier, request) as display:
@@ -163,7 +167,7 @@ def _prepared(model: Model, data: Data, request: Request, method: Methods) -> It
         tasks = []
         for attack in attacks:
             attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
-            certificate = certificate_for(attack, method, subject, request.effort)
+            certificate = certificate_for(attack, method, subject, request)
             tasks.append(Certification(attack, certificate, record_of(attack, certificate, request.seed)))
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
         check_known(subject, attacks, work, size)
@@ -193,17 +197,17 @@ def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> No
     model = ready.subject.model
     places = request.places(model)
     if not places:
-        run_jobs(partial(do, ready.subject, ready.tasks, ready.manner), dispatcher)
+        run_jobs(partial(run_job, ready.subject, ready.tasks, ready.manner), dispatcher)
         return
     unread = Subject(model, ready.subject.shape, ready.manner.seed)
-    there = partial(do, unread, tuple(ready.tasks), ready.manner)
+    there = partial(run_job, unread, tuple(ready.tasks), ready.manner)
     probe = ModelProbe.of(model, ready.identity, unread.shape, {None})
     share_jobs(ModelWork(model, probe, there), f"The model {model.name}", places, None, dispatcher)
 
 
 @contextmanager
 def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
-    """Where an example is found within a certified size, nothing of what was read of the network stays in the run."""
+    """Remove all that was read of the network from the run where an example is found within a certified size."""
     try:
         yield
     except CrossedError:
@@ -213,16 +217,16 @@ def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
         raise
 
 
-def _tried(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
-    """What a task will take, from a few samples spread over those that are missing."""
+def _try_samples(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
+    """Return what a task will take, from a few samples spread over those that are missing."""
     first = inputs(ready.subject.model, Job.of(ready.work, missing[:1]))
-    most = task.certificate.most(ready.subject, task.attack, first)
+    most = task.certificate.seconds_at_most(ready.subject, task.attack, first)
     count, seconds = 0, 0.0
     while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
         count = min(len(missing), max(_TRIED, count * _TRIED))
         chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
         begun = time.perf_counter()
-        done(ready.subject, task, Job.of(ready.work, chosen), ready.manner, lambda through: None)
+        certify_job(ready.subject, task, Job.of(ready.work, chosen), ready.manner, lambda through: None)
         seconds = time.perf_counter() - begun
     each = seconds / count if count else most
     total = each * len(missing)

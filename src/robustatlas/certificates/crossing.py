@@ -16,17 +16,17 @@ from robustatlas.threats.color import Line
 from robustatlas.threats.lp import Lp, whole
 
 _STEPS = (1.0, 0.5, 0.5, 0.25, 0.25)
-"""Of the size: lengths of the steps of an ascent."""
+"""Lengths of the steps of an ascent, relative to the size."""
 _BEYOND = 1.001
-"""Of the margin: how far beyond the plane on which it would vanish, were the network linear, a point is taken."""
+"""Relative to the margin: a point is taken so far beyond the plane on which the margin of a linear network vanishes."""
 _DRAWS = 4
 _INSIDE = 1 - 1e-6
 """Relative: points are tried a little within, so that rounding leaves them inside."""
 
 
 def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor, seed: int) -> Tensor:
-    """Where a model errs within the sizes that are certified of it, as far as a few steps of the threat model's
-    steepest ascent and random points of their boundaries show.
+    """Look for errors of a model within certified sizes, by a few steps of the threat model's steepest ascent and by
+    random points of the boundaries.
 
     Returns:
         ``[B]``: the size of the smallest input that is misclassified within the certified size; inf where there is
@@ -35,7 +35,7 @@ def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor,
     found = torch.full_like(sizes, torch.inf)
     rows = (sizes > 0).nonzero().squeeze(1)
     if len(rows):
-        some = samples.take(rows)
+        some = samples.select(rows)
         some = Samples(some.x.to(model.dtype), some.labels, some.index)
         found[rows] = _smallest(model, attack, some, sizes[rows].to(some.x.device), seed).cpu()
     return found
@@ -47,7 +47,9 @@ def _smallest(model: Classifier, attack: Attack, samples: Samples, certified: Te
     radius = torch.where(certified.isinf(), everything, certified)
     radius = (radius * _INSIDE if p != 0 else radius).to(x.dtype)
     found = torch.full_like(certified, torch.inf)
-    for theta in _tried(model, attack.threat, samples, radius, Noise.of(seed, samples.index.to(x.device), "crossing")):
+    for theta in _candidate_inputs(
+        model, attack.threat, samples, radius, Noise.of(seed, samples.index.to(x.device), "crossing")
+    ):
         with torch.no_grad():
             margin = margin_of(model.logits(attack.threat.apply(x, theta), verifying=True), samples.labels)
             size = attack.threat.size(x, theta).to(found.dtype)
@@ -55,8 +57,10 @@ def _smallest(model: Classifier, attack: Attack, samples: Samples, certified: Te
     return found
 
 
-def _tried(model: Classifier, threat: ThreatModel, samples: Samples, radius: Tensor, noise: Noise) -> Iterator[Tensor]:
-    """Thetas of size ``radius`` [B]."""
+def _candidate_inputs(
+    model: Classifier, threat: ThreatModel, samples: Samples, radius: Tensor, noise: Noise
+) -> Iterator[Tensor]:
+    """Yield thetas of size ``radius`` [B]."""
     x, theta = samples.x, threat.neutral(samples.x)
     for step in _STEPS if model.knowledge == "gradients" else ():
         margin, slope = _slope(model, threat, samples, theta)
@@ -73,7 +77,7 @@ def _tried(model: Classifier, threat: ThreatModel, samples: Samples, radius: Ten
 
 
 def _slope(model: Classifier, threat: ThreatModel, samples: Samples, theta: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The margins [B], and in which direction of theta they fall; None where there is no gradient."""
+    """Return the margins [B], and the direction of theta in which they fall; None where there is no gradient."""
     leaf = theta.detach().requires_grad_()
     with torch.enable_grad():
         margin = margin_of(model.logits(threat.apply(samples.x, leaf), verifying=True), samples.labels)

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject
-from robustatlas.certificates.bounds import Bounds, most_seconds
+from robustatlas.certificates.bounds import Bounds, seconds_of_crown
 from robustatlas.certificates.regions import Segment
 from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line
 
 _FIRST = 1 / 32
-"""Of the strengths of an attack: the length of the first piece."""
+"""Length of the first piece, relative to the largest strength of an attack."""
 _ROUNDS = 200
 _PIECES = 40
 """Bounds that a sample takes, about: 33 to 47 on the digits."""
@@ -22,7 +22,7 @@ _PIECES = 40
 
 @dataclass(frozen=True)
 class LineCertificate(Certificate):
-    """Walks from the clean image in both directions, each piece bounded by CROWN along the chord between its ends.
+    """A walk from the clean image in both directions, each piece bounded by CROWN along the chord between its ends.
 
     A piece that is certified is followed by one twice as long, another one is halved, until it is shorter than
     ``precision`` of the size. How far numbers leave the chord, where they are clipped or their hue turns, is known
@@ -42,15 +42,15 @@ class LineCertificate(Certificate):
 
     precision: float = 1e-3
 
-    def fits(self, attack: Attack) -> bool:
+    def supports(self, attack: Attack) -> bool:
         return isinstance(attack.threat, Line)
 
     def check(self, subject: Subject, attack: Attack) -> None:
         super().check(subject, attack)
         _ = subject.network
 
-    def most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
-        return _PIECES * most_seconds(subject.network, x)
+    def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
+        return _PIECES * seconds_of_crown(subject.network, x)
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         threat = attack.threat
@@ -79,13 +79,13 @@ class LineCertificate(Certificate):
         return (found / MARGIN_OF_SIZES).cpu()
 
     def _ends(self, at: Tensor, limit: Tensor, stopped: Tensor) -> Tensor:
-        """How far to go in each direction: nobody needs more than where the other one has stopped."""
+        """Return how far to go in each direction: no further than where the other one has stopped."""
         own = torch.where(stopped, at, torch.inf).view(-1, 2)
         return torch.minimum(limit.view(-1, 2), own.flip(1)).flatten()
 
 
 def _piece(threat: Line, x: Tensor, start: Tensor, end: Tensor) -> Segment:
-    """The images between two thetas [P], as a chord and how far they leave it."""
+    """Return the images between two thetas [P], as a chord and how far they leave it."""
     first, last = threat.at(x, per_sample(start, x)), threat.at(x, per_sample(end, x))
     low, high = torch.minimum(start, end), torch.maximum(start, end)
     below, above = torch.zeros_like(x), torch.zeros_like(x)
@@ -98,5 +98,5 @@ def _piece(threat: Line, x: Tensor, start: Tensor, end: Tensor) -> Segment:
 
 
 def _certified(subject: Subject, piece: Segment, labels: Tensor) -> Tensor:
-    bounds = Bounds.of(subject.network, piece, backwards=True)
+    bounds = Bounds(subject.network, piece, backwards=True)
     return bounds.margins(labels, backwards=True).amin(1) > 0

@@ -28,12 +28,12 @@ class Linear(Certificate):
     source: ClassVar[str] = "closed form: Karush, Kuhn and Tucker on a plane in a box"
     covers: ClassVar[str] = "it covers linf, l2, l1 and l0"
 
-    def fits(self, attack: Attack) -> bool:
+    def supports(self, attack: Attack) -> bool:
         return norm_of(attack) is not None
 
     def check(self, subject: Subject, attack: Attack) -> None:
         super().check(subject, attack)
-        if not subject.network.graph.affine:
+        if not subject.network.graph.is_affine:
             raise UserError(
                 f"{subject.model.name} is not linear, and the certificate 'linear' is for networks without "
                 "activations; use 'crown'."
@@ -42,12 +42,12 @@ class Linear(Certificate):
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         p, network = cast(Lp, attack.threat).p, subject.network
         everywhere = NormBall(samples.x, samples.x.new_full((len(samples.x),), 1.0), torch.inf)
-        bounds = Bounds.of(network, everywhere, backwards=False)
+        bounds = Bounds(network, everywhere, backwards=False)
         rows, owner, _ = bounds.margin_rows(samples.labels)
-        plane, margin_at_0 = bounds.planes(network.graph.output, Windowed.all(rows), owner)
-        assert plane is not None
-        weight, at = plane.whole().flatten(1), samples.x.flatten(1)[owner]
-        margin = margin_at_0 + (weight * at).sum(1)
+        plane = bounds.planes(network.graph.output, Windowed.full(rows), owner)
+        assert plane.slope is not None
+        weight, at = plane.slope.dense().flatten(1), samples.x.flatten(1)[owner]
+        margin = plane.constant + (weight * at).sum(1)
         room = torch.where(weight > 0, at, 1 - at)
         distance = distances(weight.abs(), room.clamp_min(0), margin, p)
         found = distance.view(len(samples.x), -1).amin(1)

@@ -1,10 +1,9 @@
-"""What networks are made of, as bounds see it: affine operations, their transposes, and what rounding may add.
+"""Operations of networks, as bounds see them: affine ones, their transposes, and what rounding may add.
 
 Every operation takes tensors ``[B, ...]``. An affine one is also run backwards: coefficients ``[R, ...]`` of its output
 become coefficients of each of its inputs, within windows where it keeps these.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +18,13 @@ from robustatlas.certificates.windowed import Shape, Windowed
 Count = int | Tensor
 
 
-def accumulated(terms: Count, unit: float) -> float | Tensor:
-    """The relative error, at most, of a sum of so many products, in whatever order: gamma_n = n u / (1 - n u).
+def accumulated_error(terms: Count, unit: float) -> float | Tensor:
+    """Return the relative error, at most, of a sum of ``terms`` products, in whatever order: n u / (1 - n u).
 
     Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1.
 
     Example:
-        >>> accumulated(1000, 2.0**-24) < 6e-5
+        >>> accumulated_error(1000, 2.0**-24) < 6e-5
         True
     """
     return terms * unit / (1 - terms * unit)
@@ -35,28 +34,34 @@ class AffineOperation(ABC):
     """An operation x -> W x + b of one or more inputs."""
 
     terms: int
-    """Products that are summed for one number of the output."""
+    """Products that are summed for one number of the output; 0: there is no arithmetic."""
+    noise: float = 0.0
+    """By how much each number of the output may be off besides, at most."""
 
     @abstractmethod
     def apply(self, *inputs: Tensor) -> Tensor:
-        """W x + b."""
+        """Return W x + b."""
 
     @abstractmethod
     def spread(self, *widths: Tensor) -> Tensor:
-        """|W| r, of widths r >= 0."""
+        """Return |W| r, of widths r >= 0."""
 
     @abstractmethod
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
-        """``rows`` [R, ...] times W, for each input of the ``shapes``."""
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+        """Return ``rows`` [R, ...] times W, for each input of the ``shapes``."""
 
     def count(self, *largest: Tensor) -> Count:
-        """Products that are summed, but for those with numbers whose ``largest`` |x| is 0: these are exact."""
+        """Return the number of products that are summed, but for those with numbers whose ``largest`` |x| is 0."""
         return self.terms
 
     def size(self, *largest: Tensor) -> Tensor:
-        """|W| |x| + |b|: what rounding is relative to, given the ``largest`` |x|."""
+        """Return |W| |x| + |b|, which rounding is relative to, given the ``largest`` |x|."""
         zeros = [torch.zeros_like(each[:1]) for each in largest]
         return self.spread(*largest) + self.apply(*zeros).abs()
+
+    def largest_sum(self, size: Tensor) -> Tensor:
+        """Return how large sums may become on the way to numbers of a :meth:`size`."""
+        return size
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,8 @@ class Dense(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return F.linear(widths[0], self.weight.abs())
 
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
-        return (Windowed.all(rows.whole() @ self.weight),)
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+        return (Windowed.full(rows.dense() @ self.weight),)
 
     def count(self, *largest: Tensor) -> Count:
         return (largest[0] > 0).sum(-1, keepdim=True) + 1
@@ -114,7 +119,7 @@ class Convolution(AffineOperation):
     def count(self, *largest: Tensor) -> Count:
         return self._run((largest[0] > 0).to(largest[0].dtype), torch.ones_like(self.weight), None) + 1
 
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         transposed = _CONVOLUTIONS[self.weight.dim() - 2][1]
         values = transposed(rows.values, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
         window = []
@@ -124,7 +129,7 @@ class Convolution(AffineOperation):
             first = part.start * stride - pad
             low, high = max(first, 0), min(first + values.shape[side], size)
             if low >= high:  # zeros around the image alone
-                return (Windowed.all(values.new_zeros(len(values), *shapes[0])),)
+                return (Windowed.full(values.new_zeros(len(values), *shapes[0])),)
             values = values.narrow(side, low - first, high - low)
             window.append(slice(low, high))
         return (Windowed(values, shapes[0], tuple(window)),)
@@ -155,18 +160,13 @@ class Scaled(AffineOperation):
     def size(self, *largest: Tensor) -> Tensor:
         return self.spread(*largest) + self.shift_size
 
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
-        return (rows.but(rows.values * rows.of(self.factor)).repeated(shapes[0]),)
-
-    def rate(self, given: Shape, shape: Shape) -> float:
-        """By how much, in l2, the output changes with the input, at most; a number may go into several."""
-        squares = Windowed.all(self.factor.square().expand(1, *shape))
-        return math.sqrt(float(squares.repeated(given).values.max()))
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+        return (rows.with_values(rows.values * rows.crop(self.factor)).summed_to(shapes[0]),)
 
 
 @dataclass(frozen=True)
 class Sum(AffineOperation):
-    """The sum of inputs of one shape, each with its ``signs``."""
+    """The sum of inputs of one shape, each times its weight in ``signs``."""
 
     signs: tuple[float, ...]
     terms: int = 1
@@ -177,40 +177,47 @@ class Sum(AffineOperation):
     def spread(self, *widths: Tensor) -> Tensor:
         return sum(abs(sign) * each for sign, each in zip(self.signs, widths, strict=True))  # type: ignore[return-value]
 
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
-        return tuple(rows.but(sign * rows.values) for sign in self.signs)
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+        return tuple(rows.with_values(sign * rows.values) for sign in self.signs)
 
 
 @dataclass(frozen=True)
-class Moved(AffineOperation):
-    """What moves, repeats or averages numbers with weights >= 0: views, slices, zeros around, means, concatenation.
+class LinearMap(AffineOperation):
+    """An affine operation that torch also runs backwards: views, slices, averages, upsampling, transposed convolutions.
 
-    ``terms`` is 0 where no arithmetic is done.
+    Attributes:
+        run: W x + b.
+        terms: 0 where no arithmetic is done.
+        magnitude: |W| x; None: ``run`` itself, whose weights are all >= 0 and which adds nothing.
+        noise: by how much each number may be off besides.
     """
 
     run: Callable[..., Any]
     terms: int = 0
+    magnitude: Callable[..., Any] | None = None
+    noise: float = 0.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
-        moved: Tensor = self.run(*inputs)
-        return moved
+        values: Tensor = self.run(*inputs)
+        return values
 
     def spread(self, *widths: Tensor) -> Tensor:
-        return self.apply(*widths)
+        values: Tensor = (self.magnitude or self.run)(*widths)
+        return values
 
-    def size(self, *largest: Tensor) -> Tensor:
-        return self.apply(*largest)
+    def largest_sum(self, size: Tensor) -> Tensor:
+        return size * self.terms  # a mean is a sum first
 
-    def back(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
+    def transpose(self, rows: Windowed, shapes: tuple[Shape, ...]) -> tuple[Windowed, ...]:
         zeros = [rows.values.new_zeros(len(rows.values), *shape) for shape in shapes]
         transposed = torch.func.vjp(self.run, *zeros)[1]
-        return tuple(map(Windowed.all, transposed(rows.whole())))
+        return tuple(map(Windowed.full, transposed(rows.dense())))
 
 
 @dataclass(frozen=True)
 class Picked:
-    """Of each window [B, C, h, w]: ``below``, the position (flat in the image) of a number that the maximum is at
-    least; ``sure``, whether the maximum is that number; ``top``, the largest value that it may have."""
+    """A number of each window [B, C, h, w]: ``below``, its position (flat in the image), which the maximum is at least;
+    ``sure``, if the maximum is that number; ``top``, the largest value that the maximum may have."""
 
     below: Tensor
     sure: Tensor
@@ -229,8 +236,8 @@ class MaxPool:
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding)
 
-    def picked(self, low: Tensor, high: Tensor) -> Picked:
-        """What is known of each window, of numbers between ``low`` and ``high`` [B, C, H, W]."""
+    def pick(self, low: Tensor, high: Tensor) -> Picked:
+        """Return a number of each window of numbers between ``low`` and ``high`` [B, C, H, W]."""
         _, middle = F.max_pool2d((low + high) / 2, self.kernel, self.stride, self.padding, return_indices=True)
         top = self.apply(high)
         least = low.flatten(2).gather(2, middle.flatten(2)).view_as(top)
@@ -241,13 +248,13 @@ class MaxPool:
         return Picked(middle, rest <= least, top)
 
     def _windows(self, x: Tensor, fill: float) -> Tensor:
-        """``[B, C, K, h, w]``: the numbers of each window."""
+        """Return the numbers [B, C, K, h, w] of each window."""
         x = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]), value=fill)
         cut = x.unfold(2, self.kernel[0], self.stride[0]).unfold(3, self.kernel[1], self.stride[1])
         return cut.flatten(4).movedim(4, 2)
 
-    def back(self, rows: Tensor, picked: Picked, owner: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
-        """``rows`` [R, C, h, w] of the maxima as rows of the numbers, and what is added to the lower bound [R]."""
+    def transpose(self, rows: Tensor, picked: Picked, owner: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
+        """Return ``rows`` [R, C, h, w] of the maxima as rows of the numbers, and constants [R]."""
         sure, top = picked.sure[owner], picked.top[owner]
         kept = torch.where(sure | (rows > 0), rows, 0.0)
         fixed = (torch.where(sure | (rows > 0), 0.0, rows) * top).flatten(1).sum(1)

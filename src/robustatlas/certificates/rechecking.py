@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.crossing import crossing
@@ -31,7 +31,7 @@ from robustatlas.outcomes.shared import rows_of
 
 @dataclass(frozen=True, eq=False)
 class Rechecked:
-    """What became of the sizes of one method.
+    """The sizes of one method, computed again.
 
     Attributes:
         record: the method, as the run holds it.
@@ -45,7 +45,7 @@ class Rechecked:
 
     @property
     def holds(self) -> bool:
-        """Whether all sizes are certain."""
+        """Return if all sizes are certain."""
         return not len(self.failed)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def recheck(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = ra.certify(model, data, "linf", samples=3, effort="low", run=f"{folder}/run", progress=False)
         ...     print(*recheck(f"{folder}/run"))
-        linf, crown-ibp, version 1: all sizes of 3 samples hold
+        linf, interval, version 1: all sizes of 3 samples hold
     """
     store = Run.open(run)
     records = store.certified_by()
@@ -124,10 +124,10 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
 
 
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:
-    """The attack whose threat model was certified, as the catalogue has it now."""
+    """Return the attack whose threat model was certified, as the catalogue has it now."""
     attack = attack_named(record.name)
     threat = attack.threat.for_data(first).bound_to(model)
-    told = CertificateRecord(name=record.name, method=record.method, threat=plain(threat))
+    told = CertificateRecord(name=record.name, method=record.method, threat=to_plain_data(threat))
     if told.threat != record.threat:
         raise UserError(f"The threat model of {record.name!r} is not the one that was certified.")
     return replace(attack, threat=threat, strengths=record.strengths or attack.strengths)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.certificates.windowed import Windowed, least
+from robustatlas.certificates.windowed import Windowed, lowest_on_boxes
 from robustatlas.common.bundle import per_sample
 
 
 def distances(weight: Tensor, room: Tensor, margin: Tensor, p: float) -> Tensor:
-    """How far it is to lower <weight, x> by ``margin``, where each number can fall by its ``room``.
+    """Return how far it is to lower <weight, x> by ``margin``, where each number can fall by its ``room``.
 
     Args:
         weight: ``[R, D]``, >= 0.
@@ -69,20 +69,26 @@ class Region(ABC):
 
     roundings: float
 
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """B."""
+
     @abstractmethod
     def limits(self) -> tuple[Tensor, Tensor]:
-        """``[B, ...]``: the smallest and largest value of each number."""
+        """Return the smallest and largest value [B, ...] of each number."""
 
     @abstractmethod
     def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
-        """``[R]``: at most the smallest value of each of the ``rows`` [R, ...] on the set of its ``owner`` [R]."""
+        """Return lower bounds [R] of the ``rows`` [R, ...], each on the set of its ``owner`` [R]."""
 
 
 @dataclass(frozen=True)
 class NormBall(Region):
     """Inputs within ``radius`` [B] of ``centre`` [B, ...] in the lp norm.
 
-    In the maximum norm, and with ``box``, only those in [0, 1]; other balls are taken whole, which is sound.
+    With ``box`` only those in [0, 1]. :meth:`lowest` leaves the box out in other norms than the maximum norm, which is
+    sound; :meth:`reach` does not.
     """
 
     centre: Tensor
@@ -90,6 +96,10 @@ class NormBall(Region):
     p: float
     box: bool = True
     roundings: float = 0.5
+
+    @property
+    def samples(self) -> int:
+        return len(self.centre)
 
     @property
     def dual(self) -> float:
@@ -105,18 +115,33 @@ class NormBall(Region):
 
     def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         if self.p == torch.inf:
-            return least(rows, *self.limits(), owner)
+            return lowest_on_boxes(rows, *self.limits(), owner)
         length = torch.linalg.vector_norm(rows.values.flatten(1), self.dual, dim=1)
-        lowest: Tensor = (rows.values * rows.of(self.centre)[owner]).flatten(1).sum(1) - self.radius[owner] * length
+        lowest: Tensor = (rows.values * rows.crop(self.centre)[owner]).flatten(1).sum(1) - self.radius[owner] * length
         return lowest
 
+    def lowest_points(self, rows: Windowed, owner: Tensor) -> Tensor:
+        """Return inputs [R, ...] of the balls where the ``rows`` are lowest, but for the box in other norms than the
+        maximum norm."""
+        weight, centre, radius = rows.dense(), self.centre[owner], per_sample(self.radius[owner], self.centre)
+        flat = weight.flatten(1)
+        if self.p == torch.inf:
+            step = weight.sign()
+        elif self.p == 2:
+            step = weight / per_sample(flat.norm(dim=1), weight).clamp_min(torch.finfo(weight.dtype).tiny)
+        else:
+            largest = flat.abs().argmax(1, keepdim=True)
+            step = torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest).sign()).view_as(weight)
+        points = centre - radius * step
+        return points.clamp(0, 1) if self.box else points
+
     def reach(self, rows: Windowed, constant: Tensor, owner: Tensor) -> Tensor:
-        """``[R]``: the largest radii of balls on which affine functions, ``rows`` [R, ...] and a ``constant`` [R], are
-        not below 0; what is 0 or less at the centre reaches nowhere."""
-        here = rows.of(self.centre)[owner].flatten(1)
+        """Return the largest radii [R] of balls on which affine functions are not below 0, with coefficients ``rows``
+        [R, ...] and a ``constant`` [R]; 0 where they are 0 or less at the centre."""
+        here = rows.crop(self.centre)[owner].flatten(1)
         weight = rows.values.flatten(1)
         height = constant + (weight * here).sum(1)
-        if self.box and self.p == torch.inf:
+        if self.box:
             room = torch.where(weight > 0, here, 1 - here).clamp_min(0)
             return distances(weight.abs(), room, height, self.p)
         reach = height / torch.linalg.vector_norm(weight, self.dual, dim=1)
@@ -133,10 +158,14 @@ class Segment(Region):
     above: Tensor
     roundings: float = 0.5
 
+    @property
+    def samples(self) -> int:
+        return len(self.start)
+
     def limits(self) -> tuple[Tensor, Tensor]:
         return torch.minimum(self.start, self.end) - self.below, torch.maximum(self.start, self.end) + self.above
 
     def lowest(self, rows: Windowed, owner: Tensor) -> Tensor:
         values = rows.values
-        ends = [(values * rows.of(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
-        return torch.minimum(*ends) + least(rows, -self.below, self.above, owner)
+        ends = [(values * rows.crop(end)[owner]).flatten(1).sum(1) for end in (self.start, self.end)]
+        return torch.minimum(*ends) + lowest_on_boxes(rows, -self.below, self.above, owner)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 Margin = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K], certified where positive, and to how
-far the lines of these bounds would reach [K]: up to which size they keep the margin above 0. They hold on the set of
-that size and all smaller ones, so below it a reach is certified, and above it a guess; 0 where there is none."""
+"""From sizes [K] and rows [K] of the samples to lower bounds of their margins [K], certified where positive, and to the
+sizes [K] up to which the lines of these bounds keep the margin above 0. Lines hold on the set of the size and on all
+smaller ones, so a reach below the size is certified, and one above it is a guess; 0 where there is none."""
 
 PRECISION = 5e-4
 """Relative: half of what radii are compared by (.1 %)."""
@@ -24,9 +24,14 @@ _DIGITS = 9
 """Digits kept of a size, rounded down, so that it does not depend on who shared a batch."""
 
 
+def is_certified(size: Tensor, margin: Tensor, reach: Tensor) -> Tensor:
+    """Return if sizes are certified by bounds of their margins, or by how far the lines of these reach."""
+    return (margin > 0) | (reach > size)
+
+
 @dataclass
 class _Brackets:
-    """What is known of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
+    """Sizes of B samples: ``low`` is certified and ``high`` was not, inf where nothing failed.
 
     A margin falls by a power of the size, by higher ones as lines loosen. So sizes u are logarithms, and margins the
     logarithm v of the share of the ``whole`` margin, at the sample itself, that is lost. ``along``: how far the lines
@@ -42,21 +47,22 @@ class _Brackets:
     stalled: Tensor
 
     @classmethod
-    def beginning(cls, low: Tensor) -> _Brackets:
-        unknown = torch.full_like(low, torch.nan)
-        never, none = torch.full_like(low, torch.inf), torch.zeros_like(low)
-        return cls(low.clone(), never, unknown, none, unknown.repeat(3, 2, 1), none.clone())
+    def unknown(cls, count: int) -> _Brackets:
+        """Return the brackets of ``count`` samples before any bound."""
+        unknown = torch.full((count,), torch.nan, dtype=torch.float64)
+        never, none = torch.full_like(unknown, torch.inf), torch.zeros_like(unknown)
+        return cls(none, never, unknown, none.clone(), unknown.repeat(3, 2, 1), none.clone())
 
-    def open(self, ceiling: float) -> Tensor:
-        """``[K]``: samples whose size is not known well enough."""
+    def open_rows(self, ceiling: float) -> Tensor:
+        """Return the samples [K] whose size is not known well enough."""
         wide = self.high > self.low * (1 + PRECISION)
         return (wide & (self.low < ceiling) & (self.high > _SMALLEST * ceiling)).nonzero().squeeze(1)
 
     def learn(self, rows: Tensor, size: Tensor, margin: Tensor, reach: Tensor) -> None:
-        """Take what a bound said of some samples."""
-        good, begun = margin > 0, ~self.whole[rows].isnan()
+        """Store bounds of the samples ``rows``."""
+        good, begun = is_certified(size, margin, reach), ~self.whole[rows].isnan()
         lost = ((self.whole[rows] - margin) / self.whole[rows]).clamp_min(_LEAST)
-        point = torch.stack([size.log(), lost.log()])
+        point = torch.stack([size.log(), torch.where(good, lost.clamp_max(1 - _LEAST), lost).log()])
         for kind, at in ((0, good & begun), (1, ~good & begun)):
             self.points[2, :, rows[at]] = self.points[kind, :, rows[at]]
             self.points[kind, :, rows[at]] = point[:, at]
@@ -68,8 +74,8 @@ class _Brackets:
         self.high[failed] = size[~good]
         self.low[failed] = torch.maximum(self.low[failed], torch.minimum(reach, size)[~good])
 
-    def next(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
-        """``[K]``: the size to try: 0, half of what lines reach there, and from there towards the root; a little
+    def next_sizes(self, rows: Tensor, first: float, ceiling: float) -> Tensor:
+        """Return sizes [K] to bound: 0, half of what lines reach there, and from there towards the root; a little
         beyond it, as the lines of a failure certify what they reach."""
         low, high, along = self.low[rows], self.high[rows], self.along[rows]
         success, failure, third = self.points[:, :, rows]
@@ -86,7 +92,7 @@ class _Brackets:
         return torch.where(self.whole[rows].isnan(), 0.0, size)
 
     def _bent(self, rows: Tensor, point: Tensor) -> Tensor:
-        """``[K]``: where the margin is lost that falls at first as the network does, and through one point besides."""
+        """Return where the margin [K] is lost that falls as the network does at first, and through one more point."""
         size, lost = point.exp().unbind()
         fall = torch.where(self.along[rows] > 0, 1 / self.along[rows], 0.0)
         bend = ((lost - fall * size) / size**2).clamp_min(0)
@@ -95,7 +101,7 @@ class _Brackets:
 
 
 def _root(one: Tensor, two: Tensor, third: Tensor) -> Tensor:
-    """``[K]``: u where v is 0, by the parabola u(v) through three points where these rise, else by the line through the
+    """Return u where v is 0, by the parabola u(v) through three points where these rise, else by the line through the
     first two."""
     (u0, v0), (u1, v1), (u2, v2) = one, two, third
     line = u0 - v0 * (u1 - u0) / (v1 - v0)
@@ -108,8 +114,8 @@ def _root(one: Tensor, two: Tensor, third: Tensor) -> Tensor:
     return torch.where(rising, parabola, line)
 
 
-def largest(margin: Margin, count: int, first: float, ceiling: float, start: Tensor | None = None) -> Tensor:
-    """The largest sizes found that are certified, to :data:`PRECISION` where the bound falls with the size.
+def largest(margin: Margin, count: int, first: float, ceiling: float) -> Tensor:
+    """Return the largest sizes found that are certified, to :data:`PRECISION` where the bound falls with the size.
 
     A certified size certifies all smaller ones, since sets are nested, so the largest success counts whether the bound
     is monotone or not.
@@ -119,17 +125,16 @@ def largest(margin: Margin, count: int, first: float, ceiling: float, start: Ten
         count: of samples B.
         first: size to begin with, where lines do not say how far they reach.
         ceiling: size of the whole space; what is certified there is so at every size.
-        start: ``[B]``, sizes known to be certified, 0 where none is.
 
     Returns:
         ``[B]`` float64, 0 where nothing was certified down to :data:`_SMALLEST` times the ceiling.
     """
-    brackets = _Brackets.beginning(torch.zeros(count, dtype=torch.float64) if start is None else start)
+    brackets = _Brackets.unknown(count)
     for _ in range(_ROUNDS):
-        rows = brackets.open(ceiling)
+        rows = brackets.open_rows(ceiling)
         if not len(rows):
             break
-        size = brackets.next(rows, first, ceiling)
+        size = brackets.next_sizes(rows, first, ceiling)
         value, reach = margin(size, rows)
         brackets.learn(rows, size, value.nan_to_num(nan=-torch.inf), reach.nan_to_num(nan=0.0))
     return _rounded_down(torch.where(brackets.low >= ceiling, torch.inf, brackets.low))

@@ -64,7 +64,7 @@ class Smoothing(Certificate):
     def certifies(self) -> str:
         return f"smoothed, sigma {self.sigma:g}"
 
-    def fits(self, attack: Attack) -> bool:
+    def supports(self, attack: Attack) -> bool:
         return norm_of(attack) == 2
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:

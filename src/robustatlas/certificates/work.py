@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.certificates import Certificate, Samples, Subject
 from robustatlas.certificates.crossing import crossing
 from robustatlas.data import as_inputs
@@ -41,14 +41,14 @@ class Certification:
 
 
 def record_of(attack: Attack, certificate: Certificate, seed: int) -> CertificateRecord:
-    """What determines the sizes of a certificate, and what a reader wants to know of it."""
-    settings = plain(certificate)
+    """Return the record of a certificate: all that determines its sizes, and what a reader wants to know of it."""
+    settings = to_plain_data(certificate)
     return CertificateRecord(
         name=attack.name,
         method=certificate.name,
         version=certificate.version,
         settings=settings if certificate.own_model else {**settings, "seed": seed},
-        threat=plain(attack.threat),
+        threat=to_plain_data(attack.threat),
         of="" if certificate.own_model else certificate.certifies,
         strengths=attack.strengths,
         unit=attack.about.unit,
@@ -56,7 +56,9 @@ def record_of(attack: Attack, certificate: Certificate, seed: int) -> Certificat
     )
 
 
-def done(subject: Subject, task: Certification, job: Job, manner: Manner, report: Callable[[int], None]) -> Found:
+def certify_job(
+    subject: Subject, task: Certification, job: Job, manner: Manner, report: Callable[[int], None]
+) -> Found:
     """Certify the samples of a job; ``report`` is called with how many are through."""
     begun = time.perf_counter()
     model = subject.model
@@ -94,12 +96,12 @@ def _try_out(subject: Subject, task: Certification, samples: Samples, sizes: Ten
 
 
 def inputs(model: Classifier, job: Job) -> Tensor:
-    """``[B, ...]``: what the samples of a job are to the model."""
+    """Return the inputs [B, ...] of the model for the samples of a job."""
     return as_inputs(job.stored.to(model.device)).to(model.dtype)
 
 
 def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: NDArray[np.int64], batch: int) -> Arrays:
-    """The clean outcomes of samples, as attacks record them."""
+    """Return the clean outcomes of samples, as attacks record them."""
     predicted, margins = [], []
     for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
         with torch.no_grad():
@@ -114,10 +116,10 @@ def _samples(model: Classifier, x: torch.Tensor, labels: torch.Tensor, index: ND
     }
 
 
-def do(
+def run_job(
     subject: Subject, tasks: Sequence[Certification], manner: Manner, job: Job, report: Callable[[int], None]
 ) -> Found:
     """Do a job of some certifications; the network is read once for all."""
-    found = done(subject, tasks[job.task], job, manner, report)
+    found = certify_job(subject, tasks[job.task], job, manner, report)
     hand_back()
     return found

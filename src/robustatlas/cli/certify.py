@@ -12,7 +12,7 @@ from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import print_run
 from robustatlas.cli._workers import share_here
@@ -43,26 +43,36 @@ def certify(
             "contrast, saturation, hue. By default linf,l2.",
         ),
     ] = None,
+    strengths: Annotated[
+        list[str] | None,
+        ATTACKS.option(
+            "NAME=VALUES",
+            "Strengths at which alone an attack is certified, one bound each: a list, `linf=2/255,8/255`, or equal "
+            "steps, `linf=0.1:20`. May be given once for each attack. By default the largest size is searched.",
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         ATTACKS.option(
             "NAME",
-            "How: interval, crown-ibp, crown, alpha-crown, complete, linear, line, lipschitz or smoothing. By "
-            "default what fits the network and the attack, at the effort that is asked for.",
+            "How: interval, crown, beta-crown, linear, line or smoothing. By default what fits the network "
+            "and the attack, at the effort that is asked for.",
         ),
     ] = None,
     method_setting: Annotated[
         list[str] | None,
         ATTACKS.option(
             "NAME=VALUE",
-            "Setting of the method, such as `steps=50` of alpha-crown. May be given several times.",
+            "Setting of the method, such as `seconds=60` of beta-crown. May be given several times.",
             hidden=True,
         ),
     ] = None,
     effort: Annotated[
         str,
         ATTACKS.option(
-            "NAME", "How long it may take: low (crown-ibp), default (crown) or high (alpha-crown).", show_default=False
+            "NAME",
+            "How long it may take: low (interval), default (crown) or high (beta-crown, up to 30 seconds a sample).",
+            show_default=False,
         ),
     ] = "default",
     seed: _asked.Seed = 0,
@@ -123,6 +133,7 @@ def certify(
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
         attacks=_asked.chosen(names_in(attacks, ["linf", "l2"]), "default", None),
+        strengths=parse_strengths(strengths or []),
         seed=seed,
         run=folder,
         batch_size=batch_size,
@@ -161,7 +172,7 @@ def _method(name: str | None, settings: Sequence[str]) -> Certificate | None:
     for item in settings:
         key, _, value = (part.strip() for part in item.partition("="))
         if not key or not value:
-            raise UserError(f"--method-setting {item!r} is not understood; expected NAME=VALUE, such as steps=50.")
+            raise UserError(f"--method-setting {item!r} is not understood; expected NAME=VALUE, such as seconds=60.")
         number = fraction(value)
         given[key.replace("-", "_")] = value if number != number else int(number) if number.is_integer() else number
     return certificate_named(name, **given)

@@ -13,8 +13,9 @@ Attributes = Mapping[str, Any]
 Operator = Callable[[Sequence[Any], Attributes], Any]
 
 
-def _numbers(values: Tensor) -> list[int]:
-    return [int(value) for value in values.flatten().tolist()]
+def _numbers(values: Tensor | list[float]) -> list[int]:
+    known = values.flatten().tolist() if isinstance(values, Tensor) else values
+    return [int(value) for value in known]
 
 
 def _list(given: Sequence[Any], attributes: Attributes, position: int, name: str) -> list[int] | None:
@@ -165,7 +166,9 @@ def _split(given: Sequence[Any], attributes: Attributes) -> tuple[Tensor, ...]:
 
 def _pad(given: Sequence[Any], attributes: Attributes) -> Tensor:
     x, pads = given[0], _list(given, attributes, 1, "pads") or []
-    value = float(given[2]) if len(given) > 2 and given[2] is not None else attributes.get("value", 0.0)
+    value = attributes.get("value", 0.0)
+    if len(given) > 2 and given[2] is not None:
+        value = float(given[2] if isinstance(given[2], Tensor) else given[2][0])
     mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}[attributes.get("mode", "constant")]
     half = len(pads) // 2
     sides = [side for k in reversed(range(half)) for side in (pads[k], pads[k + half])]
@@ -272,3 +275,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMin": _reduced(torch.amin),
 }
 """The operators of the standard domain that are known, by name."""
+
+TAKES_NUMBERS = {"Reshape", "Slice", "Squeeze", "Unsqueeze", "Split", "Expand", "Pad", "ConstantOfShape"}
+TAKES_NUMBERS |= {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"}
+"""Operators whose constant inputs are shapes, axes or pads, given as lists of numbers."""

@@ -89,7 +89,8 @@ class CertifiedSizes:
         strengths: of the attack, at which tables show it.
         method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
         records: the methods as they were run, with version, settings, threat model and box.
-        abstained: ``[N]``, where a method that draws random numbers could not tell; None: that is not known.
+        abstained: ``[N]``, where nothing is certain, and no example was found that says why: a method could not
+            decide; None: that is not known.
 
     Example:
         >>> CertifiedSizes("linf", np.array([0.1, 0.0]), strengths=(0.05, 0.2)).accuracies().tolist()

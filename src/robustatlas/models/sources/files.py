@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.models.classifier import Classifier, Origin, Outputs
-from robustatlas.models.onnx_operators import OPERATORS
+from robustatlas.models.onnx_operators import OPERATORS, TAKES_NUMBERS
 from robustatlas.models.sources.packages import optional, version_of
 
 
@@ -44,6 +44,10 @@ def onnx_model(file: str, *, mean: Any = None, std: Any = None, outputs: Outputs
     )
 
 
+_SHORT = 64
+"""Numbers of a constant that may be a shape, axes or pads, at most."""
+
+
 class OnnxNetwork(nn.Module):
     """The graph of an ONNX file; its weights are buffers, so that they move, are cast and identify the model.
 
@@ -66,6 +70,7 @@ class OnnxNetwork(nn.Module):
         for number, weight in enumerate(graph.initializer):
             self.places[weight.name] = f"weight_{number}"
             self.register_buffer(f"weight_{number}", torch.from_numpy(onnx.numpy_helper.to_array(weight).copy()))
+        self.numbers = self._constant_numbers()
         inputs = [given for given in graph.input if given.name not in self.places]
         if len(inputs) != 1:
             raise UserError(f"The network in {file} has {len(inputs)} inputs; expected one, the images.")
@@ -73,12 +78,25 @@ class OnnxNetwork(nn.Module):
         self.shape, given = _sides(inputs[0]), _sides(graph.output[0])
         self.columns = given[1] if len(given) == 2 and given[1] > 1 else None
 
+    def _constant_numbers(self) -> dict[str, list[float]]:
+        """Return short constants of the file as numbers: operators that take shapes and axes compute with those, and
+        torch.export can follow them."""
+        held: dict[str, Any] = {name: getattr(self, place) for name, place in self.places.items()}
+        for kind, _, returned, attributes in self.nodes:
+            if kind == "Constant":
+                held[returned[0]] = torch.as_tensor(next(iter(attributes.values())))
+        return {name: each.flatten().tolist() for name, each in held.items() if each.numel() <= _SHORT}
+
     def forward(self, x: Tensor) -> Tensor:
         """The first output of the graph."""
         values: dict[str, Any] = {name: getattr(self, place) for name, place in self.places.items()}
         values |= {"": None, self.input: x}
         for kind, given, returned, attributes in self.nodes:
-            result = OPERATORS[kind]([values[name] for name in given], attributes)
+            inputs = [values[name] for name in given]
+            if kind in TAKES_NUMBERS:
+                first = 0 if kind == "ConstantOfShape" else 1
+                inputs[first:] = [self.numbers.get(name, values[name]) for name in given[first:]]
+            result = OPERATORS[kind](inputs, attributes)
             values.update(zip(returned, result if isinstance(result, tuple) else (result,), strict=False))
         logits: Tensor = values[self.output]
         return logits

@@ -37,7 +37,7 @@ class CrownIbp(Bounded):
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
         share = self.beta_first + (self.beta - self.beta_first) * self.risen(batch)
-        bounds = Bounds.of(network, ball, backwards=False)
+        bounds = Bounds(network, ball, backwards=False)
         by_intervals = bounds.margins(batch.labels, backwards=False)
         if not share:
             return by_intervals

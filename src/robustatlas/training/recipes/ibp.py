@@ -29,4 +29,4 @@ class Ibp(Bounded):
     kappa: float = 0.5
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        return Bounds.of(network, ball, backwards=False).margins(batch.labels, backwards=False)
+        return Bounds(network, ball, backwards=False).margins(batch.labels, backwards=False)

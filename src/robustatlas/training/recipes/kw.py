@@ -9,11 +9,31 @@ from torch import Tensor
 from robustatlas.certificates.activations import RELU, Activation, Lines
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Graph, Network
-from robustatlas.certificates.piecewise import other_than_relu
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
 from robustatlas.training.recipes.base import Batch
 from robustatlas.training.recipes.bounded import Bounded
+
+
+def other_than_relu(network: Network) -> str:
+    """Name what a network has that is neither affine nor ReLU; empty where there is nothing.
+
+    Example:
+        >>> from torch import nn
+        >>> from robustatlas.certificates.reading import read
+        >>> from robustatlas.models.classifier import Classifier
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
+        >>> other_than_relu(Network(read(Classifier(net), (2,))))
+        'an activation other than ReLU'
+    """
+    for k in sorted(network.nonlinear):
+        operation = network.graph.nodes[k].operation
+        if not isinstance(operation, Activation):
+            return "max pooling"
+        ends = operation.function(torch.tensor([-1.0, 1.0], dtype=torch.float64)).tolist()
+        if operation.knots != (0.0,) or operation.curvature or ends != [0.0, 1.0]:
+            return "an activation other than ReLU"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -51,4 +71,4 @@ class Kw(Bounded):
         return replace(graph, nodes=tuple(nodes))
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        return Bounds.of(network, ball, backwards=True).margins(batch.labels, backwards=True)
+        return Bounds(network, ball, backwards=True).margins(batch.labels, backwards=True)
