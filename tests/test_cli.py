@@ -106,7 +106,7 @@ def test_query_and_attacks(evaluated_run: Path) -> None:
 def test_help_waits_for_nothing_that_it_does_not_use() -> None:
     begun = "import sys; from robustatlas.cli import main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "matplotlib", "scipy.special", "onnx"} & set(loaded)
+    assert not {"torch", "matplotlib", "scipy.special", "onnx", "duckdb"} & set(loaded)
 
 
 def test_a_mistake_ends_with_one_sentence(workplace: Path) -> None:
