@@ -8,7 +8,7 @@ is half of what the network alone takes forward and back to its input, the media
 the evaluations of a network.
 
 Parts: ``model``, forward and backward, with what stands around the network; ``projection``, on the sets and on the
-linearised boundary; ``optimizer``, the rest of its steps; ``bookkeeping``, the rest of the loop: lanes, ledger,
+linearised boundary; ``optimizer``, the rest of its steps; ``bookkeeping``, the rest of the loop: slots, records,
 schedule; ``host``, what stands around the loop.
 """
 

@@ -36,8 +36,7 @@ from rich.table import Table
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Leg, Stage
-from robustatlas.attacks.plans import plans
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless
 from robustatlas.models.architectures import resnet32, small_cnn
 from robustatlas.models.weights import load_weights
@@ -51,8 +50,8 @@ ATTACKS = "gabor,snow,fog,recolor,jpeg-linf,elastic"
 _SHORT = PGD(60, rate=0.25, schedule="cosine", momentum=0.75)
 _LONG = PGD(100, rate=0.5, schedule="cosine", momentum=0.5)
 BRUTE_FORCE = (
-    Leg(Stage(_SHORT, "margin", targets="logits", start="best"), runs=3),
-    Leg(Stage(_LONG, "cross-entropy", start="best"), runs=2),
+    AttackRun(_SHORT, "margin", targets="logits", start="best", count=3),
+    AttackRun(_LONG, "cross-entropy", start="best", count=2),
 )
 
 
@@ -98,14 +97,14 @@ def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tu
     if "unsmoothed" in more:
         yield "unsmoothed", attack.unsmoothed(), {"seed": 0}
     if "smoothed" in more:
-        yield "smoothed", attack.map(smoothed), {"seed": 0}
+        yield "smoothed", attack.with_runs(smoothed), {"seed": 0}
     for times in (2, 4):
         if f"{times}x" in more:
             yield f"{times}x", longer(attack, times), {"seed": 0}
 
 
-def smoothed(leg: Leg) -> Leg:
-    return replace(leg, stage=replace(leg.stage, backward="smoothed")) if leg.stage.optimizer.needs_gradient else leg
+def smoothed(run: AttackRun) -> AttackRun:
+    return replace(run, backward="smoothed") if run.optimizer.needs_gradient else run
 
 
 def spread(model: ra.Classifier, data: ra.Dataset, attack: Attack, count: int) -> tuple[float, ...]:
@@ -117,21 +116,24 @@ def spread(model: ra.Classifier, data: ra.Dataset, attack: Attack, count: int) -
 
 def forced(attack: Attack) -> Attack:
     """The attack with other ascents, and nothing after them."""
-    return replace(attack, plans=plans(BRUTE_FORCE, attack.plans["descent"].having("bound"), BRUTE_FORCE))
+    bounds = attack.plan("descent").runs_in("bound")
+    return replace(attack, runs=(*bounds, *BRUTE_FORCE), rules=(), search_order=())
 
 
 def longer(attack: Attack, times: int) -> Attack:
     """The attack with so many times the runs after its bounds, patience with them, and passes at most."""
 
-    def leg_of(leg: Leg) -> Leg:
-        return leg if leg.role in ("bound", "refine") else replace(leg, runs=times * leg.runs)
+    def more(run: AttackRun) -> AttackRun:
+        return run if run.role in ("bound", "refine") else replace(run, count=times * run.count)
 
     def rule_of(rule: Rule) -> Rule:
         if isinstance(rule, StopFruitless):
             return replace(rule, patience=times * rule.patience, stubborn=times * rule.stubborn)
         return replace(rule, passes=times * rule.passes) if isinstance(rule, MostPasses) else rule
 
-    return replace(attack, plans={name: plan.map(leg_of, rule_of) for name, plan in attack.plans.items()})
+    rules = tuple(rule_of(rule) for rule in (*attack.rules, StopFruitless()))
+    kinds = dict(zip(map(type, reversed(rules)), reversed(rules), strict=True))
+    return replace(attack.with_runs(more), rules=tuple(kinds.values()))
 
 
 def found(

@@ -39,16 +39,16 @@ WAYS = ("default", "published")
 def published_on_sound_sets(sound: Attack, paper: Attack) -> Attack:
     """The published optimizer on the sets of ``sound``."""
 
-    def stepping(leg: Any) -> Any:
-        optimizer: PGD = leg.stage.optimizer
+    def stepping(run: Any) -> Any:
+        optimizer: PGD = run.optimizer
         if paper.about.unit != sound.about.unit:
             assert optimizer.length is not None
             scale = sound.strengths[1] / paper.strengths[1]
             optimizer = replace(optimizer, length=scale * optimizer.length)
-        return replace(leg, stage=replace(leg.stage, optimizer=optimizer))
+        return replace(run, optimizer=optimizer)
 
     return replace(
-        paper.map(stepping), threat=sound.threat, strengths=sound.strengths, repairs=False, contains_clean=True
+        paper.with_runs(stepping), threat=sound.threat, strengths=sound.strengths, repairs=False, contains_clean=True
     )
 
 

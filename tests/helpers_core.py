@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas import engine
-from robustatlas.attacks.definition import Attack, Leg, Search, Stage
-from robustatlas.attacks.plans import plans
-from robustatlas.attacks.search.plan import ruled
+from robustatlas.attacks.definition import Attack, AttackRun, Search
+from robustatlas.attacks.search.plan import Plan
 from robustatlas.attacks.search.rules import Rule
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
@@ -51,16 +50,16 @@ FEW = {"steps": 4, "inner_steps": 2, "search_steps": 2, "restarts": 1}
 
 
 def brief(attack: Attack, strengths: Sequence[float] = (), most: Mapping[str, int] = FEW, runs: int = 2) -> Attack:
-    """The attack with at most so many targets or starts of a leg and so many steps, at its second strength and its
+    """The attack with at most so many targets or starts of a run and so many steps, at its second strength and its
     largest unless told."""
 
-    def fewer(leg: Leg) -> Leg:
-        optimizer = leg.stage.optimizer
+    def fewer(run: AttackRun) -> AttackRun:
+        optimizer = run.optimizer
         known = {field.name: getattr(optimizer, field.name) for field in fields(optimizer)}
         changes = {name: min(count, known[name]) for name, count in most.items() if isinstance(known.get(name), int)}
-        return replace(leg, stage=replace(leg.stage, optimizer=replace(optimizer, **changes)), runs=min(runs, leg.runs))
+        return replace(run, optimizer=replace(optimizer, **changes), count=min(runs, run.count))
 
-    return replace(attack.map(fewer), strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]))
+    return replace(attack.with_runs(fewer), strengths=tuple(strengths) or (attack.strengths[1], attack.strengths[-1]))
 
 
 def linear(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> nn.Module:
@@ -148,10 +147,10 @@ def iterates(
     net: Callable[[Tensor], Tensor], optimizer: Optimizer, objective: str, task: Problem, theta: Tensor
 ) -> list[Evaluation]:
     """Run an optimizer from ``theta`` without the engine, until all samples are finished; every evaluation."""
-    stage = Stage(optimizer, objective, targets="logits" if task.targets[0] >= 0 else None)
+    run = AttackRun(optimizer, objective, targets="logits" if task.targets[0] >= 0 else None)
     state, found = optimizer.init(task, theta), []
     while not bool(optimizer.finished(state).all()):
-        found.append(engine.evaluate(ra.Classifier(net), task, stage, state.theta))
+        found.append(engine.evaluate(ra.Classifier(net), task, run, state.theta))
         state = optimizer.step(task, state, found[-1])
     return found
 
@@ -161,18 +160,22 @@ def smallest(found: list[Evaluation]) -> Tensor:
     return torch.stack([torch.where(e.fooled, e.size, torch.inf) for e in found]).amin(0)
 
 
-def bounded(name: str, *legs: Leg | Stage, strengths: tuple[float, ...] | None = None) -> Attack:
+def bounded(name: str, *runs: AttackRun, strengths: tuple[float, ...] | None = None) -> Attack:
     """An attack that makes only these minimum-size runs."""
-    bounds = [leg if isinstance(leg, Leg) else Leg(leg, "bound") for leg in legs]
-    made = plans([replace(leg, role="ascend") for leg in bounds if leg.role == "bound"], bounds, ())
-    return Attack(name, THREATS[name], made, strengths or (1e-6,), unbounded=True)
+    return Attack(name, THREATS[name], runs, strengths or (1e-6,), unbounded=True)
 
 
-def with_plan(attack: Attack, search: Search, *legs: Leg, rules: Sequence[Rule] | None = None) -> Attack:
-    """The attack with other legs by one search, and other rules, where they are told."""
-    old = attack.plans[search]
-    plan = ruled(legs, old.rules if rules is None else rules)
-    return replace(attack, plans=dict(attack.plans) | {search: plan})
+def plans_of(attack: Attack) -> dict[Search, Plan]:
+    """The plan of each search of an attack."""
+    return {search: attack.plan(search) for search in attack.searches}
+
+
+def with_plan(attack: Attack, search: Search, *runs: AttackRun, rules: Sequence[Rule] | None = None) -> Attack:
+    """The attack with other runs by one search, and other rules, where they are told."""
+    others = tuple(run for run in attack.runs if search not in run.searches)
+    named = tuple(replace(run, searches=(search,)) for run in runs)
+    kept = attack.plan(search).rules if rules is None else tuple(rules)
+    return replace(attack, runs=(*others, *named), rules=kept, usual_rules=False)
 
 
 class Recorder:

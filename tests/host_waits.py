@@ -23,7 +23,7 @@ import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.host import looking_every
-from robustatlas.engine import lanes
+from robustatlas.engine import batch
 
 _aten = torch.ops.aten
 WAITING = {_aten._local_scalar_dense.default, _aten.nonzero.default, _aten.masked_select.default, _aten.equal.default,
@@ -86,13 +86,13 @@ class Waits:
     @contextmanager
     def counting_steps(self) -> Iterator[None]:
         """Counts the steps alone."""
-        evaluate = lanes.evaluate
+        evaluate = batch.evaluate
 
         def counted_evaluate(*args: Any, **kwargs: Any) -> Any:
             self.steps += 1
             return evaluate(*args, **kwargs)
 
-        with mock.patch.object(lanes, "evaluate", counted_evaluate):
+        with mock.patch.object(batch, "evaluate", counted_evaluate):
             yield
 
 

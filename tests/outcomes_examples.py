@@ -52,7 +52,7 @@ def outcomes(positions: range, seed: int = 0, grid: tuple[float, ...] = STRENGTH
         "minimal_size": size,
         "true_size": np.full(count, -1.0),
         "found_class": random.integers(0, 9, count),
-        "found_leg": np.full(count, -1),
+        "found_run": np.full(count, -1),
         "forward": random.integers(0, 900, count),
         "backward": random.integers(0, 900, count),
         "rejected": random.integers(0, 2, count),

@@ -39,7 +39,7 @@ LONG = {"steps": LOOK_EVERY - 1, "inner_steps": LOOK_EVERY - 1, "search_steps": 
 
 @dataclass(frozen=True)
 class Both:
-    """What either device said; how often the host waited for the accelerator while a stage ran, by line, in how many
+    """What either device said; how often the host waited while runs of a kind were made, by line, in how many
     steps."""
 
     cpu: Arrays
@@ -57,13 +57,13 @@ def begin() -> None:
 def on_both(answers: Callable[[str], Arrays]) -> Both:
     with looking_every(LOOK_EVERY):
         cpu = answers("cpu")
-    waits, run_stage = Waits(pretend.heard), loop._run_stage
+    waits, run_kind = Waits(pretend.heard), loop._run_kind
 
     def heard(*arguments: Any) -> None:
         with pretend.heard(waits.note):
-            run_stage(*arguments)
+            run_kind(*arguments)
 
-    with mock.patch.object(loop, "_run_stage", heard), waits.counting_steps():
+    with mock.patch.object(loop, "_run_kind", heard), waits.counting_steps():
         accelerator = answers(pretend.NAME)
     return Both(cpu, accelerator, dict(waits.lines), waits.steps)
 

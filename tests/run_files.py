@@ -67,7 +67,7 @@ def record_run(
         seconds = np.full(table.samples, outcome.seconds / table.samples)
         none = np.full(table.samples, -1)
         known = {"index": table.index, "seconds": seconds, "rejected": np.zeros(table.samples, np.int64)}
-        known |= {"found_leg": none, "true_size": none.astype(np.float64)}
+        known |= {"found_run": none, "true_size": none.astype(np.float64)}
         columns = {name: known[name] if name in known else getattr(outcome, name) for name in OUTCOME_COLUMNS}
         run.write(records[attack], columns, samples, None if images is None else (table.index, images), about)
     return run

@@ -69,7 +69,7 @@ def test_at_the_levels_the_default_finds_as_much_for_half_of_the_published_passe
     for attack, paper in zip(default, published, strict=True):
         broken = found.outcome(attack.name).broken(attack.strengths)
         assert (broken >= beside.outcome(attack.name).broken(attack.strengths)).all(), attack.name
-        steps = paper.stages[0].optimizer.steps
+        steps = paper.runs[0].optimizer.steps
         assert sum(found.passes(attack.name)) <= 3 * (2 * steps + 1) / 2, attack.name
 
 

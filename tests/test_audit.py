@@ -10,8 +10,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.plans import plans_of
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.evaluation import auditing
 from robustatlas.evaluation.auditing import search_again
 from robustatlas.optimizers.pgd import PGD
@@ -29,9 +28,7 @@ def strong_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def weak(samples: int, **options: object) -> ra.Result:
     """By an attack of one short step."""
-    attack = Attack(
-        "pgd-linf", attack_named("pgd-linf").threat, plans_of(Stage(PGD(1, rate=0.3), "margin")), (0.05, 0.1)
-    )
+    attack = Attack("pgd-linf", attack_named("pgd-linf").threat, (AttackRun(PGD(1, rate=0.3), "margin"),), (0.05, 0.1))
     return ra.evaluate(MODEL, DATA, attack, samples=samples, diagnose=False, progress=False, **options)  # type: ignore[arg-type]
 
 

@@ -14,8 +14,6 @@ import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.plans import as_published
-from robustatlas.attacks.search.plan import Leg, Plan
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.noise import Noise
 from robustatlas.metrics import change_of_slope, envelope
@@ -100,9 +98,16 @@ def test_the_protocol_of_multirobustbench_bisects_sets_that_are_not_nested() -> 
     """C.2: 'in a binary search manner to find the smallest perturbation size at which the model misclassifies'."""
     x = torch.linspace(0.01, 0.97, 13)[:, None]
     strengths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-    plan = Plan((Leg(ra.Stage(PGD(2), "margin", judge="last")),))
+    runs = (ra.AttackRun(PGD(2), "margin", judge="last"),)
     attack = Attack(
-        "exactly", Exactly(), {"bisection": plan}, strengths, nested=False, contains_clean=False, repairs=True
+        "exactly",
+        Exactly(),
+        runs,
+        strengths,
+        search_order=("bisection",),
+        nested=False,
+        contains_clean=False,
+        repairs=True,
     )
     found = ra.evaluate(Band(), (x, torch.zeros(len(x), dtype=torch.int64)), [attack], **QUIET)
     fooled = [(Band()((x + s).clamp(0, 1)).argmax(1) == 1).tolist() for s in strengths]
@@ -165,20 +170,29 @@ class Band(nn.Module):
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 @pytest.mark.parametrize(
-    "plan",
+    "runs",
     [
-        Plan((Leg(ra.Stage(Once(), "margin")),)),
-        Plan((Leg(ra.Stage(PGD(2), "margin", start="best"), runs=2), Leg(ra.Stage(PGD(1), "cross-entropy")))),
-        Plan((Leg(ra.Stage(PGD(2), "margin", judge="last")),)),
+        (ra.AttackRun(Once(), "margin"),),
+        (ra.AttackRun(PGD(2), "margin", start="best", count=2), ra.AttackRun(PGD(1), "cross-entropy")),
+        (ra.AttackRun(PGD(2), "margin", judge="last"),),
     ],
     ids=["once", "best", "last"],
 )
-def test_sets_of_one_s_own_that_are_not_nested_have_the_closed_form(scale: float, plan: Plan) -> None:
+def test_sets_of_one_s_own_that_are_not_nested_have_the_closed_form(
+    scale: float, runs: tuple[ra.AttackRun, ...]
+) -> None:
     strengths = (0.1, 0.2, 0.3, 0.4, 0.5)
     x = torch.linspace(0.01, 0.97, 13)[:, None]
     labels = torch.zeros(len(x), dtype=torch.int64)
     attack = Attack(
-        "exactly", Exactly(scale), {"every": plan}, strengths, nested=False, contains_clean=False, repairs=True
+        "exactly",
+        Exactly(scale),
+        runs,
+        strengths,
+        search_order=("every",),
+        nested=False,
+        contains_clean=False,
+        repairs=True,
     )
     together = check_one_by_one(Band(), (x, labels), [attack])
     moved = (x + torch.tensor(strengths)).clamp(0, 1)
@@ -195,9 +209,9 @@ def test_sets_of_one_s_own_that_are_not_nested_have_the_closed_form(scale: float
 
 
 def test_sets_that_are_not_nested_have_no_search_that_takes_them_to_be() -> None:
-    stage = ra.Stage(PGD(2), "margin", judge="last")
+    run = ra.AttackRun(PGD(2), "margin", judge="last")
     with pytest.raises(ra.UserError, match="'bisection'"):
-        Attack("exactly", Exactly(), as_published(stage), (0.1, 0.2), nested=False)
+        Attack("exactly", Exactly(), (run,), (0.1, 0.2), search_order=("bisection",), nested=False)
 
 
 def test_strengths_that_are_added_to_a_run_are_those_of_a_run_made_at_once(

@@ -157,8 +157,8 @@ def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", protocol="paper")
     assert ata.way_of("l1").recipe == "uniform"
     assert ata.searched == "every"
-    (stage,) = (leg.stage for leg in ata.evaluated("linf").plans["every"].legs)
-    assert (stage.optimizer.steps, stage.targets, stage.judge) == (200, "random", "last")
+    (run,) = ata.evaluated("linf").plan("every").runs
+    assert (run.optimizer.steps, run.targets, run.judge) == (200, "random", "last")
     with pytest.raises(UserError, match="features= is for the attack lpips"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, features="alexnet=weights.pth")
 
@@ -189,10 +189,10 @@ def test_each_attack_has_the_steps_of_its_own_field() -> None:
     ata = ReferencePlan("digits-cnn", strengths, rule="ata")
     assert [ata.recipe_against(name, 0.1).against[0].optimizer.steps for name in strengths] == [10, 30]
     assert ata.recipe_against("elastic", 0.5).against[0].optimizer.rate == pytest.approx(30**-0.5)
-    assert ata.described()["per_attack"] == {"elastic": {"steps": 30}}
+    assert ata.to_record()["per_attack"] == {"elastic": {"steps": 30}}
     every = ReferencePlan("digits-cnn", strengths, rule="ata", steps=7)
     assert [every.way_of(name).steps for name in strengths] == [7, 7]
-    assert "per_attack" not in every.described()
+    assert "per_attack" not in every.to_record()
     one = ReferencePlan("digits-cnn", strengths, per_attack={
         "all": {"epochs": 5}, "elastic": {"steps": 4, "epochs": 3, "optimizer": "sgd", "recipe": "trades", "beta": 2.0},
         "standard": {"epochs": 9},

@@ -47,7 +47,7 @@ OWN = """
 import torch
 from torch import nn
 
-from robustatlas import Attack, Stage, plans_of
+from robustatlas import Attack, AttackRun
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
@@ -55,7 +55,7 @@ def make(width=8, inputs=64):
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 10))
 
-mine = Attack("mine", Linf(), plans_of(Stage(PGD(steps=3), "margin")), (0.1, 0.2))
+mine = Attack("mine", Linf(), (AttackRun(PGD(steps=3), "margin"),), (0.1, 0.2))
 
 def make_attack():
     return mine
@@ -106,7 +106,7 @@ def test_query_and_attacks(evaluated_run: Path) -> None:
 def test_help_waits_for_nothing_that_it_does_not_use() -> None:
     begun = "import sys; from robustatlas.cli import main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "matplotlib", "scipy.special", "onnx"} & set(loaded)
+    assert not {"torch", "matplotlib", "scipy.special", "onnx", "duckdb"} & set(loaded)
 
 
 def test_a_mistake_ends_with_one_sentence(workplace: Path) -> None:

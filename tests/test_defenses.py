@@ -8,8 +8,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import load_dataset
@@ -151,7 +150,7 @@ def test_the_suite_is_not_masked(defense: Transformation) -> None:
     strengths = (0.1, 0.2, 0.6)
     model = ra.Classifier(Defended(net, defense))
     suite = ra.evaluate(model, data, "input-transformation", exclude=["l2"], strengths={"linf": strengths})
-    square = Attack("square-linf", Linf(), plans_of(Stage(Square(steps=100), "margin")), strengths)
+    square = Attack("square-linf", Linf(), (AttackRun(Square(steps=100), "margin"),), strengths)
     alone = ra.evaluate(model, data, square, search="every")
     masked = ra.Classifier(Defended(net, defense, backward="true"))
     stalled = ra.evaluate(masked, data, "pgd-linf", search="every", strengths={"pgd-linf": strengths})
@@ -231,7 +230,7 @@ def test_attacks_see_through_defenses(defense: nn.Module) -> None:
         (lambda: MedianSmoothing(5)(torch.zeros(1, 1, 4, 8)), "5 x 5 pixels needs images"),
         (lambda: BitDepthReduction(2, backward="none"), "backward='none' is not known"),  # type: ignore[arg-type]
         (lambda: BitDepthReduction(2, backward="smoothed"), "is of the ReLUs of a network"),
-        (lambda: Stage(PGD(1), "margin", backward="none"), "backward='none' is not known"),  # type: ignore[arg-type]
+        (lambda: AttackRun(PGD(1), "margin", backward="none"), "backward='none' is not known"),  # type: ignore[arg-type]
         (lambda: JPEGCompression(0), "quality must lie in 1..100, got 0"),
         (lambda: JPEGCompression()(torch.zeros(1, 2, 8, 8)), "grey or RGB images"),
     ],

@@ -154,7 +154,7 @@ def test_the_verdict_comes_from_intervals() -> None:
 def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
     model = ra.load_model(broken_defense("false_gradients.py:reversed_for_bright_images"))
     attack = attack_named("linf")
-    plans = [attack.plans["descent"]]
+    plans = [attack.plan("descent")]
 
     def read(samples: Any, batch: int) -> DiagnosisRecord:
         with model.evaluating():

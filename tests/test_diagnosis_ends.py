@@ -15,7 +15,7 @@ from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
-from robustatlas.engine.ends import ending_stage, ends_of
+from robustatlas.engine.run_ends import observed_run, run_ends
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.report.gate import Requirement, check_verdict
@@ -183,10 +183,10 @@ def test_a_run_ends_where_ascent_ends() -> None:
     model = ra.Classifier(lambda x: x @ weight.T + torch.tensor([0.605, 0.0]))
     x = torch.full((3, 3), 0.5)
     attack = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2))
-    stage = ending_stage(attack.plans["descent"])
-    assert stage is not None
+    run = observed_run(attack.plan("descent"))
+    assert run is not None
     noise, level = Noise.of(0, torch.arange(3), "linf"), torch.tensor([0, 1, 2])
-    found = ends_of(model, attack, stage, x, torch.zeros(3, dtype=torch.long), noise, level)
+    found = run_ends(model, attack, run, x, torch.zeros(3, dtype=torch.long), noise, level)
     size = torch.tensor(attack.strengths)[level][:, None]
     corner = x - size * weight[0].sign()
     assert found.last.allclose(corner) and found.best.allclose(corner)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from helpers_core import linear
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.metrics.references import Reference
@@ -60,8 +59,8 @@ class Smoothed(nn.Module):
 
 
 def attack(strength: float = 0.01) -> Attack:
-    every = plans_of(Stage(PGD(2, rate=0.5), "margin"), runs=2)["every"]
-    return Attack("linf", Linf(), {"every": every}, (strength,))
+    run = AttackRun(PGD(2, rate=0.5), "margin", count=2)
+    return Attack("linf", Linf(), (run,), (strength,), search_order=("every",))
 
 
 def test_a_purely_noisy_classifier_has_its_true_accuracy_inside_the_interval() -> None:

@@ -92,10 +92,10 @@ def test_settings_made_after_construction_are_carried_out() -> None:
     adversary = AutoAttack(digits_network(), version="custom", attacks_to_run=["apgd-ce", "square"], verbose=False)
     adversary.apgd.n_restarts, adversary.apgd.n_iter = 2, 7
     adversary.square.n_queries, adversary.fab.n_target_classes = 33, 4
-    legs = {name: adversary._ensemble.attack(name, 0.1).plans["every"].legs for name in ATTACKS}
-    assert (legs["apgd-ce"][0].runs, legs["apgd-ce"][0].stage.optimizer.steps) == (2, 7)
-    assert legs["square"][0].stage.optimizer.steps == 33
-    assert legs["fab-t"][0].runs == 4
+    runs = {name: adversary._ensemble.attack(name, 0.1).plan("every").runs for name in ATTACKS}
+    assert (runs["apgd-ce"][0].count, runs["apgd-ce"][0].optimizer.steps) == (2, 7)
+    assert runs["square"][0].optimizer.steps == 33
+    assert runs["fab-t"][0].count == 4
     with pytest.raises(ra.UserError, match="did you mean 'n_restarts'"):
         adversary.apgd.n_restart = 3  # type: ignore[attr-defined]
 

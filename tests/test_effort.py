@@ -7,67 +7,68 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
+from helpers_core import plans_of
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Leg
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.definition import AttackRun
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search.rules import MostPasses, StopFruitless, StopLaggingRuns, StopSlowAscents
 
 NINE = 9
 
 
-def work_of(legs: Iterable[Leg]) -> int:
-    return sum((leg.stage.optimizer.steps + 1) * leg.runs_of(NINE + 1) for leg in legs)
+def work_of(runs: Iterable[AttackRun]) -> int:
+    return sum((run.optimizer.steps + 1) * run.runs_among(NINE + 1) for run in runs)
 
 
 def test_the_default_is_the_attack_itself() -> None:
     for attack in catalogue().values():
-        assert at_effort(attack, "default") is attack
+        assert scale_effort(attack, "default") == attack
 
 
-def test_low_is_about_half_and_high_about_five_times_the_work_of_the_stages() -> None:
+def test_low_is_about_half_and_high_about_five_times_the_work_of_the_runs() -> None:
     for name in ("linf", "l2", "l1", "l0", "elastic", "gabor", "lpips", "patch"):
         attack = attack_named(name)
-        low, high = (at_effort(attack, effort) for effort in ("low", "high"))
-        for search, plan in attack.plans.items():
-            if search == "frontier":  # whose legs are lengthened, not added
+        low, high = (scale_effort(attack, effort) for effort in ("low", "high"))
+        for search, plan in plans_of(attack).items():
+            if search == "frontier":  # whose runs are lengthened, not added
                 continue
             for roles in (("bound", "restart"), ("ascend",), ("refine",)):
-                if usual := plan.having(*roles):
-                    work = [work_of(each.plans[search].having(*roles)) / work_of(usual) for each in (low, high)]
+                if usual := plan.runs_in(*roles):
+                    work = [work_of(each.plan(search).runs_in(*roles)) / work_of(usual) for each in (low, high)]
                     assert 0.3 <= work[0] <= 0.75 and 2.9 <= work[1] <= 6, (name, search, roles, work)
 
 
-def test_high_keeps_every_leg_of_the_default_in_its_order() -> None:
+def test_high_keeps_every_run_of_the_default_in_its_order() -> None:
     for name, attack in catalogue().items():
-        high = at_effort(attack, "high")
-        for search, plan in attack.plans.items():
+        high = scale_effort(attack, "high")
+        for search, plan in plans_of(attack).items():
             if search != "frontier":
-                assert [leg for leg in high.plans[search].legs if leg in plan.legs] == list(plan.legs), (name, search)
+                assert [run for run in high.plan(search).runs if run in plan.runs] == list(plan.runs), (name, search)
 
 
 def test_high_ends_nothing_for_lagging_a_little_and_leaves_no_kind_out() -> None:
-    rules = {search: {type(rule) for rule in plan.rules} for search, plan in attack_named("linf").plans.items()}
-    high = at_effort(attack_named("linf"), "high").plans
+    rules = {search: {type(rule) for rule in plan.rules} for search, plan in plans_of(attack_named("linf")).items()}
+    high = plans_of(scale_effort(attack_named("linf"), "high"))
     for search in ("descent", "minimum"):
         left_out = {StopSlowAscents, MostPasses} if search == "descent" else {StopSlowAscents}
         assert rules[search] - {type(rule) for rule in high[search].rules} == left_out
         lagging, fruitless = high[search].rule(StopLaggingRuns), high[search].rule(StopFruitless)
-        usual = attack_named("linf").plans[search]
+        usual = attack_named("linf").plan(search)
         assert lagging is not None and fruitless is not None
         assert lagging.times > usual.rule(StopLaggingRuns).times  # type: ignore[union-attr]
         assert fruitless.patience == 3 * usual.rule(StopFruitless).patience  # type: ignore[union-attr]
 
 
 def test_high_does_not_repeat_what_begins_at_one_point() -> None:
-    usual, more = at_effort(attack_named("recolor"), "high").plans["descent"].having("restart")[:2]
+    usual, more = scale_effort(attack_named("recolor"), "high").plan("descent").runs_in("restart")[:2]
     assert more.runs == usual.runs
-    assert more.stage.optimizer.steps == 2 * usual.stage.optimizer.steps
+    assert more.optimizer.steps == 2 * usual.optimizer.steps
 
 
 def test_every_attack_of_the_catalogue_has_all_efforts() -> None:
     for name, attack in catalogue().items():
         for effort in ("low", "high"):
-            changed = at_effort(attack, effort)
+            changed = scale_effort(attack, effort)
             assert changed.searches == attack.searches, name
 
 

@@ -169,7 +169,7 @@ def test_the_seed_matters_and_repeats() -> None:
 
 @pytest.mark.parametrize("steps", [1, 8])
 def test_passes_add_up_to_what_the_model_ran(steps: int) -> None:
-    """Those of lanes that wait for the host to look as well."""
+    """Those of slots that wait for the host to look as well."""
     samples = 10  # more than the first 8, whose gradients tell data apart
     counted = {"forward": 0, "backward": 0}
     net = digits_network(torch.float64)

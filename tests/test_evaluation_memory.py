@@ -8,7 +8,6 @@ import robustatlas as ra
 from helpers_core import brief
 from live_tensors import Live
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.lp import autoattack
 from robustatlas.evaluation.memory import bytes_at_work, bytes_kept
 
 BATCH = 4
@@ -44,5 +43,5 @@ def test_an_attack_holds_seventeen_times_its_inputs(norm: str) -> None:
     images = torch.rand(BATCH, 3, 64, 64)
     data, asked = (images, net(images).argmax(1)), {"strengths": {norm: [1e-4, 5e-4]}, "batch_size": BATCH}
     with Live(least=BATCH * IMAGE // 8) as live:
-        ra.evaluate(net, data, [brief(autoattack(norm))], diagnose=False, progress=False, **asked)
+        ra.evaluate(net, data, [brief(attack_named(norm))], diagnose=False, progress=False, **asked)
     assert live.most <= 17 * BATCH * IMAGE

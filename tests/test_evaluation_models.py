@@ -15,8 +15,7 @@ import robustatlas as ra
 from helpers_core import brief, digits_images, digits_network
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.host import looking_every
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
@@ -159,7 +158,7 @@ def test_impossible_models_get_one_sentence(case: str) -> None:
 def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
     """Clean, towards the nearest class, in the search or in a verification."""
     net, (x, labels) = digits_network(torch.float64), digits_images(4, torch.float64)
-    attack = Attack("linf", Linf(), plans_of(Stage(PGD(steps=2), "margin", targets="distance")), (0.1,))
+    attack = Attack("linf", Linf(), (AttackRun(PGD(steps=2), "margin", targets="distance"),), (0.1,))
     noise = Noise.of(0, torch.arange(4), "linf")
 
     def calls(bad: int) -> int:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from live_tensors import Live
-from robustatlas.attacks.definition import Attack, Search, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun, Search
 from robustatlas.data import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST, Dispatcher
@@ -34,7 +33,7 @@ from robustatlas.report.page import build_report
 from robustatlas.threats.lp import Linf
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4)
-ATTACK = Attack("linf", Linf(), plans_of(Stage(PGD(steps=1), "cross-entropy")), STRENGTHS)
+ATTACK = Attack("linf", Linf(), (AttackRun(PGD(steps=1), "cross-entropy"),), STRENGTHS)
 LARGE = (3, 256, 256)
 BYTES = 96 * 2**20
 HELD = BYTES // (4 * 3 * 256 * 256)

@@ -67,7 +67,7 @@ def test_bisection_agrees_with_autoattack(norm: str) -> None:
     different."""
     net, (images, labels) = digits_network(), digits_images(SAMPLES)
     strengths = STRENGTHS[norm][:2]
-    attack = replace(catalogue()[norm].map(lambda leg: replace(leg, runs=TARGETS)), strengths=tuple(strengths))
+    attack = replace(catalogue()[norm].with_runs(lambda run: replace(run, count=TARGETS)), strengths=tuple(strengths))
     ours = ra.evaluate(net, (images, labels), [attack], search="bisection").accuracies().values(norm)
     theirs = []
     for epsilon in strengths:

@@ -83,7 +83,7 @@ def test_the_worst_case_is_that_of_a_loop(name: str) -> None:
     x, labels = some_data(model, count=4)
     attack = attack_named(name).on_images((12, 12))
     found = outcome_of(name, model, (x, labels))
-    threat, sweep, last = attack.threat, attack.plans["descent"].legs[0].stage.optimizer, attack.strengths[-1]
+    threat, sweep, last = attack.threat, attack.plan("descent").runs[0].optimizer, attack.strengths[-1]
     assert isinstance(threat, Change)
     assert isinstance(sweep, Sweep)
     steps = [last * k / sweep.sizes for k in range(1, sweep.sizes + 1)]
@@ -237,7 +237,7 @@ def test_the_suite_in_three_sizes() -> None:
             fitting = attack.on_images(sides)
             assert len(fitting.strengths) == 3
             assert fitting.about.source
-            sweep = fitting.plans["descent"].legs[0].stage.optimizer
+            sweep = fitting.plan("descent").runs[0].optimizer
             shares = np.array(fitting.strengths) * sweep.sizes / fitting.strengths[-1]
             np.testing.assert_allclose(shares, shares.round(), atol=1e-6)  # each is a size of the sweep
 

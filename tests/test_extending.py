@@ -68,13 +68,13 @@ from robustatlas.metrics.references import Reference
 
 data = ra.load_dataset("digits").take(10)
 model = ra.load_model("linear:10")
-every = ra.evaluate(model, data, ["tint", "shrinking-linf"], search="every", progress=False, run="runs/linear")
+every = ra.evaluate(model, data, ["tint", "mifgsm-linf"], search="every", progress=False, run="runs/linear")
 again = ra.evaluate(model, data, "tint", search="downwards", progress=False)
 trained = ra.train(model.net, data, "half", {"tint": 0.2}, epochs=1)
 Reference.from_models("perfect", "made up", {"one": every.accuracies()}).to_json("reference.json")
 print(json.dumps({
     "same": bool((every.minimal_strength("tint") == again.minimal_strength("tint")).all()),
-    "broken": bool((every.minimal_strength("shrinking-linf") < 1).any()),
+    "broken": bool((every.minimal_strength("mifgsm-linf") < 1).any()),
     "composed": attack_named("tint+linf").name,
     "trained_on": trained.card.trained_on,
 }))
@@ -187,7 +187,7 @@ def test_attacks_that_cannot_be_had_leave_the_others(
 def test_an_optimizer_alone_searches_the_sets_of_an_attack() -> None:
     attack, alone = attack_named("stadv"), attack_named("apgd-stadv")
     assert (alone.threat, alone.strengths) == (attack.threat, attack.strengths)
-    assert {type(stage.optimizer).__name__ for stage in alone.stages} == {"APGD"}
+    assert {type(run.optimizer).__name__ for run in alone.runs} == {"APGD"}
     with pytest.raises(UserError, match="needs"):
         attack_named("hop-skip-jump-hue")
     with pytest.raises(UserError, match="did you mean 'fmn-l2'"):

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from helpers_core import digits_images, digits_network
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import as_published
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import fitting_batch
@@ -23,7 +22,7 @@ from robustatlas.models.classifier import Passes
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
 
-ATTACK = Attack("linf", Linf(), as_published(Stage(PGD(steps=6), "cross-entropy")), (0.02, 0.05, 0.1))
+ATTACK = Attack("linf", Linf(), (AttackRun(PGD(steps=6), "cross-entropy"),), (0.02, 0.05, 0.1))
 
 
 class Hungry(nn.Module):

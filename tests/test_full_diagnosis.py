@@ -10,8 +10,7 @@ import robustatlas as ra
 from helpers_core import broken_defense
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.plans import plans_of
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.checks.indicators import INDICATORS, LookedAt, Measured
 from robustatlas.checks.indicators.attack_failures import path
 from robustatlas.checks.indicators.binarisation import Binarisation
@@ -121,8 +120,8 @@ def test_the_path_of_an_attack_is_pgd() -> None:
 
 
 def weak(steps: int) -> Attack:
-    stage = Stage(PGD(steps, rate=2.5 / steps), "margin", start="neutral")
-    return Attack("linf", attack_named("linf").threat, plans_of(stage), (0.1,))
+    run = AttackRun(PGD(steps, rate=2.5 / steps), "margin", start="neutral")
+    return Attack("linf", attack_named("linf").threat, (run,), (0.1,))
 
 
 @pytest.mark.parametrize(("name", "finds"), [("builtin:digits-linf", True), (BLIND, False)])

@@ -11,8 +11,7 @@ import robustatlas as ra
 from helpers_core import brief
 from host_waits import Waits, by_dispatch, measured
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import ProtocolName, Search, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import AttackRun, ProtocolName, Search
 from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
 from robustatlas.models.classifier import Precision
 from robustatlas.optimizers.apgd import APGD
@@ -53,24 +52,26 @@ def test_what_waits_is_counted() -> None:
 
 
 STEPS = {
-    "PGD in linf": ("linf", Stage(PGD(40), "cross-entropy"), 135),
-    "PGD in l2": ("l2", Stage(PGD(40), "cross-entropy"), 139),
-    "APGD in linf": ("linf", Stage(APGD(40), "dlr"), 216),
-    "APGDL1 in l1": ("l1", Stage(APGDL1(40), "margin"), 366),
-    "FMN in linf": ("linf", Stage(FMN(40), "margin"), 160),
-    "FMN in l2": ("l2", Stage(FMN(40), "margin"), 163),
-    "FMN in l1": ("l1", Stage(FMN(40, dense=True), "margin"), 228),
-    "FAB in l2": ("l2", Stage(FAB(40), "margin", targets="logits"), 364),
-    "BrendelBethge in l1": ("l1", Stage(BrendelBethge(40), "margin"), 173),
+    "PGD in linf": ("linf", AttackRun(PGD(40), "cross-entropy"), 135),
+    "PGD in l2": ("l2", AttackRun(PGD(40), "cross-entropy"), 139),
+    "APGD in linf": ("linf", AttackRun(APGD(40), "dlr"), 216),
+    "APGDL1 in l1": ("l1", AttackRun(APGDL1(40), "margin"), 366),
+    "FMN in linf": ("linf", AttackRun(FMN(40), "margin"), 160),
+    "FMN in l2": ("l2", AttackRun(FMN(40), "margin"), 163),
+    "FMN in l1": ("l1", AttackRun(FMN(40, dense=True), "margin"), 228),
+    "FAB in l2": ("l2", AttackRun(FAB(40), "margin", targets="logits"), 364),
+    "BrendelBethge in l1": ("l1", AttackRun(BrendelBethge(40), "margin"), 173),
 }
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_launches_few_kernels_and_seldom_waits(name: str) -> None:
     """Launches of the network, some forty, are among them; where there are far fewer, the bound is to be lowered."""
-    norm, stage, most = STEPS[name]
+    norm, run, most = STEPS[name]
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
-    attack = replace(catalogue()[norm], plans=plans_of(stage), strengths=(0.01 * catalogue()[norm].strengths[-1],))
+    attack = replace(
+        catalogue()[norm], runs=(run,), search_order=(), strengths=(0.01 * catalogue()[norm].strengths[-1],)
+    )
     images = data.images, data.labels
     ra.evaluate(model, images, attack, progress=False)  # constants are sent once
     waits, _ = measured(model, images, attack, 16, LOOK_EVERY)

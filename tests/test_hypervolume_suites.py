@@ -42,8 +42,8 @@ def test_levels_and_attack_are_those_of_the_paper(suite: str, levels: dict[str, 
     for attack in attacks.values():
         np.testing.assert_allclose(attack.strengths, attack.strengths[-1] * np.arange(1, 11) / 10, rtol=1e-6)
         assert attack.searches == ("every",)
-        (leg,) = attack.plans["every"].legs
-        assert (leg.stage.optimizer, leg.stage.objective) == (APGD(steps=20), "probability-margin")
+        (run,) = attack.plan("every").runs
+        assert (run.optimizer, run.objective) == (APGD(steps=20), "probability-margin")
     assert [attack.searches[0] for attack in attacks_of(suite)] == ["frontier"] * len(levels)
 
 

@@ -66,7 +66,7 @@ def test_distances_prints_and_saves(tmp_path, capsys):
     labels = np.arange(60) % 3
     np.savez(tmp_path / "noise.npz", images=images, labels=labels)
     output = tmp_path / "distances.npz"
-    distances(str(tmp_path / "noise.npz"), norms="linf,l2", samples=None, split="test", output=output, explain=True)
+    distances(str(tmp_path / "noise.npz"), norms=["linf,l2"], samples=None, split="test", output=output, explain=True)
     text = " ".join(capsys.readouterr().out.split())
     found = interclass_distances(images, labels, "l2")
     assert f"{found.smallest:.4g}" in text and f"{found.largest:.4g}" in text
@@ -76,12 +76,12 @@ def test_distances_prints_and_saves(tmp_path, capsys):
         np.testing.assert_allclose(saved["l2_distance"], found.per_sample)
         assert saved["linf_nearest"].shape == (60,)
     for options, message in (
-        ({"norms": "l3"}, "linf, l2, l1"),
+        ({"norms": ["l3"]}, "linf, l2, l1"),
         ({"samples": 1}, "at least 2"),
         ({"split": "x"}, "test"),
     ):
         with pytest.raises(UserError, match=message):
-            distances(str(tmp_path / "noise.npz"), **({"norms": "l2", "samples": None, "split": "test"} | options))
+            distances(str(tmp_path / "noise.npz"), **({"norms": ["l2"], "samples": None, "split": "test"} | options))
 
 
 def test_own_reference_from_runs(runs, tmp_path, capsys):

@@ -139,7 +139,7 @@ def test_strengths_up_to_rounding_are_the_same(tmp_path, monkeypatch, capsys):
     for name, grid in (("a", rounded), ("b", multiples)):
         monkeypatch.setitem(GRIDS, "linf", list(grid))
         folders.append(write_run(tmp_path / name, name, 1.0, margins=True))
-    compare(folders, reference="none", union="linf=0.168")
+    compare(folders, reference="none", union=["linf=0.168"])
     text = " ".join(capsys.readouterr().out.split())
     assert "2 shared attacks at 30 strengths" in text and "Left out" not in text
     assert (

@@ -12,7 +12,7 @@ from torch import nn
 
 import robustatlas as ra
 from helpers_core import bounded, iterates, problem, smallest
-from robustatlas.attacks.definition import Stage
+from robustatlas.attacks.definition import AttackRun
 from robustatlas.optimizers.brendel_bethge import BrendelBethge
 from robustatlas.threats.lp import L1
 
@@ -58,7 +58,7 @@ def test_of_a_linear_network_it_finds_the_smallest_example() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2, dtype=torch.float64))
     x = torch.rand(8, 1, 4, 4, dtype=torch.float64)
     data = (x, net(x).argmax(1))
-    run = Stage(BrendelBethge(20), "margin")
+    run = AttackRun(BrendelBethge(20), "margin")
     found = ra.evaluate(net, data, bounded("l1", run), search="minimum", progress=False)
     exact = ra.certify(net, data, ["l1"], progress=False).certified_size("l1")
     np.testing.assert_allclose(found.minimal_size("l1"), exact, rtol=1e-3)

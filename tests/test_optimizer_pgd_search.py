@@ -53,7 +53,7 @@ def test_it_finds_what_the_method_finds() -> None:
     x = torch.rand(12, 6, dtype=torch.float64)
     labels = net(x).argmax(1)
     (attack, _) = attacks_of("robustness-curves")
-    few = attack.map(lambda leg: replace(leg, stage=replace(leg.stage, optimizer=PGDSearch(inner_steps=10, rounds=6))))
+    few = attack.with_runs(lambda run: replace(run, optimizer=PGDSearch(inner_steps=10, rounds=6)))
     found = ra.evaluate(net, (x, labels), [few], **QUIET).outcome("linf").minimal_size
     expected = [by_hand(net, image, int(label), 10, 6) for image, label in zip(x, labels, strict=True)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)

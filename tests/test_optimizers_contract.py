@@ -10,8 +10,7 @@ from torch.utils import _pytree as pytree
 
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.bundle import join, take
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
@@ -64,7 +63,7 @@ OPTIMIZERS: list[Optimizer] = [
     Adam(3, roughness=0.01),
     Scan(4),
     Once(),
-    Sweep.of(Rotated(), 2),
+    Sweep.for_threat(Rotated(), 2),
     Square(4),
     SigmaZero(3),
     HopSkipJump(40, first=5),
@@ -125,12 +124,12 @@ def trajectory(
 ) -> list[torch.Tensor]:
     """The images at every evaluation; sample ``drop`` leaves after the first step and comes back as a newcomer;
     ``sized``: the optimizer is told the sizes."""
-    stage = Stage(optimizer, "margin")
+    run = AttackRun(optimizer, "margin")
     start = problem.threat.start(problem.x, problem.epsilon * optimizer.start_radius, problem.noise)
     state, seen = optimizer.init(problem, start), []
     for step in range(100):
         before = [leaf.clone() for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
-        evaluation = engine.evaluate(model, problem, stage, state.theta)
+        evaluation = engine.evaluate(model, problem, run, state.theta)
         if not sized:
             evaluation = replace(evaluation, size=torch.full_like(evaluation.size, torch.nan))
         seen.append(problem.threat.apply(problem.x, state.theta))
@@ -180,8 +179,8 @@ def test_effort_scales_the_steps_of_each(optimizer):
 
 def test_every_optimizer_of_the_catalogue_is_here():
     attacks = [*catalogue("default").values(), *catalogue("paper").values()]
-    stages = [stage for attack in attacks for stage in attack.stages]
-    assert {type(stage.optimizer) for stage in stages} <= {type(optimizer) for optimizer in OPTIMIZERS}
+    runs = [run for attack in attacks for run in attack.runs]
+    assert {type(run.optimizer) for run in runs} <= {type(optimizer) for optimizer in OPTIMIZERS}
 
 
 @pytest.mark.parametrize(
@@ -204,9 +203,15 @@ def test_every_optimizer_of_the_catalogue_is_here():
 )
 def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, said):
     with pytest.raises(UserError, match=said):
-        Attack("wrong", threat, plans_of(Stage(optimizer, "margin")), (1.0,))
+        Attack("wrong", threat, (AttackRun(optimizer, "margin"),), (1.0,))
     with pytest.raises(UserError, match=said):
-        replace(attack_named("linf"), threat=threat, plans=plans_of(Stage(optimizer, "margin")), strengths=(1.0,))
+        replace(
+            attack_named("linf"),
+            threat=threat,
+            runs=(AttackRun(optimizer, "margin"),),
+            search_order=(),
+            strengths=(1.0,),
+        )
 
 
 @pytest.mark.parametrize(
@@ -224,6 +229,6 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
         ({"judge": "first"}, "judge='first'"),
     ],
 )
-def test_a_stage_checks_itself(wrong, said):
+def test_a_run_checks_its_settings(wrong, said):
     with pytest.raises(UserError, match=said):
-        Stage(**{"optimizer": PGD(), "objective": "margin"} | wrong)
+        AttackRun(**{"optimizer": PGD(), "objective": "margin"} | wrong)

@@ -1,5 +1,6 @@
-"""A plan is data: what a search runs is what it names, what its key says, and what ``attacks NAME`` prints."""
+"""Runs are data: what a search runs is what the attack names, what its key says, and what ``attacks NAME`` prints."""
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -12,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from helpers_core import brief, digits_images, digits_network
+from helpers_core import brief, digits_images, digits_network, plans_of, with_plan
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, Leg, Plan, Search, Stage
-from robustatlas.attacks.description import plain
-from robustatlas.attacks.effort import at_effort
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun, Plan, Search
+from robustatlas.attacks.description import to_plain_data
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search import SEARCHES, search_named
+from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.search.rules import Rule
 from robustatlas.attacks.suites import WAYS_BACK, attacks_of
 from robustatlas.attacks.table import rows_of
@@ -52,24 +53,40 @@ def test_no_search_of_the_suite_for_transformations_sees_a_flat_gradient(norm: s
     assert (np.abs(found["frontier"] - found["descent"]) <= 100 / 8).all(), found
 
 
-def test_every_leg_of_the_suite_for_transformations_has_a_way_back() -> None:
+def test_every_run_of_the_suite_for_transformations_has_a_way_back() -> None:
     for attack in attacks_of("input-transformation"):
-        for search, plan in attack.plans.items():
-            ascending = [leg.stage for leg in plan.legs if leg.stage.optimizer.needs_gradient]
-            assert ascending and all(stage.backward not in (None, "true") for stage in ascending), (attack.name, search)
+        for search, plan in plans_of(attack).items():
+            ascending = [run for run in plan.runs if run.optimizer.needs_gradient]
+            assert ascending and all(run.backward not in (None, "true") for run in ascending), (attack.name, search)
 
 
-def test_a_changed_leg_changes_nothing_else() -> None:
+def test_a_changed_run_changes_nothing_else() -> None:
     """Four runs of the ascents instead of one: all else stays."""
     usual = attack_named("elastic")
-    more = usual.map(lambda leg: replace(leg, runs=4) if leg.role == "ascend" else leg)
-    for search, plan in usual.plans.items():
-        assert [leg.role for leg in more.plans[search].legs] == [leg.role for leg in plan.legs]
-        assert [leg.stage for leg in more.plans[search].legs] == [leg.stage for leg in plan.legs]
-        assert more.plans[search].rules == plan.rules
-    assert more.plans["descent"] != usual.plans["descent"] and more.plans["descent"].having("restart")
+    more = usual.with_runs(lambda run: replace(run, count=4) if run.role == "ascend" else run)
+    for search, plan in plans_of(usual).items():
+        changed = more.plan(search)
+        assert [run.settings for run in changed.runs] == [run.settings for run in plan.runs]
+        assert [run.role for run in changed.runs] == [run.role for run in plan.runs]
+        assert changed.rules == plan.rules
+    assert more.plan("descent") != usual.plan("descent") and more.plan("descent").runs_in("restart")
     name = replace(usual, name="other", strengths=(0.5,))
-    assert name.plans == usual.plans and replace(usual, plans=name.plans) == usual
+    assert name.runs == usual.runs and replace(usual, runs=name.runs) == usual
+
+
+def test_a_search_takes_the_runs_that_name_it_or_else_those_that_name_none() -> None:
+    shared, own = AttackRun(PGD(3), "margin"), AttackRun(PGD(5), "margin", searches=("every",))
+    attack = Attack("mine", Linf(), (own, shared), (0.1,))
+    steps = {search: [run.optimizer.steps for run in attack.plan(search).runs] for search in attack.searches}
+    assert steps == {"descent": [3], "bisection": [3], "every": [5], "minimum": [3]}
+
+
+def test_runs_for_the_smallest_size_come_first_from_above_and_are_ascents_on_a_grid() -> None:
+    attack = Attack("mine", Linf(), (AttackRun(PGD(3), "margin"), AttackRun(FMN(4), "margin")), (0.1,))
+    assert [(run.role, run.optimizer.steps) for run in attack.plan("descent").runs] == [("bound", 4), ("ascend", 3)]
+    assert [(run.role, run.optimizer.steps) for run in attack.plan("every").runs] == [("ascend", 3), ("ascend", 4)]
+    alone = Attack("mine", Linf(), (AttackRun(FMN(4), "margin", "bound"),), (0.1,))
+    assert [run.role for run in alone.plan("bisection").runs] == ["ascend"]
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,8 @@ class Marching(Optimizer[State]):
 
 
 def test_an_optimizer_says_itself_how_effort_scales_it() -> None:
-    attack = Attack("mine", Linf(), plans_of(Stage(Marching(), "margin")), (0.1,))
-    steps = {effort: [leg.stage.optimizer.steps for leg in at_effort(attack, effort).plans["every"].legs] for effort in
+    attack = Attack("mine", Linf(), (AttackRun(Marching(), "margin"),), (0.1,))
+    steps = {effort: [run.optimizer.steps for run in scale_effort(attack, effort).plan("every").runs] for effort in
              ("low", "default", "high")}  # fmt: skip
     assert steps == {"low": [2], "default": [4], "high": [4, 8]}
 
@@ -116,16 +133,16 @@ def test_training_measures_sizes_only_for_optimizers_that_look_at_them() -> None
 # What there is not.
 
 
-def test_an_attack_without_a_plan_does_not_have_the_search() -> None:
-    alone = {search: plan for search, plan in plans_of(Stage(PGD(3), "margin")).items() if search != "minimum"}
-    attack = Attack("mine", Linf(), alone, (0.1,))
-    with pytest.raises(ra.UserError, match="'minimum' is not valid for 'mine': it has no plan for it; expected"):
+def test_an_attack_has_the_searches_that_it_names() -> None:
+    run = AttackRun(PGD(3), "margin")
+    attack = Attack("mine", Linf(), (run,), (0.1,), search_order=("descent", "every"))
+    with pytest.raises(ra.UserError, match="'minimum' is not valid for 'mine': it has no runs for it; expected"):
         ra.evaluate(digits_network(), digits_images(2), attack, search="minimum", progress=False)
-    with pytest.raises(ra.UserError, match="'mine' has no plan for any search"):
-        replace(attack, plans={})
+    with pytest.raises(ra.UserError, match="'mine' has no runs; expected at least one"):
+        replace(attack, runs=())
     with pytest.raises(ra.UserError, match="'mine' cannot be searched by 'descent': its threat model is not nested"):
         replace(attack, nested=False)
-    with pytest.raises(ra.UserError, match="'mine' is a tuple; expected a mapping from searches to plans"):
+    with pytest.raises(ra.UserError, match=r"runs of 'mine' is \(0\.1,\); expected a tuple of robustatlas\.AttackRun"):
         Attack("mine", Linf(), (0.1,), (0.1,))  # type: ignore[arg-type]
 
 
@@ -133,25 +150,26 @@ def test_an_attack_without_a_plan_does_not_have_the_search() -> None:
     ("wrong", "said"),
     [
         ({"role": "wander"}, "role='wander'; expected one of 'bound', 'restart'"),
-        ({"runs": 0}, "runs=0; expected a whole number from 1"),
-        ({"stage": Stage(PGD(), "margin", targets="random"), "runs": 2}, "1 towards a random class"),
+        ({"count": 0}, "count=0; expected a whole number from 1"),
+        ({"targets": "random", "count": 2}, "1 towards a random class"),
         ({"role": "bound"}, "PGD cannot bound"),
-        ({"role": "restart", "stage": Stage(FMN(), "margin")}, r"role='restart' with kick=0\.0"),
+        ({"role": "restart", "optimizer": FMN()}, r"role='restart' with kick=0\.0"),
     ],
 )
-def test_a_leg_checks_itself(wrong: dict[str, Any], said: str) -> None:
+def test_a_run_checks_itself(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ra.UserError, match=said):
-        Leg(**{"stage": Stage(PGD(), "margin")} | wrong)
+        AttackRun(**{"optimizer": PGD(), "objective": "margin"} | wrong)
 
 
-def test_a_search_refuses_a_plan_that_it_cannot_carry_out() -> None:
-    descent = attack_named("linf").plans["descent"]
-    with pytest.raises(ra.UserError, match="Every takes legs with the roles 'ascend', and got 'bound'"):
-        Attack("mine", Linf(), {"every": descent}, (0.1,))
-    with pytest.raises(ra.UserError, match="Descent does not go by Approach"):
-        Attack("mine", Linf(), {"descent": attack_named("linf").plans["minimum"]}, (0.1,))
+def test_a_search_refuses_runs_that_it_cannot_carry_out() -> None:
+    linf = attack_named("linf")
+    runs = linf.plan("descent").runs
+    with pytest.raises(ra.UserError, match="Every takes runs with the roles 'ascend', and got 'bound'"):
+        with_plan(linf, "every", *runs)
     with pytest.raises(ra.UserError, match="got 'refine', 'ascend'"):
-        Attack("mine", Linf(), {"descent": replace(descent, legs=descent.legs[:-3:-1])}, (0.1,))
+        with_plan(linf, "descent", *runs[:-3:-1])
+    with pytest.raises(ra.UserError, match="Descent does not obey Approach"):
+        Descent.check(linf.plan("minimum"))
 
 
 # The key is the hash of what runs.
@@ -182,22 +200,30 @@ def changes(value: Any) -> Iterator[Any]:
         yield value * 1.5 + 0.125
 
 
+def exactly(attack: Attack, search: Search, plan: Plan) -> Attack:
+    """The attack with all of its plans as they are, but one."""
+    plans = plans_of(attack) | {search: plan}
+    runs = [replace(run, searches=(each,)) for each, plan in plans.items() for run in plan.runs]
+    return replace(attack, runs=tuple(runs))
+
+
 @pytest.mark.parametrize("name", ["linf", "l1", "l0", "elastic", "hue", "fmn-l2", "patch"])
-def test_every_number_of_a_plan_is_in_the_key_of_its_search_and_in_no_other(name: str) -> None:
+def test_every_number_of_a_run_is_in_the_key_of_its_search_and_in_no_other(name: str) -> None:
     attack = attack_named(name)
     known = keys(attack)
-    for search, plan in attack.plans.items():
+    assert keys(exactly(attack, *next(iter(plans_of(attack).items())))) == known
+    for search, plan in plans_of(attack).items():
         seen = {known[search]}
-        for other in changes(plan):
+        for other in (replace(plan, runs=runs) for runs in changes(plan.runs)):
             try:
-                changed = keys(replace(attack, plans=dict(attack.plans) | {search: other}))
+                changed = keys(exactly(attack, search, other))
             except ra.UserError:  # an optimizer that cannot search the set
                 continue
             key = changed.pop(search)
-            assert key not in seen, (search, plain(other))
+            assert key not in seen, (search, to_plain_data(other))
             assert changed == {each: key for each, key in known.items() if each != search}
             seen.add(key)
-        assert len(seen) > len(plan.legs) + len(plan.rules)
+        assert len(seen) > len(plan.runs)
 
 
 def test_the_threat_the_gradient_and_what_all_searches_read_are_in_all_keys() -> None:
@@ -222,9 +248,9 @@ def test_a_new_version_of_a_part_changes_the_keys_of_the_plans_that_it_is_part_o
 ) -> None:
     attack = attack_named("linf")
     known = keys(attack)
-    plan_of = {search: plain(plan) for search, plan in attack.plans.items()}
-    kinds = {type(leg.stage.optimizer) for plan in attack.plans.values() for leg in plan.legs}
-    kinds |= {type(rule) for plan in attack.plans.values() for rule in plan.rules}
+    plan_of = {search: to_plain_data(plan) for search, plan in plans_of(attack).items()}
+    kinds = {type(run.optimizer) for plan in plans_of(attack).values() for run in plan.runs}
+    kinds |= {type(rule) for plan in plans_of(attack).values() for rule in plan.rules}
     for kind in [*kinds, *SEARCHES.values(), type(attack.threat), Numerics]:
         with monkeypatch.context() as patch:
             bumped(kind, patch)
@@ -252,30 +278,31 @@ class Watched(dict[str, set[str]]):
 
 @pytest.mark.parametrize("search", get_args(Search))
 def test_a_search_reads_nothing_that_its_key_does_not_hold(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its settings are watched at work: of stages, legs, rules, optimizers and the engine's constants whatever is read
+    """Its settings are watched at work: of runs, rules, optimizers and the engine's constants whatever is read
     stands in the record, and of the attack nothing but its own plan."""
     attack, read = brief(attack_named("l1")), Watched()
     net, (x, y) = digits_network(), digits_images(3)
     (task,) = prepared_task(net, (x, y), attack, search)
     with monkeypatch.context() as patch:
-        for kind in (Attack, Plan, Leg, Stage, Rule, Optimizer, Numerics):
+        for kind in (Attack, Plan, AttackRun, Rule, Optimizer, Numerics):
             read.watch(kind, patch)
         run_task(net, task, x, y)
     said = str(task.record.protocol)
     settings = {name: {f.name for f in fields(kind)} for name, kind in described_kinds(task.attack, search).items()}
-    assert settings.keys() & read.keys() > {"Attack", "Plan", "Leg", "Stage", "Numerics"}
+    assert settings.keys() & read.keys() > {"Attack", "Plan", "AttackRun", "Numerics"}
     for name, known in settings.items():
-        for setting in (read.get(name, set()) & known) - {"about"}:
+        for setting in (read.get(name, set()) & known) - {"about", "searches"}:
             told = name == "Attack" or f"'{setting}':" in said
             assert told, f"{name}.{setting} is read by {search} and is not in its key"
-    constants = [(rule, name) for rule in task.attack.plans[search].rules for name in read.get(type(rule).__name__, ())]
+    constants = [(rule, name) for rule in task.attack.plan(search).rules for name in read.get(type(rule).__name__, ())]
     for rule, name in constants:
         value = getattr(type(rule), name, None)
         assert name in settings[type(rule).__name__] or not isinstance(value, (int, float, tuple)), (
             f"{name} of {rule} is a constant that no key holds; make it a field"
         )
     assert read["Attack"] & {f.name for f in fields(Attack)} <= {
-        "name", "threat", "plans", "strengths", "nested", "repairs", "unbounded", "errors", "typical", "eight_bit",
+        "name", "threat", "strengths", "nested", "repairs", "unbounded", "errors", "typical", "eight_bit",
+        *("runs", "rules", "usual_rules", "effort", "search_order"),  # all of which the plan holds
     }  # fmt: skip
 
 
@@ -288,9 +315,9 @@ def test_draws_and_pixels_are_in_the_key() -> None:
 
 
 def described_kinds(attack: Attack, search: Search) -> dict[str, type]:
-    plan = attack.plans[search]
-    parts = [attack, plan, NUMERICS, *plan.legs, *plan.rules, *(leg.stage for leg in plan.legs)]
-    parts += [leg.stage.optimizer for leg in plan.legs]
+    plan = attack.plan(search)
+    parts = [attack, plan, NUMERICS, *plan.runs, *plan.rules]
+    parts += [run.optimizer for run in plan.runs]
     return {type(part).__name__: type(part) for part in parts}
 
 
@@ -342,16 +369,16 @@ class Said(Progress):
 
 
 @pytest.mark.parametrize("name", ["linf", "l0", "fog", "corruption-fog", "lpips"])
-def test_the_table_of_a_plan_names_each_leg_and_rule_of_each_effort(name: str) -> None:
+def test_the_table_of_a_plan_names_each_run_and_rule_of_each_effort(name: str) -> None:
     attack = attack_named(name)
     for search in attack.searches:
         rows = rows_of(attack, search)
         for place, effort in enumerate(("low", "default", "high")):
-            plan = at_effort(attack, effort).plans[search]
+            plan = scale_effort(attack, effort).plan(search)
             told = [row.cells[place] for row in rows if row.cells[place]]
-            legs = [cell for cells in told for cell in cells.split(", ") if " x " in cell]
-            expected = [f"{leg.runs} x {leg.stage.optimizer.steps}" for leg in plan.legs]
-            assert sorted(legs) == sorted(expected)
+            runs = [cell for cells in told for cell in cells.split(", ") if " x " in cell]
+            expected = [f"{run.count} x {run.optimizer.steps}" for run in plan.runs]
+            assert sorted(runs) == sorted(expected)
             assert told.count("yes") == len(plan.rules)
 
 
@@ -376,6 +403,16 @@ def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told
 def test_margins_behind_a_transformation_are_searched_by_every_way_back() -> None:
     plain = {attack.name: attack for attack in attacks_of("hypervolume")}
     for attack in attacks_of("hypervolume-input-transformation"):
-        assert {leg.stage.backward for leg in attack.plans["frontier"].legs} == set(WAYS_BACK)
+        assert {run.backward for run in attack.plan("frontier").runs} == set(WAYS_BACK)
         assert attack.strengths == plain[attack.name].strengths
-        assert set(attack.plans) == set(plain[attack.name].plans)
+        assert set(attack.searches) == set(plain[attack.name].searches)
+
+
+def test_every_constant_of_every_attack_stands_in_the_committed_tables() -> None:
+    """A change shows which attacks it touches: run `python scripts/attack_tables.py` and read the difference."""
+    path = Path(__file__).parents[1] / "scripts" / "attack_tables.py"
+    spec = importlib.util.spec_from_file_location("attack_tables", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.tables() == script.FILE.read_text(encoding="utf-8")

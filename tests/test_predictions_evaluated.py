@@ -8,8 +8,7 @@ import pytest
 import robustatlas as ra
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.square import Square
@@ -24,8 +23,8 @@ def test_a_model_without_a_gradient(answers: str) -> None:
         ra.evaluate(model, data, "linf")
     attack = "square-l2" if answers == "probabilities" else "hop-skip-jump-l2"
     optimizer = Square(300) if answers == "probabilities" else HopSkipJump(500)
-    stage = Stage(optimizer, "margin")
-    short = replace(attack_named(attack), strengths=(1.0, 2.5), plans=plans_of(stage))
+    run = AttackRun(optimizer, "margin")
+    short = replace(attack_named(attack), strengths=(1.0, 2.5), runs=(run,))
     result = ra.evaluate(model, data, short)
     assert any("weak upper bounds" in warning for warning in result.warnings)
     strong = ra.evaluate(digits_network(), data, "l2").minimal_size("l2")

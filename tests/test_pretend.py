@@ -32,7 +32,7 @@ ATTACKS = [name for name, attack in catalogue().items() if ours(type(attack.thre
 PUBLISHED = [
     name
     for name, attack in catalogue("paper").items()
-    if name in ATTACKS and (attack.threat, attack.stages) != (catalogue()[name].threat, catalogue()[name].stages)
+    if name in ATTACKS and (attack.threat, attack.runs) != (catalogue()[name].threat, catalogue()[name].runs)
 ]
 PATTERNED = ["square-l2", "square-l1"]  # send constants once, for which a few steps do not make up
 SWEPT = [

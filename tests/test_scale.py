@@ -26,8 +26,7 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import digits_images
 from processes import alive, driver
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import as_published
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers.share import share_of, share_of_environment
 from robustatlas.optimizers.pgd import PGD
@@ -36,7 +35,7 @@ from robustatlas.outcomes.locks import part_lock
 from robustatlas.threats.lp import L2, Linf
 
 COUNT = 12
-PLANS = as_published(Stage(PGD(steps=6), "cross-entropy"))
+PLANS = (AttackRun(PGD(steps=6), "cross-entropy"),)
 ATTACKS = [
     Attack("linf", Linf(), PLANS, (0.05, 0.1, 0.2)),
     Attack("l2", L2(), PLANS, (0.3, 0.6)),

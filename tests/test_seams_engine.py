@@ -53,9 +53,9 @@ CASES: list[tuple[ProtocolName, Search | None]] = [
 def form(attack: Attack, search: Search) -> Any:
     """What of an attack decides how the engine searches and what it writes; threat models of one form differ in images
     alone."""
-    legs = tuple((leg.role, type(leg.stage.optimizer), leg.stage.objective) for leg in attack.plans[search].legs)
+    runs = tuple((run.role, type(run.optimizer), run.objective) for run in attack.plan(search).runs)
     threat = attack.threat
-    return legs, threat.optimised, threat.chooses, threat.additive, bool(threat.levels), attack.unbounded
+    return runs, threat.optimised, threat.chooses, threat.additive, bool(threat.levels), attack.unbounded
 
 
 def one_of_each_form(attacks: list[Attack], search: Search) -> list[Attack]:
@@ -71,7 +71,7 @@ def test_every_view_of_every_attack_agrees(protocol: ProtocolName, search: Searc
         brief(attack, most=SHORT)
         for attack in catalogue(protocol).values()
         if search is None or search in attack.searches[1:]
-        if protocol == "default" or attack.plans != catalogue()[attack.name].plans
+        if protocol == "default" or attack.runs != catalogue()[attack.name].runs
     ]
     if search is not None:
         attacks = one_of_each_form(attacks, search)

@@ -1,6 +1,6 @@
 """Sets that choose among draws: each run that begins anew has draws of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.attacks.definition import Attack, Leg, Plan, Stage
-from robustatlas.attacks.image import BY_ASCENTS, ascending
+from robustatlas.attacks.definition import Attack, AttackRun, Plan
+from robustatlas.attacks.families import SMOOTH, VALLEYS
 from robustatlas.attacks.passes import limited_passes
 from robustatlas.attacks.search.rules import MostPasses, Rule
 from robustatlas.common.bundle import Bundle, Fixed, over
@@ -20,8 +20,8 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 
 PIXELS = 4
-BOUND = Leg(Stage(FMN(20), "margin", targets="distance"), "bound", runs=2)
-ASCENT = Leg(Stage(PGD(20), "margin", start="best"))
+BOUND = AttackRun(FMN(20), "margin", targets="distance", role="bound", count=2)
+ASCENT = AttackRun(PGD(20), "margin", start="best")
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,10 @@ def network() -> nn.Module:
     return net
 
 
-def evaluated(threat: ThreatModel, *legs: Leg, rules: tuple[Rule, ...] = (), samples: int = 3) -> ra.Result:
-    attack = Attack("pixel", threat, {"descent": Plan(legs, rules)}, (0.25, 0.5, 0.75, 1.0))
+def evaluated(threat: ThreatModel, *runs: AttackRun, rules: tuple[Rule, ...] = (), samples: int = 3) -> ra.Result:
+    attack = Attack(
+        "pixel", threat, runs, (0.25, 0.5, 0.75, 1.0), rules=rules, usual_rules=False, search_order=("descent",)
+    )
     x = torch.tensor([[0.9, 0.0, 0.5, 0.5]]).repeat(samples, 1)
     labels = torch.zeros(samples, dtype=torch.int64)
     return ra.evaluate(network(), (x, labels), attack, diagnose=False, progress=False)
@@ -105,9 +107,9 @@ def test_a_run_towards_a_class_has_the_draws_that_lead_there() -> None:
 def test_many_starts_are_as_many_draws() -> None:
     """One draw in four leads anywhere; 50 that all miss it are one case in a million."""
     sizes = []
-    for plans in (BY_ASCENTS, ascending()):
-        descent = plans["descent"]
-        sizes.append(evaluated(Blind(), *descent.legs, rules=descent.rules, samples=40).minimal_size("pixel"))
+    for family in (VALLEYS, SMOOTH):
+        descent = Attack("pixel", Blind(), family.runs, (1.0,), rules=family.rules).plan("descent")
+        sizes.append(evaluated(Blind(), *descent.runs, rules=descent.rules, samples=40).minimal_size("pixel"))
     assert np.isfinite(sizes[0]).all()
     assert not np.isfinite(sizes[1]).all(), "a few runs do not do"
 
@@ -127,7 +129,7 @@ def test_a_run_that_goes_on_from_an_example_keeps_its_draws() -> None:
 
 def test_choices_count_among_the_most_passes() -> None:
     rules = (MostPasses(90),)
-    for runs in (1, 2):
-        legs = (Leg(BOUND.stage, "bound", runs), Leg(ASCENT.stage, runs=4))
-        spent = sum(evaluated(OnePixel(), *legs, rules=rules).passes("pixel"))
-        assert spent <= limited_passes(Plan(legs, rules), "descent", 4, 3, chooses=True) <= 90
+    for count in (1, 2):
+        runs = (replace(BOUND, count=count), replace(ASCENT, count=4))
+        spent = sum(evaluated(OnePixel(), *runs, rules=rules).passes("pixel"))
+        assert spent <= limited_passes(Plan(runs, rules), "descent", 4, 3, chooses=True) <= 90

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import robustatlas as ra
+from helpers_core import with_plan
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Stage, grid
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import AttackRun, grid
 from robustatlas.attacks.search.frontier import FrontierSearch
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.wording import UPPER_BOUND
@@ -56,7 +56,7 @@ def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digit
     model, data = digits
     last = {"linf": 0.3, "l2": 1.5}[norm]
     attack = replace(catalogue()[norm], strengths=grid(last, 5))
-    long = replace(attack, plans=plans_of(Stage(APGD(60), "margin")))
+    long = replace(attack, runs=(AttackRun(APGD(60), "margin"),), search_order=())
     found = volume(ra.evaluate(model, data, attack, search="frontier", progress=False))
     assert found <= volume(ra.evaluate(model, data, attack, search="descent", progress=False))
     assert found <= volume(ra.evaluate(model, data, long, search="every", progress=False))
@@ -65,9 +65,8 @@ def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digit
 def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits, tmp_path: Path) -> None:
     model, data = digits
     assert [attack.searched_by(None) for attack in attacks_of("hypervolume")] == ["frontier", "frontier"]
-    every = plans_of(Stage(APGD(5), "margin"))["every"]
     linf = catalogue()["linf"]
-    brief = replace(linf, plans=dict(linf.plans) | {"every": every}, strengths=grid(0.06, 3))
+    brief = replace(with_plan(linf, "every", AttackRun(APGD(5), "margin")), strengths=grid(0.06, 3))
     words = {}
     for search in ("frontier", "every"):
         run = tmp_path / search
@@ -87,7 +86,7 @@ def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_off
 
 def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -> None:
     strengths = torch.tensor([0.1, 0.2, 0.3])
-    schedule = FrontierSearch(catalogue()["linf"].plans["frontier"], strengths, classes=3, todo=torch.tensor([True]))
+    schedule = FrontierSearch(catalogue()["linf"].plan("frontier"), strengths, classes=3, todo=torch.tensor([True]))
     row, seen = torch.tensor([0]), []
     while not schedule.done[0]:
         attempt = int(schedule.attempt[0])

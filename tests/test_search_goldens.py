@@ -13,7 +13,7 @@ import pytest
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.effort import scale_effort
 
 KEPT = Path(__file__).parent / "golden_searches.json"
 NAMES = ("linf", "l1", "l0", "elastic", "brightness", "fmn-l2", "ua-glitch")
@@ -25,7 +25,7 @@ def numbers(case: str) -> dict[str, Any]:
     name, search = case.split(" by ")
     data = ra.load_dataset("digits").take(6)
     net = ra.load_model("builtin:digits-linf").net.double()  # type: ignore[union-attr]
-    attack = brief(at_effort(attack_named(name), "high"), most={"steps": 6})
+    attack = brief(scale_effort(attack_named(name), "high"), most={"steps": 6})
     result = ra.evaluate(net, (data.images.double(), data.labels), attack, search=search, progress=False)  # type: ignore[arg-type]
     (record,), outcome = result.records.values(), result.outcome(name)
     margins = np.nan_to_num(outcome.margins.astype(float), nan=9.0)

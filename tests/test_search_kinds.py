@@ -11,17 +11,17 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Leg, Stage
-from robustatlas.attacks.plans import DESCENT
-from robustatlas.attacks.table import words_of
+from robustatlas.attacks.definition import AttackRun
+from robustatlas.attacks.search.descent import Descent
+from robustatlas.attacks.table import run_in_words
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.union import smallest_of
 from robustatlas.report.facts import facts_of
 
-WEAK = Leg(Stage(FMN(3), "margin"), "bound")
-STRONG = Leg(Stage(PGD(30), "margin"))
-REFINE = Leg(Stage(FMN(10), "margin", start="best"), "refine")
+WEAK = AttackRun(FMN(3), "margin", role="bound")
+STRONG = AttackRun(PGD(30), "margin")
+REFINE = AttackRun(FMN(10), "margin", start="best", role="refine")
 STRENGTHS = {"linf": [0.05, 0.1, 0.15, 0.2]}
 
 
@@ -34,40 +34,40 @@ def plane() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return net, torch.cat([torch.full((3, 4), 0.5), torch.full((1, 4), 0.9)]), torch.zeros(4, dtype=torch.int64)
 
 
-def found(*legs: Leg, run: Path | None = None, seed: int = 0) -> ra.Result:
+def found(*runs: AttackRun, run: Path | None = None, seed: int = 0) -> ra.Result:
     net, x, labels = plane()
-    attack = with_plan(attack_named("linf"), "descent", *legs, rules=DESCENT)
+    attack = with_plan(attack_named("linf"), "descent", *runs, rules=Descent.rules)
     return ra.evaluate(net, (x, labels), attack, strengths=STRENGTHS, run=run, seed=seed, progress=False)
 
 
-def test_each_sample_says_which_leg_found_its_size() -> None:
+def test_each_sample_says_which_run_found_its_size() -> None:
     alone = found(STRONG).outcome("linf")
-    assert alone.kinds == (words_of(STRONG),) and alone.kind_of is not None
+    assert alone.kinds == (run_in_words(STRONG),) and alone.kind_of is not None
     assert alone.kind_of.tolist() == [0, 0, 0, -1], "a clean error was found by none"
-    assert alone.found_last() == {words_of(STRONG): 3}
-    never = found(Leg(Stage(PGD(1, rate=1e-6), "margin", start="neutral"))).outcome("linf")
+    assert alone.found_last() == {run_in_words(STRONG): 3}
+    never = found(AttackRun(PGD(1, rate=1e-6), "margin", start="neutral")).outcome("linf")
     assert never.found_last() == {}
 
 
 def test_what_only_refines_takes_no_credit() -> None:
     outcome = found(WEAK, REFINE).outcome("linf")
-    assert outcome.found_last() == {words_of(WEAK): 3}
+    assert outcome.found_last() == {run_in_words(WEAK): 3}
 
 
 def test_of_several_searches_that_of_the_smallest_counts() -> None:
     first, second = found(WEAK).outcome("linf"), found(STRONG).outcome("linf")
     smaller = replace(second, minimal_size=first.minimal_size - 0.01 * np.array([1, 0, -1, 0]))
     both = smallest_of([first, smaller], [np.ones(4, bool)] * 2)
-    assert both.found_last() == {words_of(WEAK): 2, words_of(STRONG): 1}
+    assert both.found_last() == {run_in_words(WEAK): 2, run_in_words(STRONG): 1}
     unknown = smallest_of([replace(first, kinds=(), kind_of=None), smaller], [np.ones(4, bool)] * 2)
-    assert unknown.found_last() == {words_of(STRONG): 1}
+    assert unknown.found_last() == {run_in_words(STRONG): 1}
 
 
 def test_it_is_kept_in_a_run_and_shown_by_explain(tmp_path: Path) -> None:
     found(STRONG, run=tmp_path / "run")
     read = ra.load_result(tmp_path / "run")
-    assert next(iter(read.records.values())).legs == (words_of(STRONG),)
-    assert facts_of(read).attacks[0].found_last == {words_of(STRONG): 100.0}
+    assert next(iter(read.records.values())).runs == (run_in_words(STRONG),)
+    assert facts_of(read).attacks[0].found_last == {run_in_words(STRONG): 100.0}
     told = [entered("show", tmp_path / "run", *more, columns=160).out for more in ((), ("--explain",))]
     assert "found by" not in told[0]
     assert "the smallest example was found by" in told[1] and "100.0" in told[1] and "ascend: PGD" in told[1]

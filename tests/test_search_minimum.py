@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import robustatlas as ra
-from helpers_core import bounded, digits_images, digits_network
+from helpers_core import bounded, digits_images, digits_network, with_plan
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Leg, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import AttackRun
 from robustatlas.attacks.search.descent import Minimum
+from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.search.rules import StopFruitless
 from robustatlas.evaluation.costs import weight_of
 from robustatlas.evaluation.plan import Task, record_of
@@ -76,16 +76,17 @@ def test_sizes_do_not_depend_on_the_strengths_and_lie_between_them() -> None:
 
 
 def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_success() -> None:
-    plan = attack_named("linf").plans["minimum"]
-    several = Leg(Stage(PGD(15), "margin", targets="logits"), runs=2)
-    plan, row = plan.map(lambda leg: several if leg.role == "ascend" else leg), torch.tensor([0])
+    plan = attack_named("linf").plan("minimum")
+    several = AttackRun(PGD(15), "margin", targets="logits", count=2)
+    runs, row = tuple(several if run.role == "ascend" else run for run in plan.runs), torch.tensor([0])
+    plan = replace(plan, runs=runs)
     schedule = Minimum(plan, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
     best, seen = torch.tensor([1.0]), []
     while not schedule.done[0]:
         attempt = schedule.attempts[int(schedule.attempt[0])]
         epsilon = float(schedule.epsilon(row, best))
-        first = not attempt.minimum_size and not seen
-        if not attempt.minimum_size:
+        first = attempt.run.role not in MINIMUM_SIZE and not seen
+        if attempt.run.role not in MINIMUM_SIZE:
             seen.append(round(epsilon / float(best), 3))
         best = torch.tensor([epsilon]) if first else best
         schedule.advance(row, torch.tensor([first]), best, best)
@@ -95,11 +96,11 @@ def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_succes
 
 
 def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
-    plan, row, never = attack_named("linf").plans["minimum"], torch.tensor([0]), torch.tensor([torch.inf])
+    plan, row, never = attack_named("linf").plan("minimum"), torch.tensor([0]), torch.tensor([torch.inf])
     schedule = Minimum(plan, torch.tensor([0.1, 0.2]), classes=3, todo=torch.tensor([True]))
     tried = []
     while not schedule.done[0]:
-        if not schedule.attempts[int(schedule.attempt[0])].minimum_size:
+        if not schedule.bounds[schedule.attempt[0]]:
             tried.append(float(schedule.epsilon(row, never)))
         schedule.advance(row, torch.tensor([False]), never, never)
     assert len(tried) == schedule.last - schedule.first
@@ -108,8 +109,7 @@ def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
 
 def test_what_a_plan_leaves_out_is_not_paid_for() -> None:
     attack = attack_named("l1")
-    plan = attack.plans["minimum"]
-    other = replace(attack, plans=dict(attack.plans) | {"minimum": replace(plan, legs=plan.legs[1:])})
+    other = with_plan(attack, "minimum", *attack.plan("minimum").runs[1:])
     for search in attack.searches:
         tasks = [Task(each, search, record_of(each, search, 0, "float32")) for each in (attack, other)]
         weights = [weight_of(task, classes=10) for task in tasks]
@@ -118,25 +118,25 @@ def test_what_a_plan_leaves_out_is_not_paid_for() -> None:
 
 def test_sigma_zero_alone_comes_within_a_value_of_the_fewest() -> None:
     net, x, labels, gap, weights = linear(40)
-    attack = replace(attack_named("sigma-zero"), plans=plans_of(Stage(SigmaZero(150), "margin")))
+    attack = replace(attack_named("sigma-zero"), runs=(AttackRun(SigmaZero(150), "margin"),))
     found = ra.evaluate(net, (x, labels), attack, progress=False).minimal_size("sigma-zero")
     fewest = shortest("l0", gap, weights, rooms(x, labels, weights)).numpy()
     assert (found >= fewest).all() and (found <= fewest + 1).all(), (found, fewest)
 
 
 def test_restarts_find_no_larger_sizes_and_are_asked_for_in_one_way() -> None:
-    run = Stage(FMN(5), "margin")
-    restarts = Leg(Stage(FMN(15), "margin", start="best", kick=4.0), "restart", 3)
+    run = AttackRun(FMN(5), "margin")
+    restarts = AttackRun(FMN(15), "margin", start="best", kick=4.0, role="restart", count=3)
     found = {}
-    for name, legs in (("without", (run,)), ("with", (run, restarts))):
+    for name, runs in (("without", (run,)), ("with", (run, restarts))):
         data = digits_images(12, torch.float64)
-        result = ra.evaluate(digits_network(torch.float64), data, bounded("l2", *legs), progress=False)
+        result = ra.evaluate(digits_network(torch.float64), data, bounded("l2", *runs), progress=False)
         found[name] = result.minimal_size("l2")
     assert (found["with"] <= found["without"]).all()
     assert (found["with"] < found["without"]).any()
-    for other in (Stage(PGD(5), "margin", start="best"), run):
+    for other in (AttackRun(PGD(5), "margin", start="best"), run):
         with pytest.raises(ra.UserError, match=r"kick=2\.0; expected a positive number, and only for a minimum-size"):
-            replace(other, kick=2.0)
+            replace(other, role="restart" if other is run else "ascend", kick=2.0)
     for wrong in ({"patience": 0}, {"patience": 3, "stubborn": 2}):
         with pytest.raises(ra.UserError, match="expected numbers of runs, at least one, and no fewer for stubborn"):
             StopFruitless(**wrong)

@@ -1,4 +1,4 @@
-"""The default is at least as strong as any attack of its norm that takes no more passes, and as any of its own legs, on
+"""The default is at least as strong as any attack of its norm that takes no more passes, and as any of its own runs, on
 networks of four kinds; and it takes no more passes of a sample than its rule allows."""
 
 import os
@@ -15,9 +15,7 @@ from torch.nn import functional
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
-from robustatlas.attacks.search.plan import ruled
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.attacks.search.rules import MostPasses
 from robustatlas.models.architectures import resnet32
 from robustatlas.models.classifier.randomness import seeded
@@ -106,16 +104,16 @@ def rivals(norm: str, passes: float) -> list[str]:
     return [
         name
         for name, attack in catalogue().items()
-        if name != norm and attack.threat == threat and "descent" in attack.plans
-        and all(leg.runs * leg.most_passes() <= passes for leg in attack.plans["descent"].legs)
+        if name != norm and attack.threat == threat and "descent" in attack.searches
+        and all(run.count * run.maximal_passes() <= passes for run in attack.plan("descent").runs)
     ]  # fmt: skip
 
 
 def alone(attack: Attack) -> Iterator[Attack]:
-    """The attack by each leg that needs no other's example to begin."""
-    plan = attack.plans["descent"]
-    for leg in plan.having("bound", "ascend"):
-        yield replace(attack, plans={"descent": ruled((leg,), [r for r in plan.rules if r.concerns({leg.role})])})
+    """The attack by each run that needs no other's example to begin."""
+    plan = attack.plan("descent")
+    for run in plan.runs_in("bound", "ascend"):
+        yield replace(attack, runs=(run,), search_order=("descent",))
 
 
 def accuracies(kind: str, attack: Attack, strengths: list[float]) -> tuple[np.ndarray, float]:
@@ -142,8 +140,8 @@ def test_no_part_that_takes_no_more_passes_is_stronger_than_the_default(name: st
         theirs, cost = accuracies(kind, rival, strengths)
         if cost <= passes:
             held.append(rival)
-            assert default.mean() <= theirs.mean(), (rival.plans, cost)
-            assert (default <= theirs + 100 / IMAGES).all(), (rival.plans, default - theirs)
+            assert default.mean() <= theirs.mean(), (rival.runs, cost)
+            assert (default <= theirs + 100 / IMAGES).all(), (rival.runs, default - theirs)
     assert held
 
 
@@ -156,9 +154,7 @@ def test_jpeg_in_l1_finds_what_auto_pgd_finds_from_random_starts() -> None:
     load_weights(net, weights)
     model, data = ra.Classifier(net.eval(), mean, std), ra.load_dataset("cifar10").take(10)
     attack, strengths = attack_named("jpeg-l1"), {"jpeg-l1": [5.0, 10.0, 15.0, 20.0]}
-    alone = replace(
-        attack, plans=plans_of(Stage(APGDL1(steps=60, schedule=((1.0, 1.0),)), "margin", targets="distance"))
-    )
+    alone = replace(attack, runs=(AttackRun(APGDL1(steps=60, schedule=((1.0, 1.0),)), "margin", targets="distance"),))
     ours, theirs = (
         ra.evaluate(model, data, each, strengths=strengths, diagnose=False, progress=False).outcome("jpeg-l1")
         for each in (attack, alone)
@@ -170,11 +166,11 @@ def test_jpeg_in_l1_finds_what_auto_pgd_finds_from_random_starts() -> None:
 def test_no_sample_of_a_stubborn_network_takes_more_passes_than_the_rule_allows(name: str) -> None:
     data = ra.load_dataset("digits").take(40)
     usual, least = attack_named(name), MostPasses(300)
-    rules = [least if isinstance(rule, MostPasses) else rule for rule in usual.plans["descent"].rules]
-    assert least in rules and MostPasses() in usual.plans["descent"].rules
-    fewer = replace(usual, plans={"descent": replace(usual.plans["descent"], rules=tuple(rules))})
+    rules = tuple(least if isinstance(rule, MostPasses) else rule for rule in usual.rules)
+    fewer = replace(usual, rules=rules)
+    assert least in fewer.plan("descent").rules and MostPasses() in usual.plan("descent").rules
     for attack, most in ((usual, MostPasses().passes), (fewer, least.passes)):
         outcome = ra.evaluate(trained("fully connected"), data, attack, diagnose=False, progress=False).outcome(name)
         spent = outcome.forward + outcome.backward
-        assert spent.max() <= most, attack.plans
+        assert spent.max() <= most, attack.runs
     assert spent.max() > least.passes / 2

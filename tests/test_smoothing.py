@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.table import words_of
+from robustatlas.attacks.table import run_in_words
 from robustatlas.evaluation import prepared
 from robustatlas.evaluation.plan import Task, tasks_for
 from robustatlas.models.classifier import Classifier
@@ -231,13 +231,13 @@ def test_a_part_and_a_resumed_run_smooth_by_what_the_run_recorded(tmp_path, monk
 
 def test_a_network_without_relus_is_searched_as_if_none_were_smoothed():
     net, attack = tanh_net(), attack_named("l2")
-    assert attack.plans["descent"].smooths and not attack.unsmoothed().plans["descent"].smooths
+    assert attack.plan("descent").has_smoothed_runs and not attack.unsmoothed().plan("descent").has_smoothed_runs
     data = digits_said_by(net, 6)
     _, usual = sizes_of(net, data)
     (record,) = usual.records.values()
     plain = ra.evaluate(net, data, attack.unsmoothed(), diagnose=False, progress=False)
     assert record.key == next(iter(plain.records.values())).key
-    assert not any("smoothed" in leg for leg in record.legs) and record.gradient.kinks == ()
+    assert not any("smoothed" in run for run in record.runs) and record.gradient.kinks == ()
     assert usual.passes("l2") == plain.passes("l2")
     assert usual.outcome("l2").true_size is None
 
@@ -248,4 +248,4 @@ def test_what_smoothed_runs_found_is_told():
     outcome = result.outcome("l2")
     assert outcome.true_size is not None and (outcome.true_size >= outcome.minimal_size).all()
     assert any("through smoothed ReLUs" in kind for kind in outcome.found_last())
-    assert set(outcome.kinds) == {words_of(leg) for leg in attack_named("l2").plans["descent"].legs}
+    assert set(outcome.kinds) == {run_in_words(run) for run in attack_named("l2").plan("descent").runs}

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.plans import plans
 from robustatlas.common.bundle import Fixed, gradient, over, watched
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
@@ -114,10 +113,10 @@ def test_historical_strength_is_not_optimised():
 def test_short_steps_hold_on_to_the_example_they_start_at():
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(16)
     fog = attack_named("fog")
-    bound, leg = fog.plans["descent"].having("bound")[0], fog.plans["descent"].having("ascend")[0]
-    alone = replace(fog, plans=plans((leg,), (bound,), (leg,)))  # the others make up for long steps
-    far = replace(leg, stage=replace(leg.stage, optimizer=replace(leg.stage.optimizer, rate=0.25)))
-    long = replace(fog, plans=plans((far,), (bound,), (far,)))
+    bound, ascent = fog.plan("descent").first("bound"), fog.plan("descent").first("ascend")
+    alone = replace(fog, runs=(bound, ascent), rules=(), search_order=())  # the others make up for long steps
+    far = replace(ascent, optimizer=replace(ascent.optimizer, rate=0.25))
+    long = replace(alone, runs=(bound, far))
     short_steps, long_steps = (
         ra.evaluate(model, data, each, progress=False).minimal_size("fog") for each in (alone, long)
     )

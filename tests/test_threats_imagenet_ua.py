@@ -344,8 +344,8 @@ def test_the_published_protocol_takes_the_published_steps() -> None:
     for suite, large, small in (("imagenet-ua", 740, 400), ("imagenet-ua-extra", 489, 389)):
         for sides, total in (((224, 224), large), ((32, 32), small)):
             attacks = attacks_of(suite, "paper", sides)
-            assert sum(attack.stages[0].optimizer.steps for attack in attacks) == total
-            assert all(isinstance(attack.stages[0].optimizer, PGD) and attack.judges_last for attack in attacks)
+            assert sum(attack.runs[0].optimizer.steps for attack in attacks) == total
+            assert all(isinstance(attack.runs[0].optimizer, PGD) and attack.judges_last for attack in attacks)
 
 
 def test_an_attack_says_how_it_differs_from_the_one_of_2019() -> None:

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas import engine
-from robustatlas.attacks.definition import Attack, Stage
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
@@ -367,7 +366,7 @@ def test_pgd_runs_on_the_perceptual_set():
     assert values[-1].mean() > values[0].mean()
 
 
-DESCENT = Stage(PerceptualDescent(), "margin", start="neutral")
+DESCENT = AttackRun(PerceptualDescent(), "margin", start="neutral")
 
 
 class Linear(PerceptualDistance):
@@ -395,7 +394,7 @@ def test_descent_finds_the_nearest_point_of_a_plane(condition):
         normal = net[1].weight[0] - net[1].weight[1]
     exact = gap / (normal @ torch.linalg.solve(matrix.T @ matrix, normal)).sqrt()
 
-    attack = Attack("near", Perceptual(Linear(matrix)), plans_of(DESCENT), (1.0,), unbounded=True)
+    attack = Attack("near", Perceptual(Linear(matrix)), (DESCENT,), (1.0,), unbounded=True)
     result = ra.evaluate(net, (x, labels), attack, search="minimum", progress=False)
     sizes = torch.from_numpy(result.minimal_size("near"))
     assert (sizes >= exact * (1 - 1e-9)).all()

@@ -19,7 +19,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.data.rows import InMemory
 from robustatlas.models.architectures import small_cnn
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L2, Linf
 from robustatlas.training import (
@@ -113,17 +113,17 @@ def test_modes_of_crafting() -> None:
     net = convolutional().train()
     x = torch.rand(8, 1, 8, 8)
     mean = net[1].running_mean.clone()
-    with in_mode(net, "eval"):
+    with network_mode(net, "eval"):
         net(x)
         assert not any(module.training for module in net.modules())
-    with in_mode(net, "batch"):
+    with network_mode(net, "batch"):
         batch = net(x)
         assert not net[4].training
     assert torch.equal(net[1].running_mean, mean)
     assert int(net[1].num_batches_tracked) == 0
-    with in_mode(net, "eval"):
+    with network_mode(net, "eval"):
         assert not torch.allclose(net(x), batch)
-    with in_mode(net, "train"):
+    with network_mode(net, "train"):
         net(x)
     assert not torch.equal(net[1].running_mean, mean)
     assert all(module.training for module in net.modules())

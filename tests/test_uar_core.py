@@ -50,7 +50,7 @@ def test_the_core_on_cifar10(protocol: ProtocolName) -> None:
         ours = name in OURS
         assert attack.strengths == pytest.approx(CALIBRATED["strengths"][name] if ours else printed[name]), name
         assert attack.about.calibrated == ("calibrated here, not by the authors of UAR" if ours else "")
-        assert attack.plans == attacks_of("uar-core", protocol)[CORE.index(name)].plans
+        assert attack.runs == attacks_of("uar-core", protocol)[CORE.index(name)].runs
 
 
 @pytest.mark.parametrize("attack", OURS)

@@ -12,8 +12,7 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import THREATS, digits_network, exact_sizes, linear
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Stage
-from robustatlas.attacks.plans import plans, plans_of
+from robustatlas.attacks.definition import AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
@@ -22,7 +21,7 @@ from robustatlas.report.facts import best_known, facts_of
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.words import summary
 
-WEAK = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2), plans=plans_of(Stage(PGD(1), "margin")))
+WEAK = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2), runs=(AttackRun(PGD(1), "margin"),))
 """One step: leaves much for others to find."""
 
 
@@ -109,8 +108,10 @@ def test_each_example_is_checked() -> None:
 def test_every_norm_of_the_run_is_measured_and_the_smallest_of_several_counts() -> None:
     net, data, _ = problem(6)
     attacks = [replace(WEAK, name=name, threat=THREATS[name]) for name in ("linf", "l2", "l1")]
-    first = attack_named("l0").plans["every"].legs[0]
-    attacks.append(replace(attack_named("l0"), strengths=(2.0, 4.0, 6.0), plans=plans((first,), (), (first,))))
+    first = attack_named("l0").plan("every").runs[0]
+    attacks.append(
+        replace(attack_named("l0"), strengths=(2.0, 4.0, 6.0), runs=(replace(first, searches=()),), search_order=())
+    )
     result = ra.evaluate(net, data, attacks)
     near, far = optimal(data, net), optimal(data, net, beyond=0.3)
     both = {"images": np.concatenate([far, near]), "index": np.tile(np.arange(6), 2)}

@@ -77,7 +77,7 @@ def public() -> set[str]:
     names |= {f"robustatlas.callbacks.{name}" for name in ra.callbacks.__all__}
     names |= {f"robustatlas.metrics.{name}" for name in ra.metrics.__all__}
     names |= {f"robustatlas.training.{name}" for name in training.__all__}
-    kinds = {type(stage.optimizer) for attack in catalogue().values() for stage in attack.stages}
+    kinds = {type(run.optimizer) for attack in catalogue().values() for run in attack.runs}
     kinds |= {type(attack.threat) for protocol in ("default", "paper") for attack in catalogue(protocol).values()}
     kinds |= {*training.RECIPES.values(), *SEARCHES.values()}
     return names | {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if inspect.isclass(kind)}

@@ -10,7 +10,7 @@ from facts_stored import NORMS, Row, table
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.everyday import everyday_suite
-from robustatlas.attacks.plans import DESCENT, MINIMUM
+from robustatlas.attacks.search.descent import Descent, Minimum
 from robustatlas.attacks.search.rules import StopFruitless
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
@@ -65,7 +65,7 @@ def optimizers_table() -> str:
 
 def rules_table() -> str:
     """The rules of a plan with their usual constants, and why they are there."""
-    usual = {type(rule): rule for rule in (*MINIMUM, *DESCENT)}
+    usual = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
     rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
     return table(("rule", "why", "source"), rows)
 
@@ -74,21 +74,21 @@ def plans_table() -> str:
     """What a descent runs, with its constants: runs x steps of each role, and how far restarts move."""
     roles = {"bound": "bounds", "restart": "restarts", "ascend": "ascents"}
 
-    def legs(attack: Attack) -> Row:
-        plan = attack.plans["descent"]
+    def runs(attack: Attack) -> Row:
+        plan = attack.plan("descent")
         found: dict[str, list[str]] = {role: [] for role in roles}
-        for leg in plan.legs:
-            moved = f" moved {leg.stage.kick:g}" if leg.stage.kick else ""
-            if leg.role in found:
-                found[leg.role].append(f"{leg.runs} x {leg.stage.optimizer.steps}{moved}")
+        for run in plan.runs:
+            moved = f" moved {run.kick:g}" if run.kick else ""
+            if run.role in found:
+                found[run.role].append(f"{run.count} x {run.optimizer.steps}{moved}")
         patience = [rule for rule in plan.rules if isinstance(rule, StopFruitless)]
         cells = (
-            ", ".join(f"{n} of {leg}" if n > 1 else leg for leg, n in Counter(found[role]).items()) for role in roles
+            ", ".join(f"{n} of {each}" if n > 1 else each for each, n in Counter(found[role]).items()) for role in roles
         )
         return *cells, f"{patience[0].patience}, {patience[0].stubborn}" if patience else ""
 
     descended = [attack for attack in shown() if attack.name in SEEN and "descent" in attack.searches]
-    return table(("attacks", *roles.values(), "patience"), grouped(descended, legs))
+    return table(("attacks", *roles.values(), "patience"), grouped(descended, runs))
 
 
 def everyday_table() -> str:
@@ -100,10 +100,7 @@ def everyday_table() -> str:
         sizes = [
             ", ".join(wording.strength(at, of=name) for at in each.strengths) for each in dict.fromkeys((small, large))
         ]
-        steps = [
-            f"{each.strengths[-1] / each.plans['descent'].legs[0].stage.optimizer.sizes:g}"
-            for each in dict.fromkeys((small, large))
-        ]
+        steps = [f"{each.strengths[-1] / each.runs[0].optimizer.sizes:g}" for each in dict.fromkeys((small, large))]
         sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
         unit = large.about.unit.removeprefix(wording.FALLEN)
         same = steps[:1] if len(set(steps)) == 1 else steps

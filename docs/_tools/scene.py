@@ -104,7 +104,7 @@ def trained() -> ra.Classifier:
     return ra.Classifier(net.eval(), name="scenes")
 
 
-def at_strengths(
+def grid_runs(
     model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: int, strengths: tuple[float, ...]
 ) -> torch.Tensor:
     """What twenty steps of ascent make of one image at each strength, ``[S, C, H, W]``."""
@@ -144,7 +144,7 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
     )
     for attack, row in zip(attacks, panels, strict=True):
         strengths = three(attack.strengths)
-        images = [image, *at_strengths(model, attack, image, label, strengths)]
+        images = [image, *grid_runs(model, attack, image, label, strengths)]
         titles = [
             attack.name.removeprefix("corruption-"),
             *(wording.strength(at, 3, of=attack.name) for at in strengths),

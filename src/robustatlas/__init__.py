@@ -17,8 +17,7 @@ from robustatlas.common.version import __version__
 if TYPE_CHECKING:
     from robustatlas import callbacks, metrics
     from robustatlas.attacks.catalogue import compose
-    from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, Stage
-    from robustatlas.attacks.plans import plans_of
+    from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, Plan
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
     from robustatlas.compat.adapters import external
@@ -41,13 +40,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Attack",
     "AttackInfo",
+    "AttackRun",
     "Classifier",
     "Dataset",
-    "Leg",
     "Outcome",
     "Plan",
     "Result",
-    "Stage",
     "ThreatModel",
     "UserError",
     "__version__",
@@ -67,7 +65,6 @@ __all__ = [
     "load_reference",
     "load_result",
     "metrics",
-    "plans_of",
     "plot_accuracy_matrix",
     "plot_curves",
     "straight_through",
@@ -84,11 +81,10 @@ _HOME = {
     "Attack": "attacks.definition",
     "Classifier": "models.classifier",
     "Dataset": "data",
-    "Leg": "attacks.definition",
+    "AttackRun": "attacks.definition",
     "Outcome": "outcomes",
     "Plan": "attacks.definition",
     "Result": "results.result",
-    "Stage": "attacks.definition",
     "ThreatModel": "threats.base",
     "UserError": "common.errors",
     "audit": "trust",
@@ -105,7 +101,6 @@ _HOME = {
     "load_model": "models",
     "load_reference": "metrics.references",
     "load_result": "results.result",
-    "plans_of": "attacks.plans",
     "plot_accuracy_matrix": "metrics.figures",
     "plot_curves": "metrics.figures",
     "straight_through": "models.gradients",

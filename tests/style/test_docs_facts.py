@@ -13,7 +13,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.kinds import kinds, stages_run
+from robustatlas.attacks.kinds import kinds
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.common import wording
@@ -48,14 +48,13 @@ def attacks_searched() -> list[tuple[Attack, Search]]:
 
 
 def test_what_runs_is_what_the_schedule_runs() -> None:
-    """The stages that pages and `robustatlas attacks` name are those of the search's own plan, for every attack."""
+    """The runs that pages and `robustatlas attacks` name are those of the search's own plan, for every attack."""
     for attack, search in attacks_searched():
         schedule = SEARCHES[search](
-            attack.plans[search], torch.tensor(attack.strengths), 10, torch.ones(1, dtype=torch.bool)
+            attack.plan(search), torch.tensor(attack.strengths), 10, torch.ones(1, dtype=torch.bool)
         )
-        planned = [attempt.leg.stage for attempt in schedule.attempts]
-        assert set(planned) == set(stages_run(attack, search)), (attack.name, search)
-        assert {type(stage.optimizer) for stage in planned} == set(kinds(attack, search))
+        assert {attempt.run for attempt in schedule.attempts} == set(attack.plan(search).runs), (attack.name, search)
+        assert {type(attempt.run.optimizer) for attempt in schedule.attempts} == set(kinds(attack, search))
 
 
 def test_the_command_says_what_runs() -> None:

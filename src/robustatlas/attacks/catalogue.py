@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import get_args
 
-from robustatlas.attacks.definition import Attack, AttackInfo, ProtocolName, Stage, grid
-from robustatlas.attacks.image import ascending
-from robustatlas.attacks.plans import plans_of
+from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, AttackRun, ProtocolName, grid
+from robustatlas.attacks.families import SMOOTH
 from robustatlas.common.errors import UserError, brief, first_line, unknown, warn
 from robustatlas.common.registry import Registry
 from robustatlas.common.scalars import real
@@ -43,7 +42,7 @@ ATTACKS: Registry[Attacks] = Registry(
     "a robustatlas.Attack, or a function that makes one or several",
     lambda thing: isinstance(thing, Attack) or callable(thing),
 )
-"""Where the attacks of the catalogue come from; each has its name in itself."""
+"""Sources of the attacks of the catalogue; each has its name in itself."""
 
 
 def catalogue(protocol: ProtocolName = "default") -> dict[str, Attack]:
@@ -61,7 +60,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
     found: dict[str, Attack] = {}
     for name, made in lines:
         try:
-            attacks = _made(made, protocol)
+            attacks = _make_attacks(made, protocol)
         except Exception as error:
             if name in ATTACKS.own:
                 raise
@@ -73,7 +72,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
     return found
 
 
-def _made(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
+def _make_attacks(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
     """The attacks that a line of :data:`ATTACKS` stands for."""
     given = (protocol,) if callable(made) and inspect.signature(made).parameters else ()
     named = made(*given) if callable(made) else made
@@ -84,9 +83,8 @@ def _made(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
 
 
 def _as_published(attack: Attack) -> Attack:
-    """MultiRobustBench searches by bisection, whatever its threat model allows."""
-    order = sorted(attack.plans, key=lambda search: search != "bisection")
-    return replace(attack, plans={search: attack.plans[search] for search in order})
+    """Return the attack as MultiRobustBench searches it: by bisection, whatever its threat model allows."""
+    return replace(attack, search_order=tuple(sorted(attack.searches, key=lambda search: search != "bisection")))
 
 
 def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[str] = ()) -> Attack:
@@ -119,8 +117,9 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
     for optimizer in OPTIMIZERS:
         attack = attacks.get(name.removeprefix(f"{optimizer}-"))
         if attack is not None and attack.name != name:
-            alone = plans_of(Stage(OPTIMIZERS[optimizer](), "margin"))
-            return replace(attack, name=name, plans=alone, about=AttackInfo(attack.about.unit))
+            run = AttackRun(OPTIMIZERS[optimizer](), "margin")
+            about = AttackInfo(attack.about.unit)
+            return replace(attack, name=name, runs=(run,), rules=(), search_order=(), about=about)
     return None
 
 
@@ -144,13 +143,13 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
     """
     if strengths is not None and len(strengths) != len(names):
         raise UserError(f"{len(names)} attacks are composed and {len(strengths)} strengths given; expected one each.")
-    return _joined([attack_named(name) for name in names], strengths)
+    return _compose_attacks([attack_named(name) for name in names], strengths)
 
 
 def _composition(name: str, threat: Compose, source: str, note: str = "") -> Attack:
     """An attack on a composition, at twenty shares of its full strength."""
     about = AttackInfo("share of the full strength of every part", source, note)
-    return Attack(name, threat, ascending(), grid(1.0), about)
+    return Attack(name, threat, SMOOTH.runs, grid(1.0), about, rules=SMOOTH.rules, search_order=ALL_SEARCHES)
 
 
 def carben_attack() -> Attack:
@@ -163,7 +162,7 @@ def carben_attack() -> Attack:
     )
 
 
-def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
+def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
     """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest). They are
     searched as the first of them that chooses among draws is, if any does."""
     name = _JOINT.join(part.name for part in parts)
@@ -183,7 +182,14 @@ def _joined(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
     each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
     attack = _composition(name, threat, "a composition, as in Laidlaw and Feizi 2019")
-    plans = next((part.plans for part in parts if part.threat.chooses), attack.plans)
+    searched_as = next((part for part in parts if part.threat.chooses), attack)
     scaled = strengths is None and any(part.small for part in parts)
-    small = _joined([part.small or part for part in parts]) if scaled else None
-    return replace(attack, plans=plans, about=replace(attack.about, unit=f"share of {each}"), small=small)
+    small = _compose_attacks([part.small or part for part in parts]) if scaled else None
+    return replace(
+        attack,
+        runs=searched_as.runs,
+        rules=searched_as.rules,
+        search_order=searched_as.search_order,
+        about=replace(attack.about, unit=f"share of {each}"),
+        small=small,
+    )

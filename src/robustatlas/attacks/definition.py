@@ -1,15 +1,15 @@
-"""What an attack is: a threat model, the plan of each search that it has, and the strengths it is reported at."""
+"""An attack: a threat model, the runs that search it, and the strengths it is reported at."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from robustatlas.attacks.search import SEARCHES, Search, search_named
-from robustatlas.attacks.search.plan import Leg, Plan, Stage
-from robustatlas.attacks.search.rules import Effort, MostQueries
+from robustatlas.attacks.search.plan import AttackRun, Plan
+from robustatlas.attacks.search.rules import Effort, MostQueries, Rule
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.outcomes.records import ATTACK_NAME
@@ -20,15 +20,21 @@ from robustatlas.threats.imagenet_ua.sizes import is_large
 if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier, Errors
 
-__all__ = ["Attack", "AttackInfo", "Effort", "Leg", "Plan", "ProtocolName", "Search", "Stage", "grid"]
+__all__ = ["ALL_SEARCHES", "Attack", "AttackInfo", "AttackRun", "Effort", "Plan", "ProtocolName", "Search", "grid"]
 
 ProtocolName = Literal["default", "paper"]
 """``"default"``: sound threat models and strong search; ``"paper"``: each attack as its source ran it."""
 
+ALL_SEARCHES: tuple[Search, ...] = ("descent", "bisection", "every", "frontier", "minimum")
+"""Searches of an attack whose runs serve all of them, the default search first."""
+_LAST_ITERATE: tuple[Search, ...] = ("bisection", "every")
+_NESTED: tuple[Search, ...] = ("descent", "bisection", "every", "minimum")
+_NOT_NESTED: tuple[Search, ...] = ("every",)
+
 
 @dataclass(frozen=True)
 class AttackInfo:
-    """What a reader wants to know of an attack, of no effect on any number.
+    """Facts about an attack for its readers, without effect on any number.
 
     Attributes:
         unit: of its strengths.
@@ -52,12 +58,16 @@ class Attack:
     """A named attack.
 
     Attributes:
-        name: by which it is asked for.
+        name: the name by which it is asked for.
         threat: its threat model.
-        plans: what each search does to a sample, the default search first; there are no others. Helpers that make the
-            usual ones stand in :mod:`robustatlas.attacks.plans`.
-        strengths: at which it is reported, increasing.
+        runs: the runs that search the threat model, in order. Helpers that make the usual ones stand in
+            :mod:`robustatlas.attacks.runs`.
+        strengths: the strengths of its report, increasing.
         about: unit, source and note.
+        rules: rules that replace or join the usual ones of its searches (see ``Schedule.rules``).
+        usual_rules: its searches add their usual rules; False: nothing but ``rules`` ends a run early.
+        search_order: its searches, the default one first; empty: those that the threat model allows.
+        effort: runs are shortened or repeated by it when a plan is made.
         nested: the threat model grows with epsilon; those that do not are judged at each strength by itself, unless a
             historical protocol bisects them.
         contains_clean: at size 0 there is only the input itself.
@@ -69,23 +79,28 @@ class Attack:
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
-        UserError: a search that the threat model does not allow, a plan that its search cannot carry out, or an
-            optimizer that cannot search the threat model.
+        UserError: a search that the threat model does not allow, runs that a search cannot carry out, or an optimizer
+            that cannot search the threat model.
 
     Example:
-        >>> from robustatlas.attacks.plans import plans_of
         >>> from robustatlas.optimizers.pgd import PGD
         >>> from robustatlas.threats.lp import Linf
-        >>> attack = Attack("mine", Linf(), plans_of(Stage(PGD(40), "cross-entropy"), runs=5), grid(0.1))
+        >>> attack = Attack("mine", Linf(), (AttackRun(PGD(40), "cross-entropy", count=5),), grid(0.1))
         >>> attack.searches
         ('descent', 'bisection', 'every', 'minimum')
+        >>> [run.count for run in attack.plan("every").runs]
+        [5]
     """
 
     name: str
     threat: ThreatModel
-    plans: Mapping[Search, Plan]
+    runs: tuple[AttackRun, ...]
     strengths: tuple[float, ...]
     about: AttackInfo = field(default=AttackInfo())
+    rules: tuple[Rule, ...] = ()
+    usual_rules: bool = True
+    search_order: tuple[Search, ...] = ()
+    effort: Effort = "default"
     nested: bool = True
     contains_clean: bool = True
     repairs: bool = False
@@ -102,56 +117,59 @@ class Attack:
                 "120 and a letter or digit first."
             )
         check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
-        if not isinstance(self.plans, Mapping):
+        if not isinstance(self.runs, tuple) or not all(isinstance(run, AttackRun) for run in self.runs):
             raise UserError(
-                f"plans of {self.name!r} is a {type(self.plans).__name__}; expected a mapping from searches to plans, "
-                "as robustatlas.attacks.plans.plans_of returns it."
+                f"runs of {self.name!r} is {brief(repr(self.runs))}; expected a tuple of robustatlas.AttackRun."
             )
-        allowed = self._allowed()
-        if not self.plans:
-            raise UserError(f"{self.name!r} has no plan for any search; expected some for {', '.join(allowed)}.")
-        for search, plan in self.plans.items():
+        if not self.runs:
+            raise UserError(f"{self.name!r} has no runs; expected at least one robustatlas.AttackRun.")
+        allowed = self._allowed_searches()
+        for search in self.search_order:
             if search not in allowed:
-                why = self._why() if search in SEARCHES else "there is no such search"
+                why = self._refusal() if search in SEARCHES else "there is no such search"
                 raise UserError(
                     f"{self.name!r} cannot be searched by {search!r}: {why}; expected among {', '.join(allowed)}."
                 )
-            search_named(search).check(plan)
-            for leg in plan.legs:
-                leg.stage.optimizer.check(self.threat)
+        for search in self.searches:
+            search_named(search).check(self.plan(search))
+        for run in self.runs:
+            run.optimizer.check(self.threat)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.strengths, tuple(self.plans.items())))
+        return hash((self.name, self.strengths, self.runs))
 
-    def map(self, change: Callable[[Leg], Leg | Iterable[Leg]]) -> Attack:
-        """The attack with each leg of each plan replaced by one or several."""
-        return replace(self, plans={search: plan.map(change) for search, plan in self.plans.items()})
+    def plan(self, search: Search) -> Plan:
+        """Return the runs and rules of a search, derived from those of the attack.
+
+        Example:
+            >>> from robustatlas.attacks.catalogue import attack_named
+            >>> [run.role for run in attack_named("fmn-l2").plan("descent").runs]
+            ['bound']
+        """
+        kind = search_named(search)
+        return kind.plan(search, self.runs, self.rules, self.effort, usual_rules=self.usual_rules)
+
+    def with_runs(self, change: Callable[[AttackRun], AttackRun]) -> Attack:
+        """Return the attack with each run replaced by ``change(run)``."""
+        return replace(self, runs=tuple(change(run) for run in self.runs))
 
     def bound_to(self, model: Classifier) -> Attack:
-        """The attack on ``model``: threat model, optimizers and plans are told what they need to know of it."""
-
-        def bound(leg: Leg) -> Leg:
-            return replace(leg, stage=replace(leg.stage, optimizer=leg.stage.optimizer.bound_to(model)))
-
-        attack = replace(self.map(bound), threat=self.threat.bound_to(model))
-        return attack if model.queries is None else attack.within(MostQueries(model.queries))
+        """Return the attack on ``model``, with a threat model and optimizers that know the model they need."""
+        bound = self.with_runs(lambda run: replace(run, optimizer=run.optimizer.bound_to(model)))
+        attack = replace(bound, threat=self.threat.bound_to(model))
+        return attack if model.queries is None else attack.limited_to(MostQueries(model.queries))
 
     def unsmoothed(self) -> Attack:
-        """The attack on a network whose ReLUs cannot be smoothed: with runs that go back as it does by itself."""
+        """Return the attack on a network whose ReLUs cannot be smoothed: its runs take the network's own gradient."""
+        return self.with_runs(lambda run: replace(run, backward=None) if run.backward == "smoothed" else run)
 
-        def plain(leg: Leg) -> Leg:
-            return replace(leg, stage=replace(leg.stage, backward=None)) if leg.stage.backward == "smoothed" else leg
-
-        return self.map(plain)
-
-    def within(self, most: MostQueries) -> Attack:
-        """The attack with at most so many queries about a sample; draws that would take them all are not made."""
-        limited = {name: replace(plan, rules=(*plan.rules, most)) for name, plan in self.plans.items()}
+    def limited_to(self, most: MostQueries) -> Attack:
+        """Return the attack with a limit on the queries about a sample; typical draws that reach it are not made."""
         affordable = len(self.strengths) * self.typical + 1 < most.queries
-        return replace(self, plans=limited, typical=self.typical if affordable else 0)
+        return replace(self, rules=(*self.rules, most), typical=self.typical if affordable else 0)
 
     def on_images(self, sides: Sequence[int]) -> Attack:
-        """The attack that the name means on images of these ``sides`` (height and width).
+        """Return the attack that the name means on images of these ``sides`` (height and width).
 
         Example:
             >>> from robustatlas.attacks.catalogue import attack_named
@@ -162,21 +180,20 @@ class Attack:
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """Those that may be asked for, the default first."""
-        return tuple(self.plans)
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Those of all plans, each once."""
-        return tuple(dict.fromkeys(leg.stage for plan in self.plans.values() for leg in plan.legs))
+        """Names of its searches, the default search first."""
+        if self.search_order:
+            return self.search_order
+        if not (self.nested and self.contains_clean) or self.judges_last:
+            return tuple(search for search in ALL_SEARCHES if search in self._allowed_searches())
+        return _NESTED
 
     @property
     def judges_last(self) -> bool:
-        """Only the last iterate of a run counts (historical protocols), so strengths do not imply each other."""
-        return any(plan.judges_last for plan in self.plans.values())
+        """True if only the last iterate of a run counts (historical protocols): strengths do not imply each other."""
+        return any(run.judge == "last" for run in self.runs)
 
     def searched_by(self, search: str | None) -> Search:
-        """The search of that name (None: the default).
+        """Return the search of that name (None: the default).
 
         Raises:
             UserError: the attack does not have it.
@@ -186,22 +203,23 @@ class Attack:
         for known in self.searches:
             if known == search:
                 return known
-        why = f": {self._why()}" if search in SEARCHES else ""
+        why = f": {self._refusal()}" if search in SEARCHES else ""
         raise UserError(
             f"search={search!r} is not valid for {self.name!r}{why}; expected {' or '.join(self.searches)}. "
             "Leave search out, and each attack takes its own."
         )
 
-    def monotone(self, search: Search) -> bool:
-        """Whether, under a search, a sample broken at one strength counts as broken at all larger ones."""
+    def is_monotone(self, search: Search) -> bool:
+        """Return if, under a search, a sample broken at one strength counts as broken at all larger ones."""
         return search == "bisection" or (self.nested and not (search == "every" and self.judges_last))
 
-    def _allowed(self) -> tuple[str, ...]:
+    def _allowed_searches(self) -> tuple[str, ...]:
         if self.judges_last and (self.nested or self.repairs):
-            return ("bisection", "every")
-        return tuple(SEARCHES) if self.nested and self.contains_clean else ("every",)
+            return _LAST_ITERATE
+        return tuple(SEARCHES) if self.nested and self.contains_clean else _NOT_NESTED
 
-    def _why(self) -> str:
+    def _refusal(self) -> str:
+        """Return the reason why the attack does not have a search."""
         if self.judges_last and (self.nested or self.repairs):
             return "only the last iterate of a run counts"
-        return "it has no plan for it" if self.nested and self.contains_clean else "its threat model is not nested"
+        return "it has no runs for it" if self.nested and self.contains_clean else "its threat model is not nested"

@@ -13,34 +13,34 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.hashes import sha256_of_tensors
 
 
-def plain(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
 
     Dataclasses are their fields and their ``version``, networks their structure and a hash of their weights, functions
-    their code. Anything else needs a method ``described()`` that returns such plain data.
+    their code. Anything else needs a method ``to_record()`` that returns such plain data.
     """
-    if hasattr(value, "described") and not isinstance(value, type):
-        return plain(value.described()) | _version(value)
+    if hasattr(value, "to_record") and not isinstance(value, type):
+        return to_plain_data(value.to_record()) | _version(value)
     if is_dataclass(value) and not isinstance(value, type):
-        said = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        said = {f.name: to_plain_data(getattr(value, f.name)) for f in fields(value)}
         return {"kind": type(value).__name__} | said | _version(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_plain_data(item) for item in value]
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, Tensor):
         return {"sha256": sha256_of_tensors({"": value})}
     if isinstance(value, Classifier):
-        return {"network": plain(value.net), "normalisation": plain(value.normalisation())}
+        return {"network": to_plain_data(value.net), "normalisation": to_plain_data(value.normalisation())}
     if isinstance(value, nn.Module):
         return {"network": _hash(str(value)), "sha256": sha256_of_tensors(value.state_dict())}
     if isinstance(getattr(value, "__code__", None), CodeType):
         return _function(value)
     raise UserError(
         f"{type(value).__name__} in an attack's settings cannot be recorded: results could not be told from those with "
-        "another one. Make it a dataclass, or give it a method described() that returns plain data."
+        "another one. Make it a dataclass, or give it a method to_record() that returns plain data."
     )
 
 
@@ -52,7 +52,7 @@ def _version(value: Any) -> dict[str, int]:
 
 def _function(function: Callable[..., Any]) -> dict[str, Any]:
     """A function by its name, its code, and what it closes over."""
-    cells = [plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+    cells = [to_plain_data(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
     return {"function": function.__qualname__, "code": _code(function.__code__), "closure": cells}
 
 

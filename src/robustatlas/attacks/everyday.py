@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Stage, grid
-from robustatlas.attacks.search import Search
+from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, ProtocolName, grid
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import FALLEN, some
 from robustatlas.optimizers.sweep import Sweep
@@ -18,7 +17,7 @@ from robustatlas.threats.everyday.optics import Coarse, Grainy, Occluded, Recomp
 from robustatlas.threats.everyday.weather import Foggy, Rainy, Snowy
 
 DRAWS = 3
-"""Of each sample at each strength, for what is typical of a change in which anything is random."""
+"""Draws of each sample at each strength that show what is typical of a change with random numbers."""
 
 _RECOGNISED = "chosen here: people still recognise what they see"
 _CIFAR_C = "severities 1, 3 and 5 of CIFAR-10-C (Hendrycks and Dietterich 2019)"
@@ -43,28 +42,27 @@ class Everyday:
     small: Everyday | None = None
 
     def attack(self, strengths: Sequence[float] | None = None) -> Attack:
-        """At its own strengths, or at others."""
+        """Return the attack at its own strengths, or at others."""
         at = tuple(map(float, strengths or self.strengths))
         return Attack(
             self.name,
             self.threat,
-            swept(self.threat, round(at[-1] / self.step)),
+            (sweep_run(self.threat, round(at[-1] / self.step)),),
             at,
             AttackInfo(self.unit, self.source, _note(self.threat, self.beside)),
+            usual_rules=False,  # a sweep looks at every size
             typical=draws_of(self.threat),
             small=None if self.small is None else self.small.attack(self.small.suite if strengths else None),
         )
 
 
-def swept(threat: Change, sizes: int) -> dict[Search, Plan]:
-    """The plans of a sweep in so many equal sizes up to the strength: nothing ends it but the first mistake."""
-    stage = Stage(Sweep.of(threat, sizes), "margin")
-    down, at_each = Plan((Leg(stage, "bound"),)), Plan((Leg(stage),))
-    return {"descent": down, "bisection": at_each, "every": at_each, "minimum": down}
+def sweep_run(threat: Change, sizes: int) -> AttackRun:
+    """Return the run of a sweep in ``sizes`` equal sizes up to the strength; only the first mistake ends it."""
+    return AttackRun(Sweep.for_threat(threat, sizes), "margin", "bound")
 
 
 def draws_of(threat: Change) -> int:
-    """How often a change is drawn for what is typical of it; once where nothing is random."""
+    """Return the number of typical draws of a change: one if nothing is random."""
     return DRAWS if threat.signed or threat.free else 1
 
 
@@ -95,7 +93,7 @@ def _blur(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], s
     return Everyday("blur", Unfocused(), strengths, step, "pixels, standard deviation", suite, source)
 
 
-def _shaken(strengths: tuple[float, ...], step: float, suite: tuple[float, ...]) -> Everyday:
+def _motion_blur(strengths: tuple[float, ...], step: float, suite: tuple[float, ...]) -> Everyday:
     return Everyday("motion-blur", Shaken(), strengths, step, "pixels, length", suite, _RECOGNISED)
 
 
@@ -157,7 +155,7 @@ CHANGES: tuple[Everyday, ...] = (
         _blur(grid(6, 12), 0.5, (1, 3, 6), f"Gaussian blur at {_IMAGENET_C}"),
         small=_blur(grid(1.2, 12), 0.1, (0.4, 0.7, 1.0), f"Gaussian blur at {_CIFAR_C}"),
     ),
-    replace(_shaken(grid(24, 3), 8, (8, 16, 24)), small=_shaken(grid(9, 3), 3, (3, 6, 9))),
+    replace(_motion_blur(grid(24, 3), 8, (8, 16, 24)), small=_motion_blur(grid(9, 3), 3, (3, 6, 9))),
     replace(
         _noise(grid(100, 5), 20, (20, 40, 100), f"nearly {_IMAGENET_C}"),
         small=_noise(grid(25, 5), 5, (10, 20, 25), f"{_CIFAR_C}, in whole levels"),
@@ -188,11 +186,13 @@ CHANGES: tuple[Everyday, ...] = (
 
 
 def everyday_attacks(protocol: ProtocolName) -> list[Attack]:
-    """All of them, at strengths for curves."""
+    """Return all everyday changes at strengths for curves."""
     return [change.attack() for change in CHANGES]
 
 
 def everyday_suite(protocol: ProtocolName) -> list[Attack]:
-    """All but the translation in pixels, which means another thing on images of another size, at the three strengths
-    of the suite."""
+    """Return the changes at the three strengths of the suite.
+
+    The translation in pixels is left out: it means another thing on images of another size.
+    """
     return [change.attack(change.suite) for change in CHANGES if change.name != "translation"]

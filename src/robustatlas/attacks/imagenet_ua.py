@@ -3,15 +3,22 @@ side is below 85 pixels have the settings of CIFAR-10, others those of ImageNet.
 public code did: published map and start, plain ascent by steps of one length, the last iterate judged, and samples that
 are misclassified clean attacked as well."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Leg, Plan, ProtocolName, Search, Stage
-from robustatlas.attacks.image import BY_ASCENTS, BY_FINE_STEPS, FINE, USUAL, ascending, by_bounds
-from robustatlas.attacks.plans import ascents_of, legs
-from robustatlas.attacks.search.plan import ruled
+from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, AttackRun, ProtocolName
+from robustatlas.attacks.families import (
+    ASCENTS_AT_LEVELS,
+    DRAWS,
+    FINE_ASCENTS,
+    RIDGES,
+    SMOOTH,
+    VALLEYS,
+    Constants,
+    runs_at_levels,
+)
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
@@ -67,7 +74,7 @@ _SAME_SETS = "The threat model is the published one; the public code searches th
 
 @dataclass(frozen=True)
 class Published:
-    """How the public code ran an attack: length and number of its steps."""
+    """Settings of the public code for an attack: length and number of its steps."""
 
     length: float
     steps: int
@@ -75,8 +82,8 @@ class Published:
 
 @dataclass(frozen=True)
 class UaEntry:
-    """One attack: both threat models, the published steps on ImageNet and on CIFAR-10, what a reader wants to know, the
-    plans at twenty strengths, and the ascents at three levels."""
+    """One attack: both threat models, the published steps on ImageNet and on CIFAR-10, unit and note, the constants of
+    its runs at twenty strengths, and the ascents at three levels."""
 
     name: str
     threat: ThreatModel
@@ -86,11 +93,11 @@ class UaEntry:
     unit: str
     note: str
     historical_unit: str = ""
-    plans: Mapping[Search, Plan] = field(default_factory=ascending)
-    at_levels: tuple[Leg, ...] = USUAL
+    family: Constants = SMOOTH
+    ascents_at_levels: tuple[AttackRun, ...] = ASCENTS_AT_LEVELS
 
     def attack(self, protocol: ProtocolName, *, levels: bool = False) -> Attack:
-        """The attack at the twenty strengths, or at the three levels."""
+        """Return the attack at the twenty strengths, or at the three levels."""
         large, small = (
             self._sound(steps, three, levels) if protocol == "default" else self._published(steps, three, levels)
             for three, steps in ((IMAGENET[self.name], self.large), (CIFAR10[self.name], self.small))
@@ -100,40 +107,44 @@ class UaEntry:
     def _sound(self, steps: Published, three: Strengths, levels: bool) -> Attack:
         sound = in_sound_units(self.name, three)
         about = AttackInfo(self.unit, SOURCE, self.note)
+        runs = self.family.runs
         if levels:
             published = PGD(steps.steps, length=steps.length * sound[1] / three[1])
-            return Attack(f"ua-{self.name}", self.threat, _from_above(self.at_levels, published), sound, about)
-        return Attack(f"ua-{self.name}", self.threat, self.plans, around(sound), about)
+            runs = runs_at_levels(self.ascents_at_levels, published, self._published_starts(steps))
+        return Attack(
+            f"ua-{self.name}", self.threat, runs, strengths_around(sound) if not levels else sound, about,
+            rules=self.family.rules, search_order=ALL_SEARCHES,
+        )  # fmt: skip
+
+    def _published_starts(self, steps: Published) -> int:
+        """Return the number of runs by the published steps at three levels.
+
+        Half of their passes must have room for both kinds of ascents, and ascents by finer steps need none of them.
+        """
+        has_room = steps.steps >= _STEPS_FOR_BOTH and self.ascents_at_levels is not FINE_ASCENTS
+        return _PUBLISHED_STARTS if has_room else 0
 
     def _published(self, steps: Published, three: Strengths, levels: bool) -> Attack:
-        plan = Plan(legs("ascend", Stage(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")))
+        run = AttackRun(PGD(steps.steps, length=steps.length), "cross-entropy", judge="last")
         about = AttackInfo(self.historical_unit or self.unit, SOURCE, self.note)
         return Attack(
-            f"ua-{self.name}", self.historical, {"every": plan, "bisection": plan},
-            three if levels else around(three), about, contains_clean=False, repairs=True,
+            f"ua-{self.name}", self.historical, (run,), three if levels else strengths_around(three), about,
+            search_order=("every", "bisection"), contains_clean=False, repairs=True,
         )  # fmt: skip
 
 
 _STEPS_FOR_BOTH = 40
-_STARTS = 2
+"""Published steps from which on both kinds of ascents run: as strong or stronger in all entries but one."""
+_PUBLISHED_STARTS = 2
+"""Starts of the published steps then."""
 
 
-def _from_above(ascents: tuple[Leg, ...], published: PGD) -> dict[Search, Plan]:
-    """The plans at few levels: ascents at the levels themselves, from the highest down, as bounds would cost more than
-    they save. The ``published`` steps follow where half of their passes have room for both."""
-    usual = ascending(ascents)
-    again = Leg(Stage(published, "cross-entropy", start="best"), runs=_STARTS)
-    fine = [again] if ascents is not FINE and published.steps >= _STEPS_FOR_BOTH else []
-    descent = (replace(leg, stage=replace(leg.stage, targets=None)) for leg in (*ascents_of(ascents), *fine))
-    return usual | {"descent": ruled(descent, usual["descent"].rules)}
-
-
-def around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
+def strengths_around(levels: Strengths, count: int = 20) -> tuple[float, ...]:
     """``count`` strengths in equal ratios, from a fifth of the lowest level to twice the highest, and the levels among
     them: each in the place of the one that is nearest in ratio.
 
     Example:
-        >>> around((0.3, 0.4, 0.5), 7)
+        >>> strengths_around((0.3, 0.4, 0.5), 7)
         (0.06, 0.09589, 0.1533, 0.3, 0.4, 0.5, 1.0)
     """
     steps = np.geomspace(levels[0] / 5, 2 * levels[-1], count)
@@ -158,7 +169,8 @@ ENTRIES = (
     UaEntry(
         "wood", UaWood(), HistoricalUaWood(), Published(0.005, 80), Published(0.000625, 70),
         "bend of a ring, half the image side is 1", _FADED,
-        plans=BY_FINE_STEPS, at_levels=FINE,  # near a ring the gradient grows without bound: long steps lead nowhere
+        # Near a ring the gradient grows without bound: long steps lead nowhere.
+        family=RIDGES, ascents_at_levels=FINE_ASCENTS,
     ),
     UaEntry(
         "glitch", UaGlitch(), HistoricalUaGlitch(), Published(0.005, 90), Published(0.0025, 60),
@@ -167,7 +179,7 @@ ENTRIES = (
     UaEntry(
         "kaleidoscope", UaKaleidoscope(), HistoricalUaKaleidoscope(), Published(0.005, 90), Published(0.005, 30),
         "change of a colour, pixels in [0, 1]", _FADED,
-        plans=BY_ASCENTS,
+        family=VALLEYS,
     ),
     UaEntry(
         "pixel", UaPixel(), HistoricalUaPixel(), Published(1.0, 100), Published(1.0, 60),
@@ -180,14 +192,14 @@ ENTRIES = (
         "fourth roots of the flakes, and bleaches the image at every strength; the default bounds the flakes "
         "themselves, in whole flakes (the square of the published strength), and fades the bleaching in.",
         historical_unit="l2 norm of fourth roots of the flakes",
-        plans=BY_ASCENTS,
+        family=VALLEYS,
     ),
     UaEntry(
         "gabor", UaGabor(), HistoricalUaGabor(), Published(0.0003125, 100), Published(0.0025, 80),
         "weight of one kernel, pixels in [0, 1]",
         "Unlike gabor of 2019 the noise is sparse, not normalised, and of both signs. The public code draws another "
         "kernel at every step; the default keeps the most promising one.",
-        plans=BY_ASCENTS,
+        family=VALLEYS,
     ),
     UaEntry(
         "edge", UaEdge(), HistoricalUaEdge(), Published(0.02, 60), Published(0.02, 60),
@@ -215,12 +227,12 @@ ENTRIES = (
         "mix", UaMix(), HistoricalUaMix(), Published(1.0, 70), Published(0.5, 30),
         "l2 norm of the weights of another picture",
         "The public code mixes in images of the same batch; here it is one of the first images of the data set.",
-        plans=by_bounds(),
+        family=DRAWS,
     ),
     UaEntry(
         "polkadot", UaPolkadot(), HistoricalUaPolkadot(), Published(0.3, 40), Published(0.3, 40),
         "l2 norm of the strengths of the dots", _FADED,
-        plans=BY_ASCENTS,
+        family=VALLEYS,
     ),
     UaEntry(
         "prison", UaPrison(), HistoricalUaPrison(), Published(0.0015, 30), Published(0.0015, 20),
@@ -238,7 +250,7 @@ ENTRIES = (
         "whirlpool", UaWhirlpool(), HistoricalUaWhirlpool(), Published(4.0, 40), Published(16.0, 50),
         "l2 norm of rotations, radians",
         f"The public code turns every whirlpool by half a radian at least; the default from none. {_HALF_A_PIXEL}",
-        plans=BY_ASCENTS,
+        family=VALLEYS,
     ),
 )  # fmt: skip
 
@@ -246,10 +258,10 @@ _BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
 def ua_attacks(protocol: ProtocolName) -> list[Attack]:
-    """All nineteen at twenty strengths."""
+    """Return all nineteen at twenty strengths."""
     return [entry.attack(protocol) for entry in ENTRIES]
 
 
-def at_levels(names: Iterable[str], protocol: ProtocolName) -> list[Attack]:
-    """Those of these names at the three levels."""
+def attacks_at_levels(names: Iterable[str], protocol: ProtocolName) -> list[Attack]:
+    """Return the attacks ``names`` at the three levels."""
     return [_BY_NAME[name].attack(protocol, levels=True) for name in names]

@@ -7,12 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Leg, Plan, ProtocolName, Search, Stage, grid
+from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackRun, ProtocolName, grid
 from robustatlas.attacks.everyday import everyday_suite
-from robustatlas.attacks.imagenet_ua import at_levels
-from robustatlas.attacks.lp import of_norm
-from robustatlas.attacks.plans import as_published, plans
-from robustatlas.attacks.search.rules import PATIENT
+from robustatlas.attacks.imagenet_ua import attacks_at_levels
+from robustatlas.attacks.lp import attack_in_norm
+from robustatlas.attacks.runs import FRONTIER, grid_runs, runs_for
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import load_reference
@@ -50,7 +49,7 @@ class Suite:
     build: Callable[[ProtocolName], list[Attack]]
 
 
-def _named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
+def _attacks_named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
     return lambda protocol: [attack_named(name, protocol) for name in names]
 
 
@@ -66,7 +65,7 @@ def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callab
 
 
 def _uar_core_cifar10(protocol: ProtocolName) -> list[Attack]:
-    """Those of the core that UAR's authors calibrated on CIFAR-10, and the others as calibrated here."""
+    """Return the attacks of the core that UAR's authors calibrated on CIFAR-10, and the others as calibrated here."""
     found = read_json(Path(str(files("robustatlas.attacks"))) / "uar_core_cifar10.json")
     ours = [uar_attack(name, tuple(map(float, grid)), protocol) for name, grid in found["strengths"].items()]
     marked = [replace(attack, about=replace(attack.about, calibrated=found["calibrated"])) for attack in ours]
@@ -90,11 +89,12 @@ def uar_attack(name: str, strengths: tuple[float, ...], protocol: ProtocolName, 
         "l1": L1(starts="volume"),
         "elastic": HistoricalElasticOnPixels(),
     }
-    published = as_published(Stage(optimizer, "cross-entropy", targets="random", judge="last"), bisected=attack.nested)
     return replace(
         attack,
         threat=threats.get(name, attack.threat),
-        plans=dict(reversed(published.items())),
+        runs=(AttackRun(optimizer, "cross-entropy", targets="random", judge="last"),),
+        rules=(),
+        search_order=("every", "bisection") if attack.nested else ("every",),
         about=replace(attack.about, source="Kang et al. 2019 (UAR)"),
         repairs=True,
     )
@@ -102,36 +102,44 @@ def uar_attack(name: str, strengths: tuple[float, ...], protocol: ProtocolName, 
 
 def _hypervolume(protocol: ProtocolName, levels: Mapping[str, float] = _LEVELS, ending: str = "") -> list[Attack]:
     """Margins at ten levels; as published, APGD-MAR: APGD of 20 steps on the margin of probabilities at each level."""
-    published = as_published(Stage(APGD(steps=20), "probability-margin"))
-    alone: Mapping[Search, Plan] = {"every": published["every"]}
+    published = AttackRun(APGD(steps=20), "probability-margin")
     attacks = [attack_named(norm + ending) for norm in levels]
-    plans: list[Mapping[Search, Plan]] = [
-        alone if protocol == PAPER else {"frontier": attack.plans["frontier"], **published} for attack in attacks
-    ]
-    return [_at_levels(attack, plan, most) for attack, plan, most in zip(attacks, plans, levels.values(), strict=True)]
+    if protocol == PAPER:
+        made = [replace(attack, runs=(published,), search_order=("every",)) for attack in attacks]
+    else:
+        made = [
+            replace(
+                attack,
+                runs=(*runs_for(FRONTIER, *attack.plan("frontier").runs), *grid_runs(published)),
+                search_order=("frontier", "bisection", "every"),
+            )
+            for attack in attacks
+        ]
+    return [_with_ten_levels(attack, most) for attack, most in zip(made, levels.values(), strict=True)]
 
 
 def _robustness_curves(protocol: ProtocolName) -> list[Attack]:
     """Smallest sizes as foolbox 2.4 finds them: PGD with its search over epsilon in linf, Carlini and Wagner's attack
     with ten rounds in place of five in l2."""
-    stages = {
-        "linf": Stage(PGDSearch(), "cross-entropy"),
-        "l2": Stage(CarliniWagner(inner_steps=1000, rounds=10, rate=5e-3), "margin"),
+    runs = {
+        "linf": AttackRun(PGDSearch(), "cross-entropy", "bound"),
+        "l2": AttackRun(CarliniWagner(inner_steps=1000, rounds=10, rate=5e-3), "margin", "bound"),
     }
     source = "Risse et al. 2021 (robustness curves), section C.2, with the settings of foolbox 2.4"
-    found = {norm: Plan((Leg(stage, "bound"),)) for norm, stage in stages.items()}
-    return [of_norm(norm, norm, {"minimum": plan}, source) for norm, plan in found.items()]
+    return [
+        replace(attack_in_norm(norm, norm, (run,), source, search_order=("minimum",)), usual_rules=False)
+        for norm, run in runs.items()
+    ]
 
 
 def _hypervolume_through(protocol: ProtocolName) -> list[Attack]:
-    """The same levels behind a transformation: margins by every way back."""
-    kept: tuple[Search, ...] = ("frontier", "every", "bisection")
-    attacks = map(_behind_transformation, _LEVELS)
-    return [_at_levels(a, {search: a.plans[search] for search in kept}, _LEVELS[a.name]) for a in attacks]
+    """Return the same levels behind a transformation: margins by every gradient of it."""
+    attacks = (replace(_transformed_attack(norm), search_order=("frontier", "every", "bisection")) for norm in _LEVELS)
+    return [_with_ten_levels(attack, _LEVELS[attack.name]) for attack in attacks]
 
 
-def _at_levels(attack: Attack, plans: Mapping[Search, Plan], most: float) -> Attack:
-    return replace(attack, strengths=grid(most, 10), plans=plans)
+def _with_ten_levels(attack: Attack, most: float) -> Attack:
+    return replace(attack, strengths=grid(most, 10))
 
 
 WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
@@ -139,40 +147,46 @@ WAYS_BACK: tuple[Backward, ...] = ("identity", "surrogate", "bare")
 
 
 def _input_transformation(protocol: ProtocolName) -> list[Attack]:
-    return [_behind_transformation(norm) for norm in ("linf", "l2")]
+    return [_transformed_attack(norm) for norm in ("linf", "l2")]
 
 
-def _behind_transformation(norm: str) -> Attack:
-    """The strong attack once by each way back, untargeted and then with targets; random search closes."""
+def _transformed_attack(norm: str) -> Attack:
+    """Return the strong attack with each gradient of the transformation, and random search at the end.
+
+    Ascents run untargeted first, then towards three classes.
+    """
     attack = attack_named(norm)
-    descent = attack.plans["descent"]
-    untargeted = tuple(replace(leg, runs=1, stage=replace(leg.stage, targets=None)) for leg in descent.having("ascend"))
-    towards = tuple(replace(leg, runs=3) for leg in descent.having("ascend"))
-    ascents = [_by(way, leg) for leg in (*untargeted, *towards) for way in WAYS_BACK]
-    bounds = [_by(way, descent.legs[0]) for way in WAYS_BACK]
-    refines = [_by(way, leg) for leg in descent.having("refine") for way in WAYS_BACK]
-    search = Leg(Stage(Square(steps=1000), "margin"))
-    below = (*ascents, search, *refines)
+    descent, frontier = attack.plan("descent"), attack.plan("frontier")
+    untargeted = [replace(run, count=1, targets=None) for run in descent.runs_in("ascend")]
+    targeted = [replace(run, count=3) for run in descent.runs_in("ascend")]
+    ascents = [run for ascent in (*untargeted, *targeted) for run in _runs_each_way(ascent)]
+    refines = [run for refine in descent.runs_in("refine") for run in _runs_each_way(refine)]
+    bounds = _runs_each_way(descent.first("bound"))
+    sweeps = [replace(sweep, backward=way) for way in WAYS_BACK for sweep in frontier.runs_in("sweep")]
+    spread = replace(frontier.first("ascend"), backward=WAYS_BACK[0])
     about = replace(
         attack.about,
         source="Athalye et al. 2018 (BPDA), by several stand-ins, and Square (Andriushchenko et al. 2020)",
         note="The union of four kinds of attack on a transformed input, each scored with the real transformation.",
     )
-    sweeps = [_by(way, leg) for way in WAYS_BACK for leg in attack.plans["frontier"].having("sweep")]
-    frontier = Plan((*bounds, _by(WAYS_BACK[0], attack.plans["frontier"].having("ascend")[0]), *sweeps), (PATIENT,))
-    return replace(attack, plans=plans((*ascents, search), bounds, below, frontier=frontier), about=about)
+    runs = (*bounds, *ascents, AttackRun(Square(steps=1000), "margin"), *refines)
+    swept = runs_for(FRONTIER, *bounds, spread, *sweeps)
+    return replace(attack, runs=(*runs, *swept), rules=(), search_order=ALL_SEARCHES, about=about)
 
 
-def _by(way: Backward, leg: Leg) -> Leg:
-    return replace(leg, stage=replace(leg.stage, backward=way))
+def _runs_each_way(run: AttackRun) -> list[AttackRun]:
+    """Return the run with each gradient of the transformation; it serves every search of its role."""
+    return [replace(run, backward=way, searches=()) for way in WAYS_BACK]
 
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        Suite("lp", "linf, l2, l1 and l0", _named("linf", "l2", "l1", "l0")),
-        Suite("multirobustbench", "the nine ranked attacks at 20 strengths", _named(*RANKED)),
-        Suite("multirobustbench-all", "the nine ranked and the nine unranked attacks", _named(*RANKED, *UNRANKED)),
+        Suite("lp", "linf, l2, l1 and l0", _attacks_named("linf", "l2", "l1", "l0")),
+        Suite("multirobustbench", "the nine ranked attacks at 20 strengths", _attacks_named(*RANKED)),
+        Suite(
+            "multirobustbench-all", "the nine ranked and the nine unranked attacks", _attacks_named(*RANKED, *UNRANKED)
+        ),
         Suite(
             "corruptions",
             "the common corruptions at five severities",
@@ -208,10 +222,12 @@ SUITES: dict[str, Suite] = {
         Suite(
             "imagenet-ua",
             "the eight core attacks of ImageNet-UA at three levels, for UA2; below 85 pixels those of CIFAR-10",
-            partial(at_levels, CORE),
+            partial(attacks_at_levels, CORE),
         ),
         Suite(
-            "imagenet-ua-extra", "the eleven other attacks of ImageNet-UA at three levels", partial(at_levels, EXTRA)
+            "imagenet-ua-extra",
+            "the eleven other attacks of ImageNet-UA at three levels",
+            partial(attacks_at_levels, EXTRA),
         ),
         Suite(
             "hypervolume",

@@ -1,13 +1,13 @@
-"""Plans as a table: which legs and rules each search runs at each effort, and at most how many passes."""
+"""Plans as a table: the runs and rules of each search at each effort, and the most passes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import limited_passes
-from robustatlas.attacks.search.plan import Leg
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.attacks.search.rules import Role
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
@@ -19,8 +19,10 @@ _FROM = {"neutral": " from the clean point", "best": " from the last example"}
 
 @dataclass(frozen=True)
 class PlanRow:
-    """A leg (``role``), a rule or the passes of a plan: ``what`` it is, and for each effort, in their order, how often
-    and how long it runs (empty: not at all)."""
+    """One line of a table: a run (``role``), a rule or the passes of a plan.
+
+    ``what`` describes it. ``cells`` say for each effort, in their order, how often and how long it runs (empty: not).
+    """
 
     role: str
     what: str
@@ -28,7 +30,7 @@ class PlanRow:
 
 
 def settings(value: Any, but: Sequence[str] = (), *, always: bool = False) -> str:
-    """The name of a dataclass with those of its settings that are not their defaults, or ``always`` with all.
+    """Return the name of a dataclass with those of its settings that are not their defaults, or ``always`` with all.
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN
@@ -36,42 +38,47 @@ def settings(value: Any, but: Sequence[str] = (), *, always: bool = False) -> st
         ('FMN(steps=24, gamma=0.2)', 'FMN')
     """
     shown = [f for f in fields(value) if f.name not in but and (always or getattr(value, f.name) != f.default)]
-    other = [f"{f.name}={_short(getattr(value, f.name))}" for f in shown]
+    other = [f"{f.name}={_shorten(getattr(value, f.name))}" for f in shown]
     return type(value).__name__ + (f"({', '.join(other)})" if other else "")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_short, value))})"
+        return f"({', '.join(map(_shorten, value))})"
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
-def words_of(leg: Leg) -> str:
-    """What a leg does, in words.
+def run_in_words(run: AttackRun) -> str:
+    """Return the role of a run and what it does, in words.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
-        >>> words_of(attack_named("linf").plans["descent"].legs[0])
+        >>> run_in_words(attack_named("linf").plan("descent").first("bound"))
         'bound: FMN on the margin towards the nearest classes'
     """
-    return f"{leg.role}: {_words(leg)}"
+    return f"{run.role}: {_words(run)}"
 
 
-def _words(leg: Leg) -> str:
-    stage = leg.stage
-    towards = " towards a random class" if stage.targets == "random" else _TOWARDS.get(stage.targets or "", "")
-    begun = f", moved by {stage.kick:g} times its size" if stage.kick else ""
-    beside = " from the strength beside it" if leg.role == "sweep" else _FROM["best"]
-    start = " from the smallest example" if stage.optimizer.minimum_size else beside
-    begun = (start if stage.start == "best" else _FROM.get(stage.start, "")) + begun
-    last = ", last iterate" if stage.judge == "last" else ""
-    way = f", backward={stage.backward!r}" if stage.backward else ""
-    way = ", through smoothed ReLUs" if stage.backward == "smoothed" else way
-    return f"{settings(stage.optimizer, _STEPS)} on the {stage.objective}{towards}{begun}{last}{way}"
+def _words(run: AttackRun, *, always: bool = False) -> str:
+    towards = " towards a random class" if run.targets == "random" else _TOWARDS.get(run.targets or "", "")
+    last = ", last iterate" if run.judge == "last" else ""
+    gradient = f", backward={run.backward!r}" if run.backward else ""
+    gradient = ", through smoothed ReLUs" if run.backward == "smoothed" else gradient
+    shown = settings(run.optimizer, _STEPS, always=always)
+    return f"{shown} on the {run.objective}{towards}{_start_in_words(run)}{last}{gradient}"
+
+
+def _start_in_words(run: AttackRun) -> str:
+    kick = f", moved by {run.kick:g} times its size" if run.kick else ""
+    if run.start != "best":
+        return _FROM.get(run.start, "") + kick
+    if run.optimizer.minimum_size:
+        return " from the smallest example" + kick
+    return " from the strength beside it" if run.role == "sweep" else _FROM["best"]
 
 
 def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence[Effort] = EFFORTS) -> list[PlanRow]:
-    """The plan of a search at each of the ``efforts``; cells are runs x steps.
+    """Return the plan of a search at each of the ``efforts``; cells are runs x steps.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
@@ -86,10 +93,10 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     def enter(role: str, what: str, effort: int, cell: str) -> None:
         cells.setdefault((role, what), [[] for _ in efforts])[effort].append(cell)
 
-    plans = [at_effort(attack, effort).plans[search] for effort in efforts]
+    plans = [scale_effort(attack, effort).plan(search) for effort in efforts]
     for number, plan in enumerate(plans):
-        for leg in plan.legs:
-            enter(leg.role, _words(leg), number, f"{leg.runs} x {leg.stage.optimizer.steps}")
+        for run in plan.runs:
+            enter(run.role, _words(run, always=True), number, f"{run.count} x {run.optimizer.steps}")
     for number, plan in enumerate(plans):
         for rule in plan.rules:
             enter("rule", settings(rule, always=True), number, "yes")
@@ -99,10 +106,10 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     return [PlanRow(role, what, tuple(", ".join(each) for each in columns)) for (role, what), columns in ordered]
 
 
-def together(
+def grouped_rows(
     attack: Attack, efforts: Sequence[Effort] = EFFORTS
 ) -> Iterator[tuple[tuple[Search, ...], tuple[PlanRow, ...]]]:
-    """The rows of all plans of an attack, those of searches that do the same together."""
+    """Yield the rows of all plans of an attack, once for all searches that do the same."""
     shared: dict[tuple[PlanRow, ...], tuple[Search, ...]] = {}
     for search in attack.searches:
         rows = tuple(rows_of(attack, search, efforts=efforts))

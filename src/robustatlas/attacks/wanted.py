@@ -14,11 +14,11 @@ PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""
 
 
-def wanted_attacks(names: Sequence[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
+def requested_attacks(names: Sequence[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
     """Attacks for ``evaluate(attacks=...)``. ``names``: of the catalogue, of suites, or ``file.py:ATTACK``.
     ``protocol``: in which to look for ``lpips``. ``features``: what ``lpips`` compares images by, as
     ``ARCHITECTURE=FILE``; None for the model's own activations."""
-    found: list[str | Attack] = [own_attack(name) if ".py:" in name else name for name in names]
+    found: list[str | Attack] = [load_attack(name) if ".py:" in name else name for name in names]
     if features is None:
         return found
     every = {attack.name: attack for attack in attacks_of(found, protocol)}
@@ -27,11 +27,11 @@ def wanted_attacks(names: Sequence[str], protocol: ProtocolName, features: str |
             f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "
             "in --attacks, or leave --features out."
         )
-    with_features = _compared_by(every[PERCEPTUAL], features)
+    with_features = _compare_by(every[PERCEPTUAL], features)
     return [*(item for item in found if item != PERCEPTUAL), with_features]
 
 
-def own_attack(name: str) -> Attack:
+def load_attack(name: str) -> Attack:
     """The attack that ``file.py:NAME`` names: an :class:`Attack`, or a function without arguments that returns one."""
     found = object_named(name)
     if callable(found) and not isinstance(found, Attack):
@@ -50,6 +50,6 @@ def own_attack(name: str) -> Attack:
     return found
 
 
-def _compared_by(attack: Attack, features: str) -> Attack:
+def _compare_by(attack: Attack, features: str) -> Attack:
     threat: Any = attack.threat
     return replace(attack, threat=replace(threat, distance=distance_by(features)))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.crossing import crossing
@@ -127,7 +127,7 @@ def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Atta
     """Return the attack whose threat model was certified, as the catalogue has it now."""
     attack = attack_named(record.name)
     threat = attack.threat.for_data(first).bound_to(model)
-    told = CertificateRecord(name=record.name, method=record.method, threat=plain(threat))
+    told = CertificateRecord(name=record.name, method=record.method, threat=to_plain_data(threat))
     if told.threat != record.threat:
         raise UserError(f"The threat model of {record.name!r} is not the one that was certified.")
     return replace(attack, threat=threat, strengths=record.strengths or attack.strengths)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.certificates import Certificate, Samples, Subject
 from robustatlas.certificates.crossing import crossing
 from robustatlas.data import as_inputs
@@ -42,13 +42,13 @@ class Certification:
 
 def record_of(attack: Attack, certificate: Certificate, seed: int) -> CertificateRecord:
     """Return the record of a certificate: all that determines its sizes, and what a reader wants to know of it."""
-    settings = plain(certificate)
+    settings = to_plain_data(certificate)
     return CertificateRecord(
         name=attack.name,
         method=certificate.name,
         version=certificate.version,
         settings=settings if certificate.own_model else {**settings, "seed": seed},
-        threat=plain(attack.threat),
+        threat=to_plain_data(attack.threat),
         of="" if certificate.own_model else certificate.certifies,
         strengths=attack.strengths,
         unit=attack.about.unit,

@@ -193,7 +193,7 @@ def named(given: str | None, model: Classifier) -> list[str]:
 
 
 def chosen(names: list[str], protocol: definition.ProtocolName, features: str | None) -> list[str | definition.Attack]:
-    """:func:`robustatlas.attacks.wanted.wanted_attacks`; torch comes with it, and help need not wait for that."""
-    from robustatlas.attacks.wanted import wanted_attacks
+    """:func:`robustatlas.attacks.wanted.requested_attacks`; torch comes with it, and help need not wait for that."""
+    from robustatlas.attacks.wanted import requested_attacks
 
-    return wanted_attacks(names, protocol, features)
+    return requested_attacks(names, protocol, features)

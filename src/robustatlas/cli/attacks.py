@@ -135,18 +135,18 @@ def _explain(console: Console, name: str, plans: bool) -> None:
     console.print(table)
     if plans:
         _plans(console, attack, "")
-        if paper.plans != attack.plans:
+        if (paper.runs, paper.searches) != (attack.runs, attack.searches):
             _plans(console, paper, " as published")
     else:
         console.print(f"What each search runs: robustatlas attacks {name} --plans. A picture: docs/attacks.md")
 
 
 def _plans(console: Console, attack: Attack, how: str) -> None:
-    """A table for each plan: legs and rules, and how often and how long they run at each effort."""
-    from robustatlas.attacks.table import EFFORTS, together
+    """Print a table for each plan: its runs and rules, and how often and how long they run at each effort."""
+    from robustatlas.attacks.table import EFFORTS, grouped_rows
 
     efforts = ("default",) if how else EFFORTS
-    for searches, rows in together(attack, efforts):
+    for searches, rows in grouped_rows(attack, efforts):
         table = Table(f"{', '.join(searches)}{how}", "", *efforts, box=box.SIMPLE_HEAD, pad_edge=False)
         for row in rows:
             table.add_row(row.role, row.what, *row.cells)

@@ -4,9 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, AttackInfo, Search, Stage
+from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, Search
 from robustatlas.attacks.lp import STRENGTHS, THREATS, UNITS
-from robustatlas.attacks.plans import plans_of
 from robustatlas.common.errors import check_among
 from robustatlas.compat.libraries import taken
 from robustatlas.models.classifier import Knowledge
@@ -56,16 +55,17 @@ def external(
     check_among("norm", norm, THREATS)
     found = taken(attack, settings, THREATS[norm].p)
     kind = ExternalMinimum if found.minimum else External
-    stage = Stage(kind(found.call, json.dumps(dict(found.about), sort_keys=True), needs), "margin", start="neutral")
-    searches: tuple[Search, ...] = ("descent", "bisection", "every")
-    made = plans_of(stage)
-    if not found.minimum:
-        searches = (*searches[1:], searches[0])
+    optimizer = kind(found.call, json.dumps(dict(found.about), sort_keys=True), needs)
+    run = AttackRun(optimizer, "margin", start="neutral")
+    order: tuple[Search, ...] = (
+        ("descent", "bisection", "every") if found.minimum else ("bisection", "every", "descent")
+    )
     return Attack(
         name=name or found.name.strip("_"),
         threat=THREATS[norm],
+        runs=(run,),
         strengths=tuple(strengths) if strengths is not None else STRENGTHS[norm],
-        plans={search: made[search] for search in searches},
+        search_order=order,
         about=AttackInfo(UNITS[norm], str(found.about.get("library", "a function given"))),
         unbounded=True,
     )

@@ -245,7 +245,7 @@ class AutoAttack:
             self._classifier(),
             (given.x, given.labels),
             [attack],
-            search=next(iter(attack.plans)),
+            search=attack.searches[0],
             samples=asked.nonzero().flatten().tolist(),
             seed=self.seed or 0,
             run=run,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from robustatlas.attacks.definition import Attack, AttackInfo
 from robustatlas.attacks.lp import THREATS, UNITS
-from robustatlas.attacks.search.plan import Leg, Plan, Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead
 from robustatlas.models.objectives import Objective
@@ -130,19 +130,20 @@ class Ensemble:
                 f"attacks_to_run names {name!r}" + instead(name, ATTACKS, f"there are {', '.join(ATTACKS)}")
             )
         about = AttackInfo(UNITS[self.norm], "Croce and Hein 2020 (AutoAttack)")
-        plan = Plan(self._legs(name))
-        return Attack(self.norm, THREATS[self.norm], {"every": plan}, (epsilon,), about, unbounded=True)
+        runs, threat = self._runs(name), THREATS[self.norm]
+        return Attack(self.norm, threat, runs, (epsilon,), about, search_order=("every",), unbounded=True)
 
-    def _legs(self, name: str) -> tuple[Leg, ...]:
+    def _runs(self, name: str) -> tuple[AttackRun, ...]:
         if name == "apgd-ce" or name == "apgd-dlr":
             objective: Objective = "cross-entropy" if name == "apgd-ce" else "dlr"
-            return (Leg(Stage(self.apgd.optimizer(self.norm), objective), runs=self.apgd.n_restarts),)
+            return (AttackRun(self.apgd.optimizer(self.norm), objective, count=self.apgd.n_restarts),)
         if name == "apgd-t":
-            towards = Stage(self.apgd_targeted.optimizer(self.norm), "dlr", targets="logits")
-            return (Leg(towards, runs=self.apgd_targeted.n_target_classes),) * self.apgd_targeted.n_restarts
+            optimizer, classes = self.apgd_targeted.optimizer(self.norm), self.apgd_targeted.n_target_classes
+            towards = AttackRun(optimizer, "dlr", count=classes, targets="logits")
+            return (towards,) * self.apgd_targeted.n_restarts
         if name == "square":
-            random = Stage(Square(steps=self.square.n_queries, share=self.square.p_init), "margin")
-            return (Leg(random, runs=self.square.n_restarts),)
+            random = Square(steps=self.square.n_queries, share=self.square.p_init)
+            return (AttackRun(random, "margin", count=self.square.n_restarts),)
         fab = FAB(self.fab.n_iter, self.fab.alpha_max, self.fab.eta, self.fab.beta, exact=True)
         restarts = 1 if name == "fab-t" else self.fab.n_restarts
-        return (Leg(Stage(fab, "margin", targets="logits"), runs=self.fab.n_target_classes),) * restarts
+        return (AttackRun(fab, "margin", count=self.fab.n_target_classes, targets="logits"),) * restarts

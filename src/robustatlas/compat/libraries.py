@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.common.errors import UserError
 from robustatlas.optimizers.external import Call
 
@@ -111,7 +111,9 @@ def _of_class(
         given = {named: epsilon} if named and epsilon is not None else {}
         return run(attack, {**quiet, **settings, **given}, model, x, labels)
 
-    return Taken(call, named is None, attack.__name__, _about(library, attack.__name__) | {"settings": plain(settings)})
+    return Taken(
+        call, named is None, attack.__name__, _about(library, attack.__name__) | {"settings": to_plain_data(settings)}
+    )
 
 
 def _of_function(attack: Callable[..., Any], settings: Mapping[str, Any], library: str) -> Taken:
@@ -125,8 +127,8 @@ def _of_function(attack: Callable[..., Any], settings: Mapping[str, Any], librar
             raise UserError(f"{name} returned {type(found).__name__}; expected the perturbed inputs as a tensor.")
         return found
 
-    what = _about(library, name) if library in _PACKAGES else {"attack": plain(attack)}
-    return Taken(call, named is None, name, what | {"settings": plain(settings)})
+    what = _about(library, name) if library in _PACKAGES else {"attack": to_plain_data(attack)}
+    return Taken(call, named is None, name, what | {"settings": to_plain_data(settings)})
 
 
 def _about(library: str, attack: str) -> dict[str, Any]:

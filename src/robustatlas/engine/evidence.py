@@ -1,113 +1,119 @@
-"""What counts is entered here: margins of every step, and examples once a separate pass has confirmed them."""
+"""Evidence: margins of every step, and examples once a separate pass has confirmed them."""
 
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import Judge, Stage
+from robustatlas.attacks.search.plan import AttackRun, Judge
 from robustatlas.common.bundle import Tree, put, select, take
-from robustatlas.engine.judging import counted_within, fooled_at
-from robustatlas.engine.lanes import Lanes, those
-from robustatlas.engine.ledger import charged
+from robustatlas.engine.batch import Batch, select_rows
+from robustatlas.engine.execution import Execution
+from robustatlas.engine.judging import is_fooled, strength_columns
 from robustatlas.engine.numerics import JUDGED, NUMERICS
+from robustatlas.engine.records import charge_passes
 from robustatlas.engine.reduced import Doubtful
-from robustatlas.engine.setting import Setting
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
 from robustatlas.threats.levels import shown
 
 
-def record_margins(setting: Setting, stage: Stage, lanes: Lanes, evaluation: Evaluation) -> None:
-    """Enter the margins of an evaluation, at the strengths where they count; of a search in reduced precision note
-    them, until the next look."""
-    ledger, rough = setting.ledger, setting.rough
-    margin = margin_of(evaluation.logits.softmax(1), lanes.problem.labels).masked_fill(lanes.ended, torch.inf)
-    column = counted_within(setting.schedule, stage, lanes.level, evaluation.size)
-    place = lanes.rows * ledger.margins.shape[1] + column
+def record_margins(execution: Execution, run: AttackRun, batch: Batch, evaluation: Evaluation) -> None:
+    """Enter the margins of an evaluation at the strengths where they count.
+
+    Margins of a search in reduced precision are noted until the next look.
+    """
+    records, rough = execution.records, execution.rough
+    margin = margin_of(evaluation.logits.softmax(1), batch.problem.labels).masked_fill(batch.ended, torch.inf)
+    column = strength_columns(execution.schedule, run, batch.level, evaluation.size)
+    place = batch.rows * records.margins.shape[1] + column
     if rough is None:
-        _enter(setting, lanes.state.theta, place, margin)
+        _enter(execution, batch.state.theta, place, margin)
     else:
-        rough.note(lanes.rows, lanes.problem, lanes.state.theta, place, margin)
+        rough.note(batch.rows, batch.problem, batch.state.theta, place, margin)
 
 
-def record_queries(setting: Setting, lanes: Lanes, evaluation: Evaluation) -> None:
-    """Of a model that can only be asked, note the strengths within which an example is seen for the first time."""
-    ledger = setting.ledger
-    if ledger.queries.shape[1]:
-        before, reach = ledger.queries[lanes.rows], ledger.strengths * (1 + NUMERICS.tolerance)
-        seen = (evaluation.fooled & ~lanes.ended)[:, None] & (evaluation.size[:, None] <= reach)
-        asked = ledger.forward[lanes.rows][:, None]
-        ledger.queries[lanes.rows] = torch.where(seen & (before < 0), asked, before)
+def record_queries(execution: Execution, batch: Batch, evaluation: Evaluation) -> None:
+    """Note the strengths within which an example is seen for the first time, for models that only answer queries."""
+    records = execution.records
+    if records.queries.shape[1]:
+        before, reach = records.queries[batch.rows], records.strengths * (1 + NUMERICS.tolerance)
+        seen = (evaluation.fooled & ~batch.ended)[:, None] & (evaluation.size[:, None] <= reach)
+        asked = records.forward[batch.rows][:, None]
+        records.queries[batch.rows] = torch.where(seen & (before < 0), asked, before)
 
 
-def record_true(setting: Setting, stage: Stage, over: Lanes) -> None:
-    """Note how far ended runs came whose ReLUs were not smoothed. What refines an example that only smoothed runs had
-    found does not count."""
-    if stage.backward == "smoothed":
+def record_true(execution: Execution, run: AttackRun, over: Batch) -> None:
+    """Note the smallest size of ended runs whose ReLUs were not smoothed.
+
+    A run that refines an example of smoothed runs does not count.
+    """
+    if run.backward == "smoothed":
         return
-    true, rows, came = setting.ledger.true_size, over.rows, over.trace.smallest
-    if stage.optimizer.minimum_size and stage.start == "best" and not stage.kick:
+    true, rows, came = execution.records.true_size, over.rows, over.trace.smallest
+    if run.optimizer.minimum_size and run.start == "best" and not run.kick:
         came = torch.where(over.known < true[rows], torch.inf, came)
     true[rows] = torch.minimum(true[rows], came)
 
 
-def record_in_full(setting: Setting, doubtful: Doubtful, count: int) -> None:
-    """Compute the margins that look lower than any before, ``count`` of them, in full precision and enter them, so that
-    every margin on record is one."""
+def record_in_full(execution: Execution, doubtful: Doubtful, count: int) -> None:
+    """Compute the ``count`` margins that look lower than any before in full precision, and enter them."""
     if not count:
         return
-    ledger, low = setting.ledger, those(doubtful, doubtful.lower, count)
-    with torch.no_grad(), charged(setting.model, ledger, low.rows):
+    records, low = execution.records, select_rows(doubtful, doubtful.lower, count)
+    with torch.no_grad(), charge_passes(execution.model, records, low.rows):
         x_adv = shown(low.problem.threat, low.problem.x, low.theta, low.problem.eight_bit)
-        logits = setting.model.logits(x_adv, labels=low.problem.labels, verifying=True)
-    ledger.finite &= logits.isfinite().all()
-    _enter(setting, low.theta, low.place, margin_of(logits.to(ledger.margins.dtype).softmax(1), low.problem.labels))
+        logits = execution.model.logits(x_adv, labels=low.problem.labels, verifying=True)
+    records.finite &= logits.isfinite().all()
+    _enter(execution, low.theta, low.place, margin_of(logits.to(records.margins.dtype).softmax(1), low.problem.labels))
 
 
-def _enter(setting: Setting, theta: Tree, place: Tensor, margin: Tensor) -> None:
-    """Enter the margins [B] of ``theta`` at ``place`` [B], each another one."""
-    known = setting.ledger.margins.view(-1)
-    if setting.schedule.shared is not None:
-        setting.schedule.shared.add(place, theta, margin < known[place])
+def _enter(execution: Execution, theta: Tree, place: Tensor, margin: Tensor) -> None:
+    """Enter the margins [B] of ``theta`` at the distinct places ``place`` [B]."""
+    known = execution.records.margins.view(-1)
+    if execution.schedule.shared is not None:
+        execution.schedule.shared.add(place, theta, margin < known[place])
     known.scatter_reduce_(0, place, margin, "amin")
 
 
-def verify(setting: Setting, over: Lanes, fresh: Tensor, judge: Judge) -> Tensor:
-    """Check the candidates of ended runs, those of index ``fresh``, with a separate forward pass and enter them.
-    ``[B]``: the sample is fooled at the run's strength."""
-    ledger, confirmed = setting.ledger, torch.zeros_like(over.bounding)
+def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge) -> Tensor:
+    """Check the candidates ``fresh`` (indices) of ended runs with a separate forward pass, and enter them.
+
+    Returns:
+        ``[B]``: the sample is fooled at the strength of its run.
+    """
+    records, confirmed = execution.records, torch.zeros_like(over.bounding)
     if len(fresh):
-        confirmed[fresh] = _confirmed(setting, over if len(fresh) == len(over.rows) else take(over, fresh))
-    fooled = fooled_at(ledger, setting.schedule, judge, over.rows, over.problem.epsilon, confirmed)
-    before = ledger.fooled[over.rows, over.level]
+        confirmed[fresh] = _confirmed(execution, over if len(fresh) == len(over.rows) else take(over, fresh))
+    fooled = is_fooled(records, execution.schedule, judge, over.rows, over.problem.epsilon, confirmed)
+    before = records.fooled[over.rows, over.level]
     answer = torch.maximum(before, fooled.to(torch.int8))
-    ledger.fooled[over.rows, over.level] = torch.where(over.bounding | (over.level < 0), before, answer)
+    records.fooled[over.rows, over.level] = torch.where(over.bounding | (over.level < 0), before, answer)
     return fooled
 
 
-def _confirmed(setting: Setting, new: Lanes) -> Tensor:
+def _confirmed(execution: Execution, new: Batch) -> Tensor:
     """``[B]``: the candidates are misclassified, and inside of the box, when looked at again."""
-    ledger, rows, size = setting.ledger, new.rows, new.candidate_size
-    threat = setting.attack.threat
-    x_adv = shown(threat, new.problem.x, new.candidate, setting.attack.eight_bit)
-    if setting.attack.eight_bit and threat.additive:
+    records, rows, size = execution.records, new.rows, new.candidate_size
+    threat = execution.attack.threat
+    x_adv = shown(threat, new.problem.x, new.candidate, execution.attack.eight_bit)
+    if execution.attack.eight_bit and threat.additive:
         size = threat.size(new.problem.x, x_adv - new.problem.x)
-    with torch.no_grad(), charged(setting.model, ledger, rows):
-        verdict = setting.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
-    ledger.finite &= verdict.logits.isfinite().all()
+    with torch.no_grad(), charge_passes(execution.model, records, rows):
+        verdict = execution.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
+    records.finite &= verdict.logits.isfinite().all()
     inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
-    good, best = verdict.wrong & inside, ledger.best_size[rows]
+    good, best = verdict.wrong & inside, records.best_size[rows]
     doubtful = torch.where(verdict.possible & inside, size, torch.inf)
-    ledger.possible_size[rows] = torch.minimum(ledger.possible_size[rows], doubtful)
-    ledger.rejected[rows] += (~good).long()
-    smaller = good & (size < best if setting.schedule.monotone else best.isinf())
-    ledger.best_size[rows] = torch.where(smaller, size, best)
-    put(ledger.best_theta, rows, select(smaller, new.candidate, take(ledger.best_theta, rows)))
-    leg = setting.schedule.leg_of[setting.schedule.attempt[rows]]
+    records.possible_size[rows] = torch.minimum(records.possible_size[rows], doubtful)
+    records.rejected[rows] += (~good).long()
+    smaller = good & (size < best if execution.schedule.monotone else best.isinf())
+    records.best_size[rows] = torch.where(smaller, size, best)
+    put(records.best_theta, rows, select(smaller, new.candidate, take(records.best_theta, rows)))
+    leg = execution.schedule.run_of[execution.schedule.attempt[rows]]
     for column, found in (
-        (ledger.found_class, verdict.prediction),
-        (ledger.found_leg, torch.where(leg < 0, ledger.found_leg[rows], leg)),
-        (ledger.mistakes, verdict.mistakes),
-        (ledger.drawn, verdict.drawn),
+        (records.found_class, verdict.prediction),
+        (records.found_run, torch.where(leg < 0, records.found_run[rows], leg)),
+        (records.mistakes, verdict.mistakes),
+        (records.drawn, verdict.drawn),
     ):
         column[rows] = torch.where(smaller, found, column[rows])
     return good

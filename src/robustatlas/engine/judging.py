@@ -1,31 +1,33 @@
-"""What a run of a sample is judged by: the smallest example known, or, where strengths do not imply each other or only
-its last iterate counts, itself alone."""
+"""Judgement of runs: a run is judged by the smallest example known of its sample.
+
+If strengths do not imply each other, or only the last iterate counts, it is judged by itself alone.
+"""
 
 import torch
 from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
-from robustatlas.attacks.search.plan import Judge, Stage
-from robustatlas.engine.ledger import Ledger
+from robustatlas.attacks.search.plan import AttackRun, Judge
 from robustatlas.engine.numerics import NUMERICS
+from robustatlas.engine.records import Records
 from robustatlas.optimizers.base import Evaluation
 
 
-def by_itself(schedule: Schedule, judge: Judge) -> bool:
-    """Whether a run answers for its strength without what other runs found."""
+def is_judged_alone(schedule: Schedule, judge: Judge) -> bool:
+    """Return if a run is judged without what other runs found."""
     return judge == "last" or not schedule.monotone
 
 
-def to_beat(ledger: Ledger, schedule: Schedule, stage: Stage, rows: Tensor) -> Tensor:
-    """``[B]``: what a candidate must be smaller than to be verified."""
-    best = ledger.best_size[rows]
-    return torch.full_like(best, torch.inf) if by_itself(schedule, stage.judge) else best
+def size_to_beat(records: Records, schedule: Schedule, run: AttackRun, rows: Tensor) -> Tensor:
+    """``[B]``: the size below which a candidate is verified."""
+    best = records.best_size[rows]
+    return torch.full_like(best, torch.inf) if is_judged_alone(schedule, run.judge) else best
 
 
-def judged(
+def judge_candidates(
     evaluation: Evaluation,
     schedule: Schedule,
-    stage: Stage,
+    run: AttackRun,
     smallest: Tensor,
     epsilon: Tensor,
     bounding: Tensor,
@@ -33,7 +35,7 @@ def judged(
 ) -> tuple[Tensor, Tensor]:
     """``[B]``: theta is a candidate, and ``[B]``: the run ends here; ``smallest``: the size of the last candidate,
     ``bounding``: success does not end the run, ``finished``: it has no further step."""
-    if stage.judge == "last":
+    if run.judge == "last":
         return evaluation.fooled & finished, finished
     better = evaluation.fooled & (evaluation.size < smallest * (1 - NUMERICS.gain))
     within = evaluation.size <= epsilon * (1 + NUMERICS.tolerance)
@@ -42,18 +44,18 @@ def judged(
     return better, finished | (better & ~bounding & within)
 
 
-def fooled_at(
-    ledger: Ledger, schedule: Schedule, judge: Judge, rows: Tensor, epsilon: Tensor, confirmed: Tensor
+def is_fooled(
+    records: Records, schedule: Schedule, judge: Judge, rows: Tensor, epsilon: Tensor, confirmed: Tensor
 ) -> Tensor:
     """``[B]``: the samples are fooled at the strength of their runs, whose candidates were ``confirmed`` or not."""
-    known = ledger.best_size[rows] <= epsilon * (1 + NUMERICS.tolerance)
-    return confirmed if by_itself(schedule, judge) else known
+    known = records.best_size[rows] <= epsilon * (1 + NUMERICS.tolerance)
+    return confirmed if is_judged_alone(schedule, judge) else known
 
 
-def counted_within(schedule: Schedule, stage: Stage, level: Tensor, size: Tensor) -> Tensor:
+def strength_columns(schedule: Schedule, run: AttackRun, level: Tensor, size: Tensor) -> Tensor:
     """``[B]``: index of the strength within which what a run came across, of that ``size``, counts; their number:
     beyond all. ``level`` [B]: of the strengths of the runs."""
     reach = schedule.strengths * (1 + NUMERICS.tolerance)
     if schedule.monotone:
         return torch.searchsorted(reach, size)
-    return level if stage.judge == "last" else torch.where(size <= reach[level], level, len(reach))
+    return level if run.judge == "last" else torch.where(size <= reach[level], level, len(reach))

@@ -1,4 +1,4 @@
-"""What all numbers depend on, whatever is run: constants of the engine, streams of random numbers, and a version.
+"""Constants that all numbers depend on: those of the engine, streams of random numbers, and a version.
 
 The streams of a sample here are those that all of its runs share; the streams of its runs are numbered from 0 on.
 """

@@ -1,4 +1,4 @@
-"""Who waits for a lane."""
+"""The samples that wait for a slot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,48 +10,48 @@ from robustatlas.attacks.search import Schedule
 from robustatlas.common.host import indices, looking_is_free, to_host
 
 _EMPTY = 1 / 4
-"""The share of lanes that may stand empty until the next look."""
+"""Share of the slots that may stay empty until the next look. A smaller share makes the host wait more often."""
 
 
 @dataclass
 class Queue:
-    """The samples that wait for a lane of stage ``number``.
+    """Samples that wait for a slot of the runs of kind ``kind``.
 
-    ``rows``: those, the next first; ``unknown``: those whose run has ended, but of which the host does not know yet
-    whether they come back. It asks at once where too few others can take the lanes, else at the next look.
+    ``rows``: waiting samples, the next first. ``unknown``: samples whose run has ended, but of which the host does not
+    know yet if they come back. The host reads that at once if too few others can take the slots, else at the next look.
     """
 
     schedule: Schedule
-    number: int
+    kind: int
     rows: Tensor
     unknown: Tensor
     report: Callable[[int], None]
 
-    def next(self, count: int) -> Tensor:
-        """The first ``count`` leave the queue."""
+    def pop(self, count: int) -> Tensor:
+        """Remove and return the first ``count`` samples."""
         first, self.rows = self.rows[:count], self.rows[count:]
         return first
 
-    def questions(self) -> list[Tensor]:
-        """What the host has to know of the unknown."""
+    def counts(self) -> list[Tensor]:
+        """Return what the host must read about the unknown: the samples that are through, and those that stay."""
         if not len(self.unknown):
             return []
-        return [self.schedule.done.sum(), self._stay().sum()]
+        return [self.schedule.done.sum(), self._are_staying().sum()]
 
-    def answered(self, *news: int) -> None:
-        """The unknown are known: those that stay go to the front."""
-        if news:
-            done, staying = news
-            self.report(done)
-            self.rows = torch.cat([self.unknown[indices(self._stay(), staying)], self.rows])
+    def settle_unknown(self, *counts: int) -> None:
+        """Take in what the host has read: unknown samples that stay go to the front."""
+        if counts:
+            settled, staying = counts
+            self.report(settled)
+            self.rows = torch.cat([self.unknown[indices(self._are_staying(), staying)], self.rows])
             self.unknown = self.unknown[:0]
 
-    def ask(self, free: int, lanes: int) -> None:
-        """Ask at once where ``free`` of the ``lanes`` would stand empty otherwise."""
+    def read_if_needed(self, free: int, slots: int) -> None:
+        """Read about the unknown at once if too many of the ``slots`` would stay empty; ``free`` of them are."""
         empty = free - len(self.rows)
-        if len(self.unknown) and (looking_is_free(self.unknown.device) or empty > _EMPTY * lanes):
-            self.answered(*to_host(*self.questions()))
+        if len(self.unknown) and (looking_is_free(self.unknown.device) or empty > _EMPTY * slots):
+            self.settle_unknown(*to_host(*self.counts()))
 
-    def _stay(self) -> Tensor:
+    def _are_staying(self) -> Tensor:
         rows, schedule = self.unknown, self.schedule
-        return ~schedule.done[rows] & (schedule.stage_of[schedule.attempt[rows]] == self.number)
+        return ~schedule.done[rows] & (schedule.kind_of[schedule.attempt[rows]] == self.kind)

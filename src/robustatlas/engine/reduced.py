@@ -13,8 +13,8 @@ from robustatlas.optimizers.base import Problem
 
 @dataclass(frozen=True)
 class Doubtful(Bundle):
-    """What a step came to: ``theta`` of the samples ``rows`` [B], whose margins belong to ``place`` [B] of the flat
-    ledger; ``lower`` [B]: they look lower than any before."""
+    """Result of a step: ``theta`` of the samples ``rows`` [B], whose margins belong to ``place`` [B] of the flat
+    records; ``lower`` [B]: they look lower than any before."""
 
     rows: Tensor
     problem: Problem
@@ -31,21 +31,21 @@ class RoughMargins:
     doubtful: list[Doubtful]
 
     @classmethod
-    def none(cls, margins: Tensor) -> RoughMargins:
-        """Before the first run; ``margins`` [N, S + 1]: shaped like those of the ledger."""
+    def empty(cls, margins: Tensor) -> RoughMargins:
+        """Return the state before the first run; ``margins`` [N, S + 1]: those of the records."""
         return cls(torch.full_like(margins, torch.inf).view(-1), [])
 
     def note(self, rows: Tensor, problem: Problem, theta: Tree, place: Tensor, margin: Tensor) -> None:
-        """The margins [B] of a step at ``place`` [B]."""
+        """Note the margins [B] of a step at ``place`` [B]."""
         lower = margin < self.seen[place]
         self.seen.scatter_reduce_(0, place, margin, "amin")
         self.doubtful.append(Doubtful(rows, problem, theta, place, lower))
 
-    def questions(self) -> list[Tensor]:
-        """How many of each step look lower than any before."""
+    def counts(self) -> list[Tensor]:
+        """Return the number of margins of each step that look lower than any before."""
         return [each.lower.sum() for each in self.doubtful]
 
-    def handed_over(self) -> list[Doubtful]:
-        """The steps since the last look, which are forgotten here."""
+    def pop_steps(self) -> list[Doubtful]:
+        """Remove and return the steps since the last look."""
         steps, self.doubtful = self.doubtful, []
         return steps

@@ -1,4 +1,4 @@
-"""Towards which class a run goes: in the order of the logits, by distance, or at random."""
+"""Target classes of runs: in the order of the logits, by distance, or at random."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.bundle import dot, gradient, watched
-from robustatlas.engine.ledger import Ledger, charged
 from robustatlas.engine.numerics import CLEAN, NUMERICS, TARGET
+from robustatlas.engine.records import Records, charge_passes
 from robustatlas.models.classifier import Classifier
 
 
@@ -22,34 +22,34 @@ class TargetClasses:
     ranking: Tensor
     nearest: Tensor | None = None
 
-    def of(self, ledger: Ledger, stage: Stage, rows: Tensor, numbers: Tensor) -> Tensor:
-        """``[B]``: the class of run number ``numbers`` [B] of a stage, -1: untargeted."""
-        if stage.targets == "random":
+    def classes(self, records: Records, run: AttackRun, rows: Tensor, numbers: Tensor) -> Tensor:
+        """``[B]``: the class of execution number ``numbers`` [B] of a run, -1: untargeted."""
+        if run.targets == "random":
             classes = self.ranking.shape[1]
-            return (ledger.labels[rows] + 1 + ledger.noise.take(rows).child(TARGET).integers(classes - 1)) % classes
-        if stage.targets is None:
+            return (records.labels[rows] + 1 + records.noise.take(rows).child(TARGET).integers(classes - 1)) % classes
+        if run.targets is None:
             return torch.full_like(rows, -1)
-        order = self.nearest if stage.targets == "distance" and self.nearest is not None else self.ranking
+        order = self.nearest if run.targets == "distance" and self.nearest is not None else self.ranking
         return order[rows].gather(1, numbers[:, None]).squeeze(1)
 
-    def order_by_distance(self, model: Classifier, attack: Attack, ledger: Ledger, todo: Iterable[Tensor]) -> None:
+    def order_by_distance(self, model: Classifier, attack: Attack, records: Records, todo: Iterable[Tensor]) -> None:
         """Find ``nearest`` of the samples ``todo``, a batch at a time."""
         self.nearest = self.ranking.clone()
         for rows in todo:
-            self.nearest[rows] = _by_distance(model, attack, ledger, self.ranking[rows], rows)
+            self.nearest[rows] = _classes_by_distance(model, attack, records, self.ranking[rows], rows)
 
 
-def _by_distance(model: Classifier, attack: Attack, ledger: Ledger, ranking: Tensor, rows: Tensor) -> Tensor:
+def _classes_by_distance(model: Classifier, attack: Attack, records: Records, ranking: Tensor, rows: Tensor) -> Tensor:
     """``[B, C]``: the wrong classes by the linearised distance to their boundary (DeepFool's choice of class), among
     those with the largest logits; the others follow by their logits."""
     count = min(NUMERICS.nearest, ranking.shape[1] - 1)
-    x, labels = ledger.x[rows], ledger.labels[rows]
+    x, labels = records.x[rows], records.labels[rows]
     theta = watched(attack.threat.neutral(x))
     distances = []
-    with charged(model, ledger, rows):
-        noise = ledger.noise.take(rows).child(CLEAN).child(0)
+    with charge_passes(model, records, rows):
+        noise = records.noise.take(rows).child(CLEAN).child(0)
         logits = model.logits(attack.threat.apply(x, theta), labels=labels, noise=noise)
-        ledger.finite &= logits.detach().isfinite().all()
+        records.finite &= logits.detach().isfinite().all()
         for k in range(count):
             gap = (logits.gather(1, labels[:, None]) - logits.gather(1, ranking[:, k, None])).squeeze(1)
             uphill = gradient(gap, theta, retain_graph=k < count - 1)

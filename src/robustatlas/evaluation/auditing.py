@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.effort import at_effort
-from robustatlas.attacks.passes import most_passes
+from robustatlas.attacks.effort import scale_effort
+from robustatlas.attacks.passes import maximal_passes
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.remedies import around, estimated
 from robustatlas.common.errors import UserError
@@ -94,7 +94,7 @@ def _kinds(
     attack: Attack, model: Classifier, data: Data, positions: Sequence[int], blind: bool
 ) -> Iterator[tuple[str, Classifier, Attack]]:
     """What a sample is searched by: name, model (with a gradient that leads, where its own misleads), attack."""
-    yield "high effort", model, at_effort(attack, "high")
+    yield "high effort", model, scale_effort(attack, "high")
     for other in _others(attack):
         yield other.name, model, other
     if not blind:
@@ -125,10 +125,10 @@ def _recorded(name: str, result: Result) -> Attack:
 
 def _shortened(attack: Attack) -> Attack:
     """The attack with one bounding run and one ascent, for gradients that cost many passes."""
-    search, plan = attack.searches[0], attack.plans[attack.searches[0]]
-    first = [next((leg for leg in plan.legs if leg.role == role), None) for role in ("bound", "ascend")]
-    legs = tuple(replace(leg, runs=1) for leg in first if leg is not None)
-    return replace(attack, plans={search: replace(plan, legs=legs or plan.legs)})
+    search, plan = attack.searches[0], attack.plan(attack.searches[0])
+    first = [*plan.runs_in("bound")[:1], *plan.runs_in("ascend")[:1]]
+    runs = tuple(replace(run, count=1, searches=()) for run in first or plan.runs)
+    return replace(attack, runs=runs, search_order=(search,))
 
 
 def _cheap(result: Result) -> bool:
@@ -141,8 +141,8 @@ def _cheap(result: Result) -> bool:
 def _most(name: str, result: Result) -> float:
     """Passes that the audit of a sample takes at most."""
     attack = _recorded(name, result)
-    kinds: Mapping[str, Attack] = {"": at_effort(attack, "high")} | {each.name: each for each in _others(attack)}
+    kinds: Mapping[str, Attack] = {"": scale_effort(attack, "high")} | {each.name: each for each in _others(attack)}
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
     first = [(each, each.searches[0]) for each in kinds.values()]
     count = len(attack.strengths)
-    return float(sum(most_passes(a.plans[by], by, count, classes, a.threat.chooses) for a, by in first))
+    return float(sum(maximal_passes(a.plan(by), by, count, classes, a.threat.chooses) for a, by in first))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.attacks.passes import most_passes
+from robustatlas.attacks.passes import maximal_passes
 from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
@@ -93,9 +93,9 @@ def _misfit(parts: NDArray[np.float64], fixed: int) -> float:
     return float(np.square(1 - _per_sample(parts, fixed) * (samples + fixed) / seconds).sum())
 
 
-def weight_of(task: Task, classes: int, passes: Callable[..., int] = most_passes) -> float:
+def weight_of(task: Task, classes: int, passes: Callable[..., int] = maximal_passes) -> float:
     """How much work a task may be, in pairs of a forward and a backward pass of a sample: by default at most, where
     every run comes to nothing."""
     attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
-    searched = passes(attack.plans[search], search, strengths, classes, attack.threat.chooses)
+    searched = passes(attack.plan(search), search, strengths, classes, attack.threat.chooses)
     return (searched + strengths * attack.typical) / 2

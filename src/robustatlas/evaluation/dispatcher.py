@@ -20,7 +20,7 @@ SECONDS = 45.0
 """Aimed at for a part: the most that a crash loses is about a minute."""
 
 _OF_A_BATCH = 240.0
-"""Seconds that a plan, which says too much, may give a first part of a whole batch: in smaller parts lanes stand empty.
+"""Seconds that a plan, which says too much, may give a first part of a whole batch: in smaller parts slots stay empty.
 """
 
 SMALLEST, _GROWTH = 16, 4

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.search.plan import Stage
+from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.checks.indicators import LookedAt, Measured
 from robustatlas.checks.indicators.ends import EndGradient
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.engine.ends import Ends, ending_stage, ends_of
+from robustatlas.engine.run_ends import Ends, observed_run, run_ends
 from robustatlas.evaluation.reading import Question, diagnosed, halving, reading_of
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
@@ -90,13 +90,13 @@ def with_ends(
     if levels is None:
         question = replace(question, attacks=[_at_three(attack) for attack in question.attacks])
     model = with_what_gradient_it_has(model, question.work.rows[:2])
-    asked = [(attack, stage) for attack, stage in _searching(question) if levels is None or attack.name in levels]
+    asked = [(attack, run) for attack, run in _searching(question) if levels is None or attack.name in levels]
     if model.knowledge != "gradients" or not asked or not record.index:
         return record
     with model.counting() as passes:
         read = []
-        for attack, stage in asked:
-            searches = _Searches.of(model, question, record, attack, stage)
+        for attack, run in asked:
+            searches = _Searches.of(model, question, record, attack, run)
             read.append(searches.reading(searches.withstood() if levels is None else levels[attack.name]))
     anew = {reading.name for reading in read}
     return record.model_copy(
@@ -109,10 +109,10 @@ def with_ends(
     )
 
 
-def _searching(question: Question) -> list[tuple[Attack, Stage]]:
-    """The attacks of a question that go by gradients, and how the runs go whose ends are looked at."""
-    stages = [(attack, ending_stage(plan)) for attack, plan in zip(question.attacks, question.plans, strict=True)]
-    return [(attack, stage) for attack, stage in stages if stage is not None]
+def _searching(question: Question) -> list[tuple[Attack, AttackRun]]:
+    """Return the attacks of a question that go by gradients, each with the run whose ends are looked at."""
+    runs = [(attack, observed_run(plan)) for attack, plan in zip(question.attacks, question.plans, strict=True)]
+    return [(attack, run) for attack, run in runs if run is not None]
 
 
 @dataclass(frozen=True)
@@ -122,16 +122,16 @@ class _Searches:
     model: Classifier
     question: Question
     attack: Attack
-    stage: Stage
+    run: AttackRun
     rows: Tensor
 
     @classmethod
     def of(
-        cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, stage: Stage
+        cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, run: AttackRun
     ) -> _Searches:
         """Those of a record."""
         rows = rows_of(question.work.index, np.array(record.index, np.int64))
-        return cls(model.judged_by(attack.errors), question, attack, stage, torch.from_numpy(rows))
+        return cls(model.judged_by(attack.errors), question, attack, run, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:
         """[n] index of the largest strength at which a run fails; -1: none."""
@@ -186,9 +186,9 @@ class _Searches:
         x, labels = self.question.work.on(model, rows)
         noise = self.question.noise(rows, model.device, self.attack.name)
         with seeded(self.question.seed, model.device):
-            return rows, ends_of(model, self.attack, self.stage, x, labels, noise, levels[places])
+            return rows, run_ends(model, self.attack, self.run, x, labels, noise, levels[places])
 
     def _measured(self, rows: Tensor, x: Tensor) -> Measured:
         labels, noise = self.question.work.labels[rows].to(x.device), self.question.noise(rows, self.model.device)
-        look = LookedAt(self.model, x, labels, noise, {self.stage.backward})
+        look = LookedAt(self.model, x, labels, noise, {self.run.backward})
         return Measured.joined([EndGradient(self.attack.name).measure(look)])

@@ -89,7 +89,7 @@ def _informed(task: Task, store: Run, ready: Prepared) -> Task:
 
 def _question(ready: Prepared) -> Question:
     """What a diagnosis of the run is asked."""
-    plans = [task.attack.plans[task.search] for task in ready.tasks]
+    plans = [task.attack.plan(task.search) for task in ready.tasks]
     passes = _SURE * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
     batch = ready.at_once
     gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from robustatlas.attacks.passes import usual_passes
+from robustatlas.attacks.passes import expected_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.evaluation.cores import can_share, cores_for
@@ -140,7 +140,7 @@ def forecasted(
 
 def usual_passes_of(task: Task, classes: int, draws: int | None) -> float:
     """Return the forward and backward passes of a sample that the plan of a task usually takes."""
-    return 2 * weight_of(task, classes, usual_passes) * (1 if draws is None else draws)
+    return 2 * weight_of(task, classes, expected_passes) * (1 if draws is None else draws)
 
 
 def _expected(ready: Prepared, task: Task, samples: int, seconds_a_pass: float) -> Expected:

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.attacks.description import plain
-from robustatlas.attacks.effort import at_effort
+from robustatlas.attacks.description import to_plain_data
+from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.plan import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
-from robustatlas.attacks.table import words_of
+from robustatlas.attacks.table import run_in_words
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.host import check_default_device
@@ -214,7 +214,7 @@ def chosen_attacks(asked: Request, model: Classifier, first: Tensor) -> list[Att
     if protocol != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for protocol={protocol!r}, whose steps are those of its source.")
     sides = first.shape[2:] if first.dim() == 4 else ()
-    attacks = [at_effort(attack, effort) for attack in attacks_of(asked.attacks_on(model), protocol, sides)]
+    attacks = [scale_effort(attack, effort) for attack in attacks_of(asked.attacks_on(model), protocol, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = instead(unknown[0], names, f"there are {', '.join(names)}")
@@ -311,17 +311,17 @@ def record_of(
 ) -> AttackRecord:
     """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
     gives, and what a reader wants to know of it."""
-    plan = attack.plans[search]
+    plan = attack.plan(search)
     protocol = {
         "search": search,
         "search_version": search_named(search).version,
-        "plan": plain(plan),
+        "plan": to_plain_data(plan),
         "repairs": attack.repairs,
         "seed": seed,
         "precision": precision,
-        "engine": plain(NUMERICS),
+        "engine": to_plain_data(NUMERICS),
     }
-    if any(leg.role in MINIMUM_SIZE for leg in plan.legs):
+    if any(run.role in MINIMUM_SIZE for run in plan.runs):
         protocol["unbounded"] = attack.unbounded
     if model is not None and model.draws is not None:
         protocol["draws"] = {"search": model.draws, "looks": list(LOOKS), "threshold": model.threshold}
@@ -336,8 +336,8 @@ def record_of(
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
-        monotone=attack.monotone(search),
-        threat=plain(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
+        monotone=attack.is_monotone(search),
+        threat=to_plain_data(attack.threat) | ({PIXELS: EIGHT_BIT} if attack.eight_bit else {}),
         protocol=protocol,
         gradient=gradient,
         unit=attack.about.unit,
@@ -345,7 +345,7 @@ def record_of(
         note=attack.about.note,
         calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
-        legs=tuple(words_of(leg) for leg in plan.legs),
+        runs=tuple(run_in_words(run) for run in plan.runs),
     )
 
 
@@ -379,7 +379,7 @@ def tasks_for(task: Task, run: Run) -> list[Task]:
 
 
 def found_otherwise(tasks: Sequence[Task], run: Run) -> list[str]:
-    """A sentence for each task of which a run has only what other legs, rules or versions of them found, or another
+    """A sentence for each task of which a run has only what other runs, rules or versions of them found, or another
     gradient of the model."""
     known = run.records().values()
     said = []

@@ -141,7 +141,9 @@ def _smoothed(
     model: Classifier, attacks: list[Attack], searches: Mapping[str, Search], work: Work
 ) -> tuple[Classifier, list[Attack]]:
     """The model with what its ReLUs are smoothed by, where a plan asks for that; where none can be, plans without."""
-    if model.knowledge != "gradients" or not any(attack.plans[searches[attack.name]].smooths for attack in attacks):
+    if model.knowledge != "gradients" or not any(
+        attack.plan(searches[attack.name]).has_smoothed_runs for attack in attacks
+    ):
         return model, attacks
     kinks = kinks_at(model, _probed(model, work.first.images))
     return model.smoothed_by(kinks), attacks if any(kinks) else [attack.unsmoothed() for attack in attacks]
@@ -157,7 +159,7 @@ def _tasks(
     attacks: Sequence[Attack], searches: Mapping[str, Search], model: Classifier, work: Work, request: Request
 ) -> list[Task]:
     precision = model.precision if model.dtype == torch.float32 else "float64"
-    gradients = _gradients(model, work, [attack.plans[searches[attack.name]] for attack in attacks])
+    gradients = _gradients(model, work, [attack.plan(searches[attack.name]) for attack in attacks])
     return [
         Task(attack, search, record_of(attack, search, request.seed, precision, model, request.effort, gradient))
         for attack, gradient in zip(attacks, gradients, strict=True)
@@ -174,7 +176,7 @@ def _gradients(model: Classifier, work: Work, plans: Sequence[Plan]) -> list[Gra
 
 
 def _ways(plan: Plan) -> frozenset[Backward | None]:
-    smoothed: frozenset[Backward | None] = frozenset({"smoothed"} if plan.smooths else ())
+    smoothed: frozenset[Backward | None] = frozenset({"smoothed"} if plan.has_smoothed_runs else ())
     return ways_back(plan) | smoothed
 
 

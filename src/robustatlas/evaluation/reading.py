@@ -14,7 +14,7 @@ from robustatlas.checks.sanity import ways_back
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
-from robustatlas.engine.ends import ending_stage
+from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.plan import Work
 from robustatlas.models.classifier import Classifier, seeded
@@ -72,7 +72,7 @@ class Question:
     def asked(self) -> str:
         """The same for the same question."""
         ways = sorted({str(way) for plan in self.plans for way in ways_back(plan)})
-        objectives = sorted({leg.stage.objective for plan in self.plans for leg in plan.legs})
+        objectives = sorted({run.objective for plan in self.plans for run in plan.runs})
         spans = [list(span) for span in spans_of(self.work.index)]
         taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
         return digest([self.seed, self.count, ways, objectives, spans, taken])
@@ -108,8 +108,8 @@ def question_of(
 
 def _passes_at_ends(plans: Sequence[Plan]) -> int:
     """A sample, of the look at the ends of the searches of all plans: a run, and the test at two points."""
-    stages = [stage for stage in map(ending_stage, plans) if stage is not None]
-    return sum(2 * stage.optimizer.evaluations + 1 + _END for stage in stages)
+    runs = [run for run in map(observed_run, plans) if run is not None]
+    return sum(2 * run.optimizer.evaluations + 1 + _END for run in runs)
 
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
@@ -124,7 +124,7 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
             if _KNOWS[model.knowledge] >= _KNOWS[indicator.needs] and (gradients or indicator.needs != "gradients")
         ]
         measured = halving(question.batch, lambda size: _measured(model, question, chosen, indicators, size))
-    objectives = {leg.stage.objective for plan in question.plans for leg in plan.legs}
+    objectives = {run.objective for plan in question.plans for run in plan.runs}
     count = max(1, len(chosen))
     return DiagnosisRecord(
         asked=question.asked,

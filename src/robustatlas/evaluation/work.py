@@ -17,9 +17,9 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.common.bundle import take
 from robustatlas.common.noise import Noise
 from robustatlas.data import as_inputs
-from robustatlas.engine.ledger import Ledger, check_finite
 from robustatlas.engine.numerics import JUDGED
-from robustatlas.engine.typical import typical_of
+from robustatlas.engine.records import Records, check_finite
+from robustatlas.engine.typical import typical_accuracies
 from robustatlas.evaluation.identity import ModelProbe
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.evaluation.plan import Task, Work
@@ -88,7 +88,7 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
     labels = job.labels.to(model.device)
     if task.attack.eight_bit:
         check_levels(x)
-    waiting, lanes = np.arange(len(job.index)), manner.batch_size
+    waiting, slots = np.arange(len(job.index)), manner.batch_size
     places: list[NDArray[np.int64]] = []
     pieces: list[tuple[Arrays, Arrays]] = []
     examples: list[AdversarialExamples] = []
@@ -100,16 +100,16 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
                 batch = _Batch(model, task, x[rows], labels[rows], job.index[waiting], manner.seed)
             else:
                 batch = _Batch(model, task, x, labels, job.index, manner.seed)
-            whole = batch.run(lanes, manner.halves, report, through)
+            whole = batch.run(slots, manner.halves, report, through)
             settled = batch.settled()
             if not whole:
-                lanes = max(1, min(lanes, len(settled)) // 2)
+                slots = max(1, min(slots, len(settled)) // 2)
             if settled.any():
                 places.append(waiting[settled])
-                pieces.append(batch.found(settled, lanes))
+                pieces.append(batch.found(settled, slots))
                 if manner.keep_adversarial:
                     examples.append(batch.examples(settled))
-                    pieces[-1][0]["as_file"] = batch.as_files(examples[-1], settled, lanes)
+                    pieces[-1][0]["as_file"] = batch.as_files(examples[-1], settled, slots)
             waiting = waiting[~settled]
             if not whole:
                 del batch
@@ -119,7 +119,7 @@ def done(model: Classifier, task: Task, job: Job, manner: Manner, report: Callab
     seconds = time.perf_counter() - begun
     columns["seconds"] = np.full(len(order), seconds / len(order))
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
-    return Found(columns, samples, _joined(examples), about, seconds, lanes)
+    return Found(columns, samples, _joined(examples), about, seconds, slots)
 
 
 class Doer:
@@ -171,12 +171,12 @@ class _Batch:
         self, model: Classifier, task: Task, x: Tensor, labels: Tensor, index: NDArray[np.int64], seed: int
     ) -> None:
         self.model, self.task, self.x, self.labels, self.index, self.seed = model, task, x, labels, index, seed
-        self.ledger: Ledger  # from the run on
+        self.records: Records  # from the run on
         self.typical: Tensor | None = None
         self.through: Tensor | None = None
 
-    def run(self, lanes: int, halves: bool, report: Callable[[int], None], before: int) -> bool:
-        """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer lanes are possible;
+    def run(self, slots: int, halves: bool, report: Callable[[int], None], before: int) -> bool:
+        """Do the work; False where ``halves`` allows to stop because memory ran out, and fewer slots are possible;
         ``before``: samples of the job that were through already."""
         attack, search, gradient = self.task.attack, self.task.search, self.task.record.gradient
         # Smoothed by what the run recorded when the model was first measured, wherever this part is done.
@@ -186,13 +186,14 @@ class _Batch:
             noise = Noise.of(self.seed, torch.from_numpy(self.index).to(self.x.device), attack.name)
             sizes = self.task.certified_at(self.index)
             certified = None if sizes is None else torch.from_numpy(sizes).to(self.x)
-            setting = engine.set_up(model, attack, search, self.x, self.labels, noise, lanes, certified)
+            setting = engine.Setting(model, attack, search, self.x, self.labels, noise, slots, certified)
+            execution = engine.begin(setting)
             if attack.typical:
-                self.typical = typical_of(model, attack, setting.ledger, lanes)
-            self.ledger, self.through = setting.ledger, setting.schedule.done
-            engine.run(setting, lambda more: report(before + more))
+                self.typical = typical_accuracies(model, attack, execution.records, slots)
+            self.records, self.through = execution.records, execution.schedule.done
+            engine.run(setting, lambda more: report(before + more), execution)
         except Exception as error:
-            if not halves or min(lanes, len(self.index)) == 1 or not ran_out(error):
+            if not halves or min(slots, len(self.index)) == 1 or not ran_out(error):
                 raise
             return False
         return True
@@ -203,50 +204,50 @@ class _Batch:
             return np.zeros(len(self.index), np.bool_)
         return self.through.cpu().numpy()
 
-    def found(self, settled: NDArray[np.bool_], lanes: int) -> tuple[Arrays, Arrays]:
+    def found(self, settled: NDArray[np.bool_], slots: int) -> tuple[Arrays, Arrays]:
         """Outcomes and clean outcomes of the settled samples."""
-        model, ledger, rows = self.model, self.ledger, np.flatnonzero(settled)
-        check_finite(self.task.attack, bool(ledger.finite))
-        columns = _columns(self.task.record, self.task.attack, ledger, self.index)
-        if ledger.queries.shape[1]:
-            columns["queries"] = _queries(columns, ledger, np.array(self.task.record.strengths))
+        model, records, rows = self.model, self.records, np.flatnonzero(settled)
+        check_finite(self.task.attack, bool(records.finite))
+        columns = _columns(self.task.record, self.task.attack, records, self.index)
+        if records.queries.shape[1]:
+            columns["queries"] = _queries(columns, records, np.array(self.task.record.strengths))
         if self.typical is not None:
             columns["typical"] = self.typical.double().cpu().numpy()
         if model.draws is not None:
-            columns |= _drawn(columns, ledger)
-        if self.task.attack.plans[self.task.search].smooths:
-            true, found = ledger.true_size.double().cpu().numpy(), columns["minimal_size"]
+            columns |= _drawn(columns, records)
+        if self.task.attack.plan(self.task.search).has_smoothed_runs:
+            true, found = records.true_size.double().cpu().numpy(), columns["minimal_size"]
             columns["true_size"] = np.where(found > 0, np.maximum(true, found), 0.0)
         if self.task.certified is not None:
-            columns["saved"] = ledger.saved.cpu().numpy()
-        samples = _stacked([_sample_columns(ledger, self.index)], rows)
+            columns["saved"] = records.saved.cpu().numpy()
+        samples = _stacked([_sample_columns(records, self.index)], rows)
         if (model.rejection is not None or self.task.attack.errors == "improbable") and model.draws is None:
-            taken = slice(None) if settled.all() else torch.from_numpy(rows).to(ledger.x.device)
-            samples |= clean_answers(model, ledger.x[taken], ledger.labels[taken], lanes)
+            taken = slice(None) if settled.all() else torch.from_numpy(rows).to(records.x.device)
+            samples |= clean_answers(model, records.x[taken], records.labels[taken], slots)
         return _stacked([columns], rows), samples
 
     def examples(self, settled: NDArray[np.bool_]) -> AdversarialExamples:
         """Positions in the data set and inputs of the examples found of the settled samples."""
-        ledger, attack = self.ledger, self.task.attack
-        broken = ledger.best_size.isfinite() & torch.from_numpy(settled).to(ledger.x.device)
+        records, attack = self.records, self.task.attack
+        broken = records.best_size.isfinite() & torch.from_numpy(settled).to(records.x.device)
         rows = broken.nonzero().squeeze(1)
-        theta = take(ledger.best_theta, rows)
-        images = shown(attack.threat, ledger.x[rows], theta, attack.eight_bit) if len(rows) else ledger.x[:0]
+        theta = take(records.best_theta, rows)
+        images = shown(attack.threat, records.x[rows], theta, attack.eight_bit) if len(rows) else records.x[:0]
         return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
 
-    def as_files(self, examples: AdversarialExamples, settled: NDArray[np.bool_], lanes: int) -> NDArray[np.int64]:
+    def as_files(self, examples: AdversarialExamples, settled: NDArray[np.bool_], slots: int) -> NDArray[np.int64]:
         """``[M]`` of the settled samples: 1 where the example still is one as an 8-bit file holds it, -1 where it is
         not, 0 where there is none."""
-        ledger, index = self.ledger, self.index[settled]
+        records, index = self.records, self.index[settled]
         found = np.zeros(len(index), np.int64)
-        rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(ledger.x.device)
+        rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(records.x.device)
         model = self.model.judged_by(self.task.attack.errors)
-        held = as_file(torch.from_numpy(examples[1])).to(ledger.x)
+        held = as_file(torch.from_numpy(examples[1])).to(records.x)
         wrong = []
-        for part, of in zip(torch.split(held, lanes), torch.split(rows, lanes), strict=True):
+        for part, of in zip(torch.split(held, slots), torch.split(rows, slots), strict=True):
             with torch.no_grad():
-                noise = ledger.noise.take(of).child(JUDGED)
-                wrong.append(model.judged(part, ledger.labels[of], noise).wrong.cpu())
+                noise = records.noise.take(of).child(JUDGED)
+                wrong.append(model.judged(part, records.labels[of], noise).wrong.cpu())
         if wrong:
             found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
         return found
@@ -263,12 +264,12 @@ def _joined(parts: Sequence[AdversarialExamples]) -> AdversarialExamples | None:
     return index, images
 
 
-def _sample_columns(ledger: Ledger, index: NDArray[np.int64]) -> Arrays:
+def _sample_columns(records: Records, index: NDArray[np.int64]) -> Arrays:
     return {
         "index": index,
-        "label": ledger.labels.cpu().numpy(),
-        "clean_prediction": ledger.clean_prediction.cpu().numpy(),
-        "clean_margin": ledger.clean_margin.float().cpu().numpy(),
+        "label": records.labels.cpu().numpy(),
+        "clean_prediction": records.clean_prediction.cpu().numpy(),
+        "clean_margin": records.clean_margin.float().cpu().numpy(),
     }
 
 
@@ -291,53 +292,53 @@ def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> A
     return columns | {"clean_rejected": refused} if rejects else columns
 
 
-def _columns(record: AttackRecord, attack: Attack, ledger: Ledger, index: NDArray[np.int64]) -> Arrays:
-    """The evidence of a finished ledger.
+def _columns(record: AttackRecord, attack: Attack, records: Records, index: NDArray[np.int64]) -> Arrays:
+    """The evidence of a finished records.
 
     Where runs are judged by their last iterate, or each strength by itself, the size of a sample is the smallest
     strength that fooled it; 0 says that its clean input is misclassified.
     """
     strengths = np.array(record.strengths)
-    prediction, labels = ledger.clean_prediction.cpu().numpy(), ledger.labels.cpu().numpy()
+    prediction, labels = records.clean_prediction.cpu().numpy(), records.labels.cpu().numpy()
     mistaken = prediction != labels
     wrong = mistaken & (not attack.repairs)
-    judged, found = ledger.fooled.cpu().numpy(), ledger.found_class.cpu().numpy()
-    size = ledger.best_size.double().cpu().numpy()
+    judged, found = records.fooled.cpu().numpy(), records.found_class.cpu().numpy()
+    size = records.best_size.double().cpu().numpy()
     if attack.judges_last or not record.monotone:
         reached = judged == 1
         size = np.where(reached.any(1), strengths[reached.argmax(1)], np.inf)
     at_zero = wrong if record.monotone else mistaken
     judged[wrong] = 1
-    seen = ledger.margins[:, : len(strengths)].double().cpu().numpy()
+    seen = records.margins[:, : len(strengths)].double().cpu().numpy()
     margins = np.minimum.accumulate(seen, axis=1) if record.monotone else seen
-    margins[wrong] = np.minimum(margins[wrong], ledger.clean_margin.double().cpu().numpy()[wrong, None])
+    margins[wrong] = np.minimum(margins[wrong], records.clean_margin.double().cpu().numpy()[wrong, None])
     return {
         "index": index,
         "minimal_size": np.where(at_zero, 0.0, size),
         "found_class": np.where(at_zero, prediction, found),
         "true_size": np.full(len(index), -1.0),
-        "found_leg": np.where(at_zero, -1, ledger.found_leg.cpu().numpy()),
-        "forward": ledger.forward.cpu().numpy(),
-        "backward": ledger.backward.cpu().numpy(),
-        "rejected": ledger.rejected.cpu().numpy(),
+        "found_run": np.where(at_zero, -1, records.found_run.cpu().numpy()),
+        "forward": records.forward.cpu().numpy(),
+        "backward": records.backward.cpu().numpy(),
+        "rejected": records.rejected.cpu().numpy(),
         "margins": np.where(np.isfinite(margins), margins, np.nan).astype(np.float32),
         "fooled": judged,
     }
 
 
-def _queries(columns: Arrays, ledger: Ledger, strengths: NDArray[np.float64]) -> NDArray[np.int64]:
+def _queries(columns: Arrays, records: Records, strengths: NDArray[np.float64]) -> NDArray[np.int64]:
     """``[N, S]``: the queries until the first example within a strength, of samples that are verified to be broken
     there."""
     size = snapped(columns["minimal_size"], strengths)[:, None]
-    seen = np.where(size == 0, 1, ledger.queries.cpu().numpy())
+    seen = np.where(size == 0, 1, records.queries.cpu().numpy())
     return np.where(size <= strengths, seen, -1)
 
 
-def _drawn(columns: Arrays, ledger: Ledger) -> Arrays:
+def _drawn(columns: Arrays, records: Records) -> Arrays:
     """What is added of a randomised model."""
-    possible = ledger.possible_size.double().cpu().numpy()
+    possible = records.possible_size.double().cpu().numpy()
     return {
         "possible_size": np.minimum(columns["minimal_size"], possible),
-        "mistakes": ledger.mistakes.cpu().numpy(),
-        "drawn": ledger.drawn.cpu().numpy(),
+        "mistakes": records.mistakes.cpu().numpy(),
+        "drawn": records.drawn.cpu().numpy(),
     }

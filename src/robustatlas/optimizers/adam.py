@@ -61,13 +61,13 @@ class Adam(Optimizer[AdamState]):
         first = over(lambda mean, now: keep_first * mean + (1 - keep_first) * now, state.first, slope)
         second = over(lambda mean, now: keep_second * mean + (1 - keep_second) * now.square(), state.second, slope)
 
-        def moved(theta: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        def adam_step(theta: Tensor, first: Tensor, second: Tensor) -> Tensor:
             count = per_sample(state.step + 1, theta).to(theta.dtype)
             mean, spread = first / (1 - keep_first**count), second / (1 - keep_second**count)
             length = per_sample(self.rate * problem.epsilon, theta)
             return theta + length * mean / (spread.sqrt() + 1e-8)
 
-        theta = over(moved, state.theta, first, second)
+        theta = over(adam_step, state.theta, first, second)
         return AdamState(problem.threat.project(problem.x, theta, problem.epsilon), state.step + 1, first, second)
 
 

@@ -1,4 +1,4 @@
-"""What an optimizer is: two pure functions over an explicit state of per-sample tensors.
+"""Optimizers: two pure functions over an explicit state of per-sample tensors.
 
 ``init(problem, theta) -> state`` and ``step(problem, state, evaluation) -> state``. The engine evaluates the
 classifier at ``state.theta``, hands the evaluation to ``step``, and so on until ``finished``. It drops and adds
@@ -47,7 +47,7 @@ class Problem(Bundle):
 
 @dataclass(frozen=True)
 class Evaluation(Bundle):
-    """What the classifier said at ``state.theta``: ``logits`` [B, C] and the ``objective`` [B].
+    """Answer of the classifier at ``state.theta``: ``logits`` [B, C] and the ``objective`` [B].
 
     ``gradient``: of the objective with respect to theta, built like it (zeros where the optimizer needs none).
     ``fooled`` [B] bool: misclassified, whatever the size. ``size`` [B]: smallest epsilon whose set contains theta.
@@ -64,7 +64,7 @@ class Evaluation(Bundle):
 
 @dataclass(frozen=True)
 class State(Bundle):
-    """Where an optimizer stands: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to
+    """State of an optimizer: ``theta`` is evaluated next; ``step`` [B] counts the evaluations handed to
     ``step``."""
 
     theta: Tree
@@ -94,17 +94,17 @@ class Optimizer(ABC, Generic[S]):
     counted_by: ClassVar[str] = "steps"
     """The field that says how long a run is."""
     foresees: ClassVar[bool] = False
-    """Which points it looks at does not depend on what is said of them, but that a run ends at the first mistake; then
-    several of them fit into a batch, see :meth:`ahead`."""
+    """The points that it looks at do not depend on what is said of them, but that a run ends at the first mistake; then
+    several of them fit into a batch, see :meth:`states_ahead`."""
 
     @property
     def needs(self) -> Knowledge:
-        """What it must learn of a model."""
+        """Kind of answers that it needs from a model."""
         return "gradients" if self.needs_gradient else "scores"
 
     @property
     def evaluations(self) -> int:
-        """How many of theta a run makes at most."""
+        """Number of evaluations of theta in a run, at most."""
         return self.steps + 1
 
     def lengthened(self, factor: float) -> Self:
@@ -131,7 +131,7 @@ class Optimizer(ABC, Generic[S]):
         """The state that begins at ``theta``; of an optimizer that remembers more than that, one of its own."""
         return cast(S, State(theta, counter(problem.epsilon)))
 
-    def ahead(self, problem: Problem, state: S, count: int) -> S:
+    def states_ahead(self, problem: Problem, state: S, count: int) -> S:
         """The states of the next ``count`` points, ``[B * count]`` rows, those of a sample one after the other; of an
         optimizer that :attr:`foresees`."""
         raise NotImplementedError

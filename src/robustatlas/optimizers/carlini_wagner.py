@@ -33,8 +33,8 @@ class Weighing(Bundle):
         nothing = torch.zeros_like(like)
         return cls(torch.full_like(like, weight), nothing, torch.full_like(like, torch.inf), nothing.bool())
 
-    def after(self, fooled: Tensor, over: Tensor) -> Weighing:
-        """After a step that was ``fooled`` [B], and at the next round where this one is ``over`` [B]."""
+    def next_weighing(self, fooled: Tensor, over: Tensor) -> Weighing:
+        """Return the weighing after a step that was ``fooled`` [B]; the next round follows one that is ``over`` [B]."""
         found = self.found | fooled
         high = torch.where(found, torch.minimum(self.high, self.weight), self.high)
         low = torch.where(found, self.low, torch.maximum(self.low, self.weight))
@@ -111,5 +111,5 @@ class CarliniWagner(BoundaryOptimizer[CarliniWagnerState]):
             first=select(over, torch.zeros_like(first), first),
             second=select(over, torch.zeros_like(second), second),
             move=torch.where(over, 0, state.move + 1),
-            weighing=state.weighing.after(evaluation.fooled, over),
+            weighing=state.weighing.next_weighing(evaluation.fooled, over),
         )

@@ -23,24 +23,24 @@ from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp, project_l1_ball, to_box
 
 Value = Callable[[Tensor], Tensor]
-"""What an attack maximises: from logits ``[B, C]`` to ``[B]``."""
+"""An objective that an attack maximises: from logits ``[B, C]`` to ``[B]``."""
 
 Start = Literal["random", "neutral", "near"]
-"""Where crafting begins: a random point of the set; the input itself; or next to it (TRADES)."""
+"""Starting points of crafting: a random point of the set; the input itself; or next to it (TRADES)."""
 
 Mode = Literal["eval", "train", "batch"]
-"""How the network runs while examples are crafted: in eval mode; in train mode, so that running statistics see the
+"""Modes of the network while examples are crafted: in eval mode; in train mode, so that running statistics see the
 examples; or with the statistics of the batch while the running ones stay as they are."""
 
 NEAR_DEVIATION = 1e-3
 """Standard deviation of the noise that TRADES begins with."""
 _NEAR_SHARE = 0.01
-"""Of the strength, where theta is not a perturbation of pixels."""
+"""Share of the strength for that noise, if theta is not a perturbation of pixels."""
 
 
 @dataclass(frozen=True)
 class Opponent:
-    """What is trained against: a threat model at one strength, and the optimizer that searches it.
+    """An attack to train against: a threat model at one strength, and the optimizer that searches it.
 
     Attributes:
         name: of the attack in the catalogue; what logs and cards call it.
@@ -72,7 +72,7 @@ class Crafted:
 
 
 @contextmanager
-def in_mode(net: nn.Module, mode: Mode) -> Iterator[None]:
+def network_mode(net: nn.Module, mode: Mode) -> Iterator[None]:
     """Put ``net`` into a mode for crafting; the mode of each of its modules is restored at the end.
 
     Args:
@@ -81,7 +81,7 @@ def in_mode(net: nn.Module, mode: Mode) -> Iterator[None]:
 
     Example:
         >>> net = nn.Dropout()
-        >>> with in_mode(net, "eval"):
+        >>> with network_mode(net, "eval"):
         ...     net.training
         False
         >>> net.training
@@ -151,14 +151,14 @@ def craft(
         evaluation = _evaluate(net, problem, state.theta, value, optimizer)
         fooled.append(evaluation.fooled)
         if keep == "best":
-            best, highest = _better(evaluation.objective, state.theta, highest, best)
+            best, highest = _keep_better(evaluation.objective, state.theta, highest, best)
         state = optimizer.step(problem, state, evaluation)
     theta = state.theta
     if keep == "best":
         with torch.no_grad():
             logits = net(problem.threat.apply(problem.x, theta))
             fooled.append(logits.argmax(1) != labels)
-            theta, _ = _better(value(logits), theta, highest, best)
+            theta, _ = _keep_better(value(logits), theta, highest, best)
     return Crafted(_applied(problem, theta), ~torch.stack(fooled).any(0))
 
 
@@ -227,7 +227,7 @@ def craft_steepest(
             for o, p, s in zip(opponents, problems, states, strict=True)
         ]
         theta, reached = _highest(net, problems[0], [s.theta for s in states], value)
-        best, highest = _better(reached, theta, highest, best)
+        best, highest = _keep_better(reached, theta, highest, best)
     return _applied(problems[0], best)
 
 
@@ -301,7 +301,7 @@ def _size(optimizer: Optimizer[Any], problem: Problem, theta: Tree) -> Tensor:
     return torch.full_like(problem.epsilon, torch.nan)
 
 
-def _better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:
+def _keep_better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:
     higher = value > highest
     return select(higher, theta, best), torch.where(higher, value, highest)
 
@@ -310,7 +310,7 @@ def _better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tr
 def _highest(
     net: Callable[[Tensor], Tensor], problem: Problem, candidates: list[Tensor], value: Value
 ) -> tuple[Tensor, Tensor]:
-    """Of several perturbations that of the highest value for each sample, the later one at equal values."""
+    """Return the perturbation of the highest value for each sample, the later one at equal values."""
     theta, highest = candidates[0], value(net(problem.threat.apply(problem.x, candidates[0])))
     for candidate in candidates[1:]:
         reached = value(net(problem.threat.apply(problem.x, candidate)))

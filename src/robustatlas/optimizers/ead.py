@@ -82,5 +82,5 @@ class EAD(BoundaryOptimizer[EADState]):
             shrunk=select(over, zero, select(state.judging, state.shrunk, shrunk)),
             previous=select(over, zero, select(state.judging, state.previous, state.shrunk)),
             move=torch.where(over, 0, state.move + (~state.judging).long()),
-            weighing=state.weighing.after(evaluation.fooled, over),
+            weighing=state.weighing.next_weighing(evaluation.fooled, over),
         )

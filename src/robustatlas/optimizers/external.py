@@ -57,7 +57,7 @@ class External(Optimizer[State]):
     model: Classifier | None = None
     steps: int = 0
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """For the record of a run."""
         about: dict[str, Any] = json.loads(self.about)
         return {"kind": type(self).__name__, "needs": self.needs} | about

@@ -61,7 +61,7 @@ class FMN(BoundaryOptimizer[FMNState]):
         gamma = self.gamma_final + (self.gamma - self.gamma_final) * falling
         alpha = self.alpha_final + (self.alpha - self.alpha_final) * falling
         gradient = evaluation.gradient
-        direction = _along(threat, x, gradient) if self.dense else threat.steepest(x, gradient)
+        direction = _dense_direction(threat, x, gradient) if self.dense else threat.steepest(x, gradient)
         slope = dot(gradient, direction).clamp_min(1e-12)
 
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
@@ -78,7 +78,7 @@ class FMN(BoundaryOptimizer[FMNState]):
         return FMNState(theta, state.step + 1, radius, best)
 
 
-def _along(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor:
+def _dense_direction(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor:
     """``gradient`` as a change of size 1; scaled before it is measured, as threat models may bound single numbers."""
     unit = gradient / per_sample(largest(gradient).clamp_min(1e-12), gradient)
     return unit / per_sample(threat.size(x, unit).clamp_min(1e-12), unit)

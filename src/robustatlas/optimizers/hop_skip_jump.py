@@ -25,7 +25,7 @@ _FIRST_RADIUS = 0.1
 
 @dataclass(frozen=True)
 class HopSkipJumpState(State):
-    """Where each sample stands: ``phase`` [B], and ``round`` [B] of the three steps, from 0.
+    """Progress of each sample: ``phase`` [B], and ``round`` [B] of the three steps, from 0.
 
     Of the line from the input to ``end``, its misclassified end: ``low`` [B], the share of the way that is known to be
     right, and ``high`` [B], the share known to be misclassified (1: the end itself). ``base``: the point at the
@@ -78,7 +78,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
     def init(self, problem: Problem, theta: Tensor) -> HopSkipJumpState:
         count, zeros = counter(theta), torch.zeros_like(problem.epsilon)
         blank = torch.zeros_like(theta)
-        start = self._anywhere(problem, count)
+        start = self._random_image(problem, count)
         return HopSkipJumpState(
             theta=start,
             step=count,
@@ -131,24 +131,24 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         phase = torch.where(landed, _BISECTING, state.phase)
         phase = torch.where(at_boundary, _ESTIMATING, phase)
         phase = torch.where(estimated, _JUMPING, phase)
-        drawn = self._drawn(problem, base, rounds, noise)
+        drawn = self._random_direction(problem, base, rounds, noise)
         moved = HopSkipJumpState(
             state.theta, state.step + 1, phase, rounds, asked, low, high, end, base, drawn, sum_all, sum_fooled, fooled,
             direction, length,
         )  # fmt: skip
-        inside = self._asked_next(problem, moved)
+        inside = self._next_query(problem, moved)
         return replace(moved, theta=inside, drawn=select(phase == _ESTIMATING, inside - base, drawn))
 
-    def _asked_next(self, problem: Problem, state: HopSkipJumpState) -> Tensor:
+    def _next_query(self, problem: Problem, state: HopSkipJumpState) -> Tensor:
         """The input that is asked about next, as its difference from the sample's own: it depends on the phase."""
         base, phase = state.base, state.phase
-        theta = select(phase == _LOOKING, self._anywhere(problem, state.step), state.theta)
+        theta = select(phase == _LOOKING, self._random_image(problem, state.step), state.theta)
         theta = select(phase == _BISECTING, per_sample((state.low + state.high) / 2, state.end) * state.end, theta)
         theta = select(phase == _ESTIMATING, base + state.drawn, theta)
         theta = select(phase == _JUMPING, base + per_sample(state.length, base) * state.direction, theta)
         return torch.minimum(torch.maximum(theta, -problem.x), 1 - problem.x)
 
-    def _anywhere(self, problem: Problem, step: Tensor) -> Tensor:
+    def _random_image(self, problem: Problem, step: Tensor) -> Tensor:
         """A random image, as its difference from the input: noise, after that noise of some brightness and contrast,
         every other time around the negative of the input, because some networks give all noise one class."""
         noise, x = problem.noise.child(-3).child(step), problem.x
@@ -159,7 +159,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         contrast = torch.where(step == 0, 1.0, 2 * contrast)
         return (level + per_sample(contrast, x) * pixels).clamp(0, 1) - x
 
-    def _drawn(self, problem: Problem, base: Tensor, rounds: Tensor, noise: Noise) -> Tensor:
+    def _random_direction(self, problem: Problem, base: Tensor, rounds: Tensor, noise: Noise) -> Tensor:
         """A random direction, as long as the source's radius in this round."""
         ray = noise.normal(*problem.x.shape[1:], dtype=problem.x.dtype)
         dimensions = flat(base).shape[1]
@@ -172,7 +172,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
 
 
 def _closeness(problem: Problem) -> float:
-    """How short a line is that counts as a point of the boundary, as a share of its way to the input."""
+    """Length of a line that counts as a point of the boundary, as a share of its way to the input."""
     dimensions = flat(problem.x).shape[1]
     return float(dimensions**-1.5)
 

@@ -58,11 +58,11 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
         steepness, length = norm(uphill).clamp_min(_TINY), norm(theta)
         normal: Tensor = uphill / per_sample(steepness, uphill)
 
-        def along(vector: Tensor) -> Tensor:
+        def directional_change(vector: Tensor) -> Tensor:
             return vector - per_sample(dot(vector, normal), vector) * normal
 
         slope = per_sample(evaluation.size, x) * evaluation.size_gradient
-        downhill, move = along(slope), along(theta - state.previous)
+        downhill, move = directional_change(slope), directional_change(theta - state.previous)
         longest = self.longest * length / norm(downhill).clamp_min(_TINY)
         bend = dot(move, slope - state.slope)
         rate = torch.where(bend > 0, dot(move, move) / bend.clamp_min(_TINY), torch.inf)

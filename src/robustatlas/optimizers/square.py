@@ -74,7 +74,7 @@ class Square(Optimizer[SquareState]):
     def _window_linf(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
         _, channels, height, width = best.shape
         side = self._side(step, height, width).clamp(1, min(height, width))
-        window, _, _ = _placed(noise.child(0), side, height, width)
+        window, _, _ = _random_window(noise.child(0), side, height, width)
         sign = noise.child(1).sign(channels, 1, 1, dtype=best.dtype)
         change = 2 * per_sample(problem.epsilon, best) * sign * window[:, None]
         return self._projected(problem, best + change)
@@ -106,7 +106,7 @@ class Square(Optimizer[SquareState]):
         scaled = delta / per_sample(norm(delta, p) + _TINY, delta) * per_sample(problem.epsilon, delta)
         if p == 2:
             return torch.minimum(torch.maximum(scaled, -problem.x), 1 - problem.x)
-        return _in_l1_ball(problem, scaled)
+        return _project_l1(problem, scaled)
 
     def _window_norm(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
         """Take the mass of one window and put it, with a new pattern, in another (l2 and l1)."""
@@ -114,8 +114,8 @@ class Square(Optimizer[SquareState]):
         p, power, smallest = cast(Lp, problem.threat).p, self._power(problem), min(height, width)
         side = self._side(step, height, width).clamp_min(3)
         side = (side + (side + 1) % 2).clamp_max(smallest)
-        new, top, left = _placed(noise.child(0), side, height, width)
-        old, _, _ = _placed(noise.child(2), side, height, width)
+        new, top, left = _random_window(noise.child(0), side, height, width)
+        old, _, _ = _random_window(noise.child(2), side, height, width)
         either = torch.maximum(new, old)[:, None]
         sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
         pattern = cached(_patterns, smallest, power, like=best)[side]
@@ -133,10 +133,10 @@ class Square(Optimizer[SquareState]):
             target = per_sample((problem.epsilon - norm(best, 1)).clamp_min(0), mass) / channels + mass
         inside = inside / (_channel_norm(inside, p) + _TINY) * target
         delta = best * (1 - either) + inside
-        return self._on_sphere(problem, delta) if p == 2 else _in_l1_ball(problem, delta)
+        return self._on_sphere(problem, delta) if p == 2 else _project_l1(problem, delta)
 
 
-def _in_l1_ball(problem: Problem, delta: Tensor) -> Tensor:
+def _project_l1(problem: Problem, delta: Tensor) -> Tensor:
     cap = torch.where(delta > 0, 1 - problem.x, problem.x)
     return project_l1_ball(delta, problem.epsilon * _INSIDE, cap)
 
@@ -146,7 +146,7 @@ def _channel_norm(delta: Tensor, p: float) -> Tensor:
     return size
 
 
-def _placed(noise: Noise, side: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def _random_window(noise: Noise, side: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """A random window of ``side`` [B] as a mask [B, H, W], with its top and left."""
     top = noise.child(0).integers((height - side).clamp_min(1))
     left = noise.child(1).integers((width - side).clamp_min(1))

@@ -49,12 +49,12 @@ class Sweep(Optimizer[SweepState]):
     free: tuple[tuple[Free, int], ...] = ()
 
     @classmethod
-    def of(cls, threat: Change, sizes: int) -> Sweep:
+    def for_threat(cls, threat: Change, sizes: int) -> Sweep:
         """The sweep of a threat model in so many sizes.
 
         Example:
             >>> from robustatlas.threats.everyday.geometry import Rotated, Shifted
-            >>> Sweep.of(Rotated(), 30).steps, Sweep.of(Shifted(), 3).steps
+            >>> Sweep.for_threat(Rotated(), 30).steps, Sweep.for_threat(Shifted(), 3).steps
             (60, 48)
         """
         return cls(sizes, threat.bounded, threat.signed, threat.free)
@@ -81,19 +81,19 @@ class Sweep(Optimizer[SweepState]):
         ):
             raise unsearchable(self, threat, "the everyday change that it was made for (Sweep.of)", "PGD")
 
-    def ahead(self, problem: Problem, state: SweepState, count: int) -> SweepState:
+    def states_ahead(self, problem: Problem, state: SweepState, count: int) -> SweepState:
         rows = torch.arange(len(state.step), device=state.step.device).repeat_interleave(count)
         further = torch.arange(count, device=state.step.device).repeat(len(state.step))
         later: SweepState = take(state, rows)
-        return self._at(take(problem, rows), replace(later, step=later.step + further))
+        return self._state_at(take(problem, rows), replace(later, step=later.step + further))
 
     def init(self, problem: Problem, theta: Tensor) -> SweepState:
         state = SweepState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool))
-        return self._at(problem, state)
+        return self._state_at(problem, state)
 
     def step(self, problem: Problem, state: SweepState, evaluation: Evaluation) -> SweepState:
         following = SweepState(state.theta, state.step + 1, state.found | evaluation.fooled)
-        return self._at(problem, following)
+        return self._state_at(problem, following)
 
     def finished(self, state: SweepState) -> Tensor:
         return state.found | (state.step >= self.steps)
@@ -108,7 +108,7 @@ class Sweep(Optimizer[SweepState]):
             points += [(*(number / self.sizes for number in place), *rest) for place in shell for rest in others]
         return torch.tensor(points, dtype=torch.float64)
 
-    def _at(self, problem: Problem, state: SweepState) -> SweepState:
+    def _state_at(self, problem: Problem, state: SweepState) -> SweepState:
         """The state with theta at the point of its step."""
         table = cached(self.grid, like=problem.x)
         point = table[state.step.clamp_max(len(table) - 1)]

@@ -18,7 +18,7 @@ OUTCOME_COLUMNS: Kinds = {
     "minimal_size": (np.float64, 1),
     "true_size": (np.float64, 1),
     "found_class": (np.int64, 1),
-    "found_leg": (np.int64, 1),
+    "found_run": (np.int64, 1),
     "forward": (np.int64, 1),
     "backward": (np.int64, 1),
     "rejected": (np.int64, 1),
@@ -28,8 +28,8 @@ OUTCOME_COLUMNS: Kinds = {
 }
 """Columns of a part of outcomes. Two of them need a word:
 
-- ``found_leg``: the leg of the plan that found the smallest example. -1: there is no example, or no search found it.
-- ``true_size``: the smallest size by the network's own gradients, where some legs go back through smoothed ReLUs. -1:
+- ``found_run``: the run of the plan that found the smallest example. -1: there is no example, or no search found it.
+- ``true_size``: the smallest size by the network's own gradients, where some runs go back through smoothed ReLUs. -1:
   no leg does.
 """
 

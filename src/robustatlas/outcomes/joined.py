@@ -40,7 +40,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
         columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
         del columns["index"]
-        found, true = columns.pop("found_leg"), columns.pop("true_size")
+        found, true = columns.pop("found_run"), columns.pop("true_size")
         outcomes.append(
             Outcome(
                 attack=record.name,
@@ -50,8 +50,8 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 monotone=record.monotone,
                 unit=record.unit,
                 origins=(record.origin,),
-                kinds=record.legs,
-                kind_of=np.where(found < len(record.legs), found, -1),
+                kinds=record.runs,
+                kind_of=np.where(found < len(record.runs), found, -1),
                 true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
                 errors=str(record.protocol.get("errors", "accepted")),

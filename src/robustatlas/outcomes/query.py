@@ -1,13 +1,14 @@
 """SQL over the tables of one or many runs."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +17,9 @@ from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import create_views
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,6 +119,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ...     query("SELECT attack, count(*) FROM outcomes GROUP BY attack", f"{folder}/run").rows
         [('linf', 3)]
     """
+    import duckdb
+
     if not isinstance(sql, str):
         raise UserError(f"The SQL is {brief(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]

@@ -95,7 +95,7 @@ class AttackRecord(Record):
         note: how the default differs from the published attack.
         calibrated: whose strengths these are, where they are not those of a source.
         effort: what the plan was scaled to, where that is not the default.
-        legs: what each leg of the plan does, in words.
+        runs: each run of the plan, in words.
 
     Example:
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
@@ -116,7 +116,7 @@ class AttackRecord(Record):
     note: str = ""
     calibrated: str = ""
     effort: str = ""
-    legs: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -127,7 +127,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            words = {"unit", "source", "note", "calibrated", "effort", "legs"}
+            words = {"unit", "source", "note", "calibrated", "effort", "runs"}
             told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
@@ -163,7 +163,9 @@ class AttackRecord(Record):
 
     def _grid(self) -> list[str]:
         """Of a sweep, the steps to which its numbers are exact."""
-        optimizers = [each for each in _of_stages(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)]
+        optimizers = [
+            each for each in _run_settings(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)
+        ]
         sizes: list[Any] = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
         if not sizes:
             return []
@@ -179,7 +181,7 @@ class AttackRecord(Record):
         adversarial hypervolume does.
         """
         search = self.protocol.get("search")
-        objectives = _of_stages(self.protocol.get("plan"), "objective")
+        objectives = _run_settings(self.protocol.get("plan"), "objective")
         published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}
         return search == "frontier" or published
 
@@ -203,10 +205,10 @@ class AttackRecord(Record):
         return self.same_set(other) and self.protocol == other.protocol and by_gradient
 
 
-def _of_stages(plan: JsonValue, name: str) -> list[JsonValue]:
-    legs = plan.get("legs") if isinstance(plan, dict) else None
-    stages = [leg.get("stage") for leg in legs or () if isinstance(leg, dict)] if isinstance(legs, list) else []
-    return [stage.get(name) for stage in stages if isinstance(stage, dict)]
+def _run_settings(plan: JsonValue, name: str) -> list[JsonValue]:
+    """Return the setting ``name`` of each run of a recorded plan."""
+    runs = plan.get("runs") if isinstance(plan, dict) else None
+    return [run.get(name) for run in runs if isinstance(run, dict)] if isinstance(runs, list) else []
 
 
 Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(ge=1, le=MOST_SAMPLES)]]

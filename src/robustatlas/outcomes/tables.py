@@ -1,5 +1,7 @@
 """Parquet files written whole or not at all, and read back as numpy arrays."""
 
+from __future__ import annotations
+
 import errno
 import functools
 import os
@@ -7,15 +9,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
 from robustatlas.common.interrupts import interrupts_wait
+
+if TYPE_CHECKING:
+    import duckdb
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -27,6 +31,8 @@ class CorruptFileError(UserError):
 @functools.cache
 def _database() -> duckdb.DuckDBPyConnection:
     """One DuckDB instance in memory for the whole process: starting one takes longer than reading a shard."""
+    import duckdb  # only here and where its errors are caught: help would wait 0.1 s for it
+
     return duckdb.connect()
 
 
@@ -70,6 +76,8 @@ def expressions_of(columns: Columns, *, nullable: bool = False) -> tuple[list[st
 
 def fill_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None = None) -> None:
     """Write the file of :func:`write_parquet` in place."""
+    import duckdb
+
     expressions, flat = expressions_of(columns)
     options = ["FORMAT parquet", "COMPRESSION zstd"]
     if about:
@@ -103,6 +111,8 @@ def _listed(paths: Sequence[Path]) -> str:
 def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
     """What :func:`write_parquet` was told about each of some files, by one query; :class:`CorruptFileError` where one
     cannot be read."""
+    import duckdb
+
     found: dict[Path, dict[str, str]] = {path: {} for path in paths}
     if not paths:
         return found
@@ -119,6 +129,8 @@ def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
 def read_parquet(path: Path, place: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the arrays of :func:`write_parquet`; :class:`CorruptFileError` names `place`, by default the path, where
     the file cannot be read."""
+    import duckdb
+
     source = parquet(path)
     try:
         with _cursor() as connection:
@@ -146,6 +158,8 @@ def read_columns(
 
     Raises :class:`CorruptFileError`: some file cannot be read or lacks a column; which one is not told.
     """
+    import duckdb
+
     files = _listed(paths)
     lists = {name: length for name, length in lists.items() if name in wanted}
     try:

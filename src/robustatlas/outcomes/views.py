@@ -1,9 +1,10 @@
 """The tables of runs as views of DuckDB."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
-import duckdb
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +13,9 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, expressions_of, identifier, quoted
+
+if TYPE_CHECKING:
+    import duckdb
 
 COLUMNS: Mapping[str, str] = {
     "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.kinds import kinds, stages_run
+from robustatlas.attacks.kinds import kinds
 from robustatlas.common.latex import in_latex
 from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
@@ -68,7 +68,7 @@ def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, s
     >>> what_runs(attack_named("linf"), "bisection")
     [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
-    kicked = any(stage.kick for stage in stages_run(attack, search))
+    kicked = any(run.kick for run in attack.plan(attack.searched_by(search)).runs)
     return _named([kind.__name__ for kind in kinds(attack, search)], kicked)
 
 
@@ -130,13 +130,14 @@ def _alike(records: Mapping[str, AttackRecord]) -> Iterator[list[AttackRecord]]:
 
 
 def _kinds(record: AttackRecord) -> list[str]:
-    return [leg["stage"]["optimizer"]["kind"] for leg in _legs(record)]
+    return [run["optimizer"]["kind"] for run in _recorded_runs(record)]
 
 
-def _legs(record: AttackRecord) -> list[dict[str, Any]]:
+def _recorded_runs(record: AttackRecord) -> list[dict[str, Any]]:
+    """Return the runs of the plan as recorded."""
     plan = record.protocol.get("plan")
-    found = plan.get("legs") if isinstance(plan, dict) else None
-    return [leg for leg in found if isinstance(leg, dict) and "stage" in leg] if isinstance(found, list) else []
+    found = plan.get("runs") if isinstance(plan, dict) else None
+    return [run for run in found if isinstance(run, dict) and "optimizer" in run] if isinstance(found, list) else []
 
 
 def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
@@ -146,7 +147,7 @@ def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
     if first.finder is not None:
         return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
-    kicked = any(leg["stage"].get("kick") for leg in _legs(first))
+    kicked = any(run.get("kick") for run in _recorded_runs(first))
     by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in _named(_kinds(first), kicked)]
     return f"{stem} searched by {in_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
 

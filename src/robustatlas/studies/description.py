@@ -49,7 +49,7 @@ class StudyEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """As plain data: what is compared with what was done before."""
         return self.model_dump(mode="json", exclude_none=True)
 

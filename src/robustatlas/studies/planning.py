@@ -191,8 +191,8 @@ def _alone(step: Step) -> str:
 def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, Any]:
     """What a step does, as plain data; ``others``: of those that it needs."""
     entry = getattr(study, step.kind)[step.entry]
-    own, needs = entry.described(), [others[name] for name in step.needs]
-    data = study.data[study.data_of(entry)].described() | {"stand_in": None}
+    own, needs = entry.to_record(), [others[name] for name in step.needs]
+    data = study.data[study.data_of(entry)].to_record() | {"stand_in": None}
     if step.kind == "models":
         own = {key: value for key, value in own.items() if key not in ("label", "seeds", "trained_on")}
         return {"model": own, "data": data, "seed": step.seed, "needs": needs}

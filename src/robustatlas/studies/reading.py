@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.attacks.wanted import wanted_attacks
+from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError, unknown
 from robustatlas.common.files import named
@@ -193,7 +193,7 @@ def _check(study: Study, where: str) -> None:
         for evaluated in evaluation.models or ():
             check_known(evaluated, study.models, f"evaluations.{name}.models of {where}")
         with _placed(f"evaluations.{name}.attacks of {where}"):
-            attacks_of(wanted_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
+            attacks_of(requested_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
     for name, output in study.outputs.items():
         output.check(study, f"outputs.{name} of {where}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of, uar_attack
-from robustatlas.attacks.wanted import wanted_attacks
+from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import counted, some
@@ -168,7 +168,7 @@ def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, d
 
 def evaluation_request(entry: EvaluationEntry) -> Request:
     """What an evaluation is asked for."""
-    attacks: list[str | Attack] = wanted_attacks(entry.attacks, entry.protocol, entry.features)
+    attacks: list[str | Attack] = requested_attacks(entry.attacks, entry.protocol, entry.features)
     if entry.steps is not None:
         if entry.protocol != "paper":
             raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")

@@ -168,7 +168,7 @@ class ActivationFeatures:
 
             yield activations
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """What determines the activations, for the record of a run."""
         return {"network": self.model, "layers": self.layers}
 

@@ -86,7 +86,7 @@ class PerceptualDistance:
         distance: Tensor = torch.linalg.vector_norm(self.embed(other) - self.reference(x), dim=1)
         return distance
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """What determines the distance, for the record of a run."""
         return {"features": self.features}
 

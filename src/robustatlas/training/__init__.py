@@ -2,7 +2,7 @@
 
 from robustatlas.models.card import Card, read_card
 from robustatlas.models.networks import load_trained, network_for, network_named
-from robustatlas.optimizers.crafting import Opponent, adversarial_examples, in_mode
+from robustatlas.optimizers.crafting import Opponent, adversarial_examples, network_mode
 from robustatlas.training.against import opponents_of
 from robustatlas.training.calibration import Calibration, calibrate
 from robustatlas.training.display import TrainingDisplay
@@ -25,10 +25,10 @@ __all__ = [
     "TrainingDisplay",
     "adversarial_examples",
     "calibrate",
-    "in_mode",
     "load_trained",
     "make_reference",
     "network_for",
+    "network_mode",
     "network_named",
     "opponents_of",
     "preset_named",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import warn
 from robustatlas.common.noise import Noise
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes.base import Batch, accuracy
 from robustatlas.training.run import TrainingRun
@@ -78,7 +78,7 @@ def _as_trained(run: TrainingRun, count: int) -> dict[str, float]:
     noise = Noise.of(run.settings.seed, run.held.index[:count], "held out")
     batch = Batch(x, labels, noise, noise.take(rows[:1]), done=1.0)
     found = {}
-    with in_mode(run.net, "eval"):
+    with network_mode(run.net, "eval"):
         for opponent, example in zip(run.recipe.against, run.recipe.examples(run.net, batch), strict=True):
             with torch.no_grad():
                 found[opponent.name] = 100 * float(accuracy(run.net(example), labels))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import remove_stale_temporaries, write_text
 from robustatlas.data import Dataset
@@ -33,7 +33,7 @@ def identity_of(
 ) -> TrainingIdentity:
     """What determines the weights."""
     identity = TrainingIdentity(
-        recipe={"name": recipe.name} | plain(recipe),
+        recipe={"name": recipe.name} | to_plain_data(recipe),
         settings=asdict(settings),
         data=_described(data, int(held.sum())),
         extra=None if extra is None else _described(extra),

@@ -169,7 +169,7 @@ class ReferencePlan:
             return found
         return replace(found, threat=replace(found.threat, distance=distance_by(self.features)))
 
-    def described(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """As plain data: what a folder of trainings is compared by."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         if self.steps is None:
@@ -314,7 +314,7 @@ def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
-    described = plan.described() | {
+    described = plan.to_record() | {
         "data": [training.name, len(training), test.name, len(test)],
         "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
     }

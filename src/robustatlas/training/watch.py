@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import strength
 from robustatlas.metrics.references.building import learned_nothing
-from robustatlas.optimizers.crafting import Opponent, craft, in_mode
+from robustatlas.optimizers.crafting import Opponent, craft, network_mode
 from robustatlas.outcomes.outcome import percent
 from robustatlas.training.against import ascent, start_of
 from robustatlas.training.recipes.base import Recipe, entropy_of
@@ -88,7 +88,7 @@ def accuracies(
     cross-entropy, of which no iterate may be misclassified. Random starts belong to ``index`` [N] and ``seed``.
     """
     columns: dict[str, list[Tensor]] = {name: [] for name in ("clean", *(o.name for o in opponents))}
-    with in_mode(net, "eval"):
+    with network_mode(net, "eval"):
         for part in torch.split(torch.arange(len(labels), device=labels.device), _AT_ONCE):
             images, truth = x[part], labels[part]
             with torch.no_grad():

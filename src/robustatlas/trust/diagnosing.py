@@ -101,7 +101,7 @@ def diagnose(
                 warn(warning)
         chosen = chosen_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = those_that_fit(chosen, asked, x[:1])
-        plans = [attack.plans[attack.searched_by(None)] for attack in chosen]
+        plans = [attack.plan(attack.searched_by(None)) for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
         record = _looked_at(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record

@@ -185,7 +185,7 @@ PLANTED = 24
 def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence[Attack], seed: int) -> DiagnosisRecord:
     """The record with what the indicators of a full diagnosis read of the same samples. ``attacks``: whose numbers are
     to be judged; the first that goes by gradients is looked at."""
-    chosen = [attack for attack in attacks if ways_back(attack.plans[attack.searches[0]])]
+    chosen = [attack for attack in attacks if ways_back(attack.plan(attack.searches[0]))]
     if not chosen or not record.index or known.model.knowledge != "gradients":
         return record
     attack, model = chosen[0], with_what_gradient_it_has(known.model, known.work.rows[:2])
@@ -228,7 +228,7 @@ def _looked_at(
     known: KnownSubject, model: Classifier, attack: Attack, x: Tensor, labels: Tensor, index: Sequence[int], seed: int
 ) -> LookedAt:
     noise = Noise.of(seed, torch.tensor(index, device=x.device), "full diagnosis")
-    ways = ways_back(attack.plans[attack.searches[0]]) or {None}
+    ways = ways_back(attack.plan(attack.searches[0])) or {None}
     strength = float(attack.strengths[len(attack.strengths) // 2])
     sizes = _sizes(model, attack, x, labels, seed)
     searched = Searched(

@@ -1,5 +1,5 @@
-"""How strengths are explored: what a search does is a :class:`~robustatlas.attacks.search.plan.Plan`, and one class
-each, a :class:`~robustatlas.attacks.search.base.Schedule`, carries it out."""
+"""Searches over strengths: a :class:`~robustatlas.attacks.search.base.Schedule` derives the
+:class:`~robustatlas.attacks.search.plan.Plan` of an attack and carries it out."""
 
 from robustatlas.attacks.search.base import Schedule
 from robustatlas.attacks.search.plan import Search

@@ -1,5 +1,7 @@
-"""What a search is: which strength a sample is attacked at next, and by which run of which leg of its plan. The engine
-reports how each run ended."""
+"""Schedules: a search says at which strength a sample is attacked next, and by which run of its plan.
+
+The engine reports how each run ended.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.attacks.search.plan import MINIMUM_SIZE, Leg, Plan
-from robustatlas.attacks.search.rules import EarlyStop, MostPasses, MostQueries, Role, Rule, StopSlowAscents
+from robustatlas.attacks.search.effort import longer, shorter
+from robustatlas.attacks.search.plan import MINIMUM_SIZE, AttackRun, Plan, relevant_rules
+from robustatlas.attacks.search.rules import EarlyStop, Effort, MostPasses, MostQueries, Role, Rule, StopSlowAscents
 from robustatlas.common.bundle import Tree, put, select, take
 from robustatlas.common.errors import UserError
 
 
 @dataclass
 class SharedExamples:
-    """Of N samples at S strengths: ``theta`` [N * (S + 1)], that of the lowest margin within each strength and not
-    within the one below."""
+    """Examples of N samples at S strengths.
+
+    ``theta`` [N * (S + 1)]: that of the lowest margin within each strength and not within the one below.
+    """
 
     theta: Tree
 
     @classmethod
-    def none(cls, like: Tree, rows: int, columns: int, device: torch.device) -> SharedExamples:
-        """Before the first run: the parameters ``like`` of so many ``rows``, for each of the ``columns``."""
+    def begin(cls, like: Tree, rows: int, columns: int, device: torch.device) -> SharedExamples:
+        """Return the examples before the first run: ``like`` of ``rows`` samples, for each of the ``columns``."""
         return cls(take(like, torch.arange(rows, device=device).repeat_interleave(columns)))
 
     def add(self, place: Tensor, theta: Tree, lower: Tensor) -> None:
@@ -42,24 +47,19 @@ class SharedExamples:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run: a leg, and which of its targets or starts."""
+    """One execution of a run of the plan: ``number`` says towards which of its targets or from which of its starts."""
 
-    leg: Leg
+    run: AttackRun
     number: int
-
-    @property
-    def minimum_size(self) -> bool:
-        """It looks for the smallest size, whatever the strength."""
-        return self.leg.role in MINIMUM_SIZE
 
 
 class Schedule(ABC):
-    """Which strength and which run comes next for each of N samples.
+    """Strength and run that come next for each of N samples.
 
     Of each sample, [N]: ``level`` (int64), index of the strength, of ``levels``; ``attempt`` (int64), index into
     ``attempts``; ``done``; and ``warm``: the last run found something, from which the next may start.
 
-    Of each attempt, [A]: ``stage_of``, index into ``stages``; ``leg_of``, index into the plan's legs, or -1 where it
+    Of each attempt, [A]: ``kind_of``, index into ``kinds``; ``run_of``, index into the plan's runs, or -1 where it
     only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
 
     Of the whole: ``stops`` are the rules that end runs early. ``slow`` is the rule that says after how many steps their
@@ -78,9 +78,11 @@ class Schedule(ABC):
     version: ClassVar[int] = 1
     """Rises when the same plan is carried out in another way."""
     order: ClassVar[tuple[Set[Role], ...]] = (frozenset({"ascend"}),)
-    """The roles of its legs, those of one group before those of the next."""
+    """Roles of its runs, those of one group before those of the next."""
     reads: ClassVar[tuple[type[Rule], ...]] = ()
-    """The rules that it goes by."""
+    """Kinds of rules that it obeys."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Usual rules, with their constants."""
     on_grid: ClassVar[bool] = True
     """Runs are at the strengths themselves; otherwise ``level`` is something else."""
     shares: ClassVar[bool] = False
@@ -90,14 +92,15 @@ class Schedule(ABC):
     chooses: bool = False
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
-        self.plan, self.strengths, self.levels, self.monotone = plan, strengths, len(strengths), monotone
-        self.attempts = self.runs(plan, classes)
-        self.stages = list(dict.fromkeys(a.leg.stage for a in self.attempts))
-        self.stage_of = torch.tensor([self.stages.index(a.leg.stage) for a in self.attempts], device=todo.device)
-        legs = [-1 if a.leg.role == "refine" else plan.legs.index(a.leg) for a in self.attempts]
-        self.leg_of = torch.tensor(legs, device=todo.device)
+        self.strengths, self.levels, self.monotone = strengths, len(strengths), monotone
+        self.attempts = self.ordered_attempts(plan, classes)
+        settings = [attempt.run.settings for attempt in self.attempts]
+        self.kinds = list(dict.fromkeys(settings))
+        self.kind_of = torch.tensor([self.kinds.index(each) for each in settings], device=todo.device)
+        runs = [-1 if a.run.role == "refine" else plan.runs.index(a.run) for a in self.attempts]
+        self.run_of = torch.tensor(runs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
-        self.bounds = torch.tensor([a.minimum_size for a in self.attempts], device=todo.device)
+        self.bounds = torch.tensor([a.run.role in MINIMUM_SIZE for a in self.attempts], device=todo.device)
         self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
         self.most, self.budget = plan.rule(MostQueries), plan.rule(MostPasses)
         self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
@@ -109,29 +112,66 @@ class Schedule(ABC):
     @classmethod
     def check(cls, plan: Plan) -> None:
         """Raise :class:`UserError` unless this search can carry out ``plan``."""
-        groups = [next((k for k, group in enumerate(cls.order) if leg.role in group), -1) for leg in plan.legs]
+        groups = [next((k for k, group in enumerate(cls.order) if run.role in group), -1) for run in plan.runs]
         if -1 in groups or groups != sorted(groups):
             expected = ", then ".join(" or ".join(repr(role) for role in sorted(group)) for group in cls.order)
-            found = ", ".join(repr(leg.role) for leg in plan.legs)
-            raise UserError(f"{cls.__name__} takes legs with the roles {expected}, and got {found}.")
+            found = ", ".join(repr(run.role) for run in plan.runs)
+            raise UserError(f"{cls.__name__} takes runs with the roles {expected}, and got {found}.")
         if unread := [type(rule).__name__ for rule in plan.rules if not isinstance(rule, (*cls.reads, MostQueries))]:
             known = ", ".join(rule.__name__ for rule in cls.reads) or "none"
-            raise UserError(f"{cls.__name__} does not go by {unread[0]}; its rules are: {known}.")
+            raise UserError(f"{cls.__name__} does not obey {unread[0]}; its rules are: {known}.")
 
     @classmethod
-    def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
-        """All runs of a plan, in order."""
-        return attempts_of(plan.legs, classes)
+    def plan(
+        cls, name: str, runs: Sequence[AttackRun], rules: Sequence[Rule], effort: Effort, *, usual_rules: bool = True
+    ) -> Plan:
+        """Derive the plan of this search from the runs of an attack.
+
+        Args:
+            name: the search, as runs name it.
+            runs: all runs of the attack.
+            rules: rules of the attack; each replaces the usual one of its kind, or joins them if the search reads it.
+            effort: shortens or repeats the runs.
+            usual_rules: False: only ``rules``.
+        """
+        chosen = cls.select_runs(name, runs)
+        if effort == "low":
+            chosen = tuple(shorter(run) for run in chosen)
+        elif effort == "high":
+            chosen = cls.intensified(chosen, tuple(longer(run) for run in chosen))
+        made = [rule.scaled_to(effort) for rule in cls.select_rules(rules, cls.rules if usual_rules else ())]
+        return Plan(chosen, relevant_rules(chosen, (rule for rule in made if rule is not None)))
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        """How often each leg is run on a sample on which every run comes to nothing."""
-        return [leg.runs_of(classes) for leg in plan.legs]
+    def select_runs(cls, name: str, runs: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return the runs that name this search, or else those that name no search and have a role that it knows."""
+        if naming := tuple(run for run in runs if name in run.searches):
+            return naming
+        roles = frozenset[Role]().union(*cls.order)
+        return tuple(run for run in runs if not run.searches and run.role in roles)
 
     @classmethod
-    def intensified(cls, plan: Plan, longer: Sequence[Leg]) -> tuple[Leg, ...]:
-        """The legs of high effort; ``longer``: each leg of ``plan`` with more steps and runs."""
-        return tuple(each for pair in zip(plan.legs, longer, strict=True) for each in dict.fromkeys(pair))
+    def select_rules(cls, own: Sequence[Rule], usual: Sequence[Rule]) -> list[Rule]:
+        """Return the ``usual`` rules, replaced by the attack's ``own`` of their kind, and its others that are read."""
+        replaced = {type(rule): rule for rule in own}
+        kinds = {type(rule) for rule in usual}
+        joining = [r for r in own if type(r) not in kinds and isinstance(r, (*cls.reads, MostQueries))]
+        return [*(replaced.get(type(rule), rule) for rule in usual), *joining]
+
+    @classmethod
+    def ordered_attempts(cls, plan: Plan, classes: int) -> list[Attempt]:
+        """Return all attempts of a plan, in order."""
+        return attempts_of(plan.runs, classes)
+
+    @classmethod
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        """Return how often each run is made on a sample on which all come to nothing."""
+        return [run.runs_among(classes) for run in plan.runs]
+
+    @classmethod
+    def intensified(cls, runs: Sequence[AttackRun], longer: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return the runs of high effort; ``longer``: each of ``runs`` with more steps and executions."""
+        return tuple(each for pair in zip(runs, longer, strict=True) for each in dict.fromkeys(pair))
 
     def begin(self, theta: Tree) -> None:  # noqa: B027 - most searches remember nothing
         """Before the first run; ``theta``: the parameters that the N samples begin with."""
@@ -154,6 +194,6 @@ class Schedule(ABC):
         smallest so far; ``reached``: the smallest size of that run (inf: none)."""
 
 
-def attempts_of(legs: Sequence[Leg], classes: int) -> list[Attempt]:
-    """All runs of ``legs``, in order."""
-    return [Attempt(leg, n) for leg in legs for n in range(leg.runs_of(classes))]
+def attempts_of(runs: Sequence[AttackRun], classes: int) -> list[Attempt]:
+    """Return all attempts of ``runs``, in order."""
+    return [Attempt(run, number) for run in runs for number in range(run.runs_among(classes))]

@@ -1,6 +1,12 @@
-"""The searches from above: minimum-size runs bound the size of a sample, then ascents work below it until they fail."""
+"""Searches from above: minimum-size runs bound the size of a sample, then ascents work below it until they fail.
+
+The phases of a sample, and what moves it from one to the next, are a table in
+:mod:`robustatlas.attacks.search.phases`; the masks of :meth:`Downward.advance` carry the names of its conditions.
+"""
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import ClassVar
 
@@ -8,23 +14,27 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.base import Attempt, Schedule, attempts_of
-from robustatlas.attacks.search.plan import Plan
+from robustatlas.attacks.search.phases import Phase, next_phase
+from robustatlas.attacks.search.plan import AttackRun, Plan
 from robustatlas.attacks.search.rules import Approach, MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
 class Downward(Schedule):
-    """Base of both searches from above. Bounds come first, then restarts from the smallest example until some in a row
-    have found nothing, then ascents until each kind has failed. Where the bounds found no example, restarts wait until
-    an ascent has.
+    """Base of both searches from above: a sample goes through the phases of :mod:`~robustatlas.attacks.search.phases`.
 
-    Indices of ``attempts``: ``again``, the first restart; ``first``, the first ascent; ``unbroken``, the first that
-    only samples without an example take; ``last``, the first that refines.
+    Bounds come first, then restarts from the smallest example until some in a row have found nothing, then ascents
+    until each kind has failed.
 
-    Of each sample, [N]: ``smallest``, its smallest size when its last run ended; ``in_vain``, how many runs in a row
-    after the bounds found nothing smaller; ``stubborn``: one of them did; ``spent``, passes.
+    ``first_of`` [6]: index of the first attempt of each phase (SETTLED: their number). ``unbroken``: index of the first
+    ascent that only samples without an example take.
 
-    Of each attempt, [A]: ``each``, the passes of one evaluation; ``dear``, those of a whole run and of all that refine.
+    Of each sample, [N]: ``phase``, its place in :class:`~robustatlas.attacks.search.phases.Phase`; ``smallest``, its
+    smallest size when its last run ended; ``in_vain``, the number of runs in a row after the bounds that found nothing
+    smaller; ``stubborn``: one of them did; ``spent``, passes.
+
+    Of each attempt, [A]: ``phase_of``, and for the number after the last attempt REFINING; ``evaluation_passes``, the
+    passes of one evaluation; ``run_passes``, those of a whole run and of all that refine.
     """
 
     order = (
@@ -34,60 +44,105 @@ class Downward(Schedule):
         frozenset({"unbroken"}),
         frozenset({"refine"}),
     )
-    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
+    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless)
+    rules: ClassVar[tuple[Rule, ...]] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless())
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
-        runs = [len(attempts_of(plan.having(*group), classes)) for group in self.order]
-        self.again, self.first, self.unbroken, self.last, _ = accumulate(runs)
+        restart, ascend, self.unbroken, refine, count = accumulate(
+            len(attempts_of(plan.runs_in(*group), classes)) for group in self.order
+        )
+        self.restart, self.ascend, self.refine = restart, ascend, refine
+        self.first_of = torch.tensor([0, 0, restart, ascend, refine, count], device=todo.device)
+        later = self.first_of[Phase.RESTARTING.place : Phase.SETTLED.place].contiguous()
+        places = torch.arange(count + 1, device=todo.device)
+        self.phase_of = Phase.BOUNDING.place + torch.searchsorted(later, places, right=True)
+        # Restarts begin at an example. Without ascents there would be none to wait for.
+        self.restarts_wait = restart < ascend < refine
+        attacked = {"is_attacked": todo, "is_not_attacked": ~todo}
+        self.phase = next_phase(torch.full_like(self.attempt, Phase.CLEAN.place), attacked)
         self.fruitless = plan.rule(StopFruitless)
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
-        refined = sum(attempt.leg.most_passes() for attempt in self.attempts[self.last :])
-        self.each, self.dear = torch.tensor(
-            [[a.leg.passes(1) - 1, a.leg.most_passes() + refined] for a in self.attempts], device=todo.device
+        refined = sum(attempt.run.maximal_passes() for attempt in self.attempts[refine:])
+        self.evaluation_passes, self.run_passes = torch.tensor(
+            [[a.run.passes(1) - 1, a.run.maximal_passes() + refined] for a in self.attempts], device=todo.device
         ).T
 
     @classmethod
-    def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
-        """Restarts of several legs take turns."""
-        made = attempts_of(plan.legs, classes)
-        turns = sorted((a for a in made if a.leg.role == "restart"), key=lambda attempt: attempt.number)
-        first = sum(a.leg.role == "bound" for a in made)
+    def ordered_attempts(cls, plan: Plan, classes: int) -> list[Attempt]:
+        """Return all attempts in order; restarts of several kinds take turns."""
+        made = attempts_of(plan.runs, classes)
+        turns = sorted((a for a in made if a.run.role == "restart"), key=lambda attempt: attempt.number)
+        first = sum(a.run.role == "bound" for a in made)
         return [*made[:first], *turns, *made[first + len(turns) :]]
 
+    @classmethod
+    def select_runs(cls, name: str, runs: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return its runs, bounds first; an ascent by an optimizer that looks for the smallest size is a bound here."""
+        shared = [
+            replace(run, role="bound") if run.role == "ascend" and run.optimizer.minimum_size else run
+            for run in super().select_runs(name, runs)
+            if not run.searches
+        ]
+        group = {role: place for place, roles in enumerate(cls.order) for role in roles}
+        return tuple(sorted(shared, key=lambda run: group[run.role])) or super().select_runs(name, runs)
+
     def charge(self, rows: Tensor, evaluations: Tensor) -> None:
-        self.spent[rows] += self.each[self.attempt[rows]] * evaluations + 1
+        self.spent[rows] += self.evaluation_passes[self.attempt[rows]] * evaluations + 1
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
-        before = self.attempt[rows]
-        bounding, refining = before < self.first, before >= self.last
-        attempt = before + (bounding | refining | ~fooled).long()
-        first_example = self.smallest[rows].isinf() & best_size.isfinite()
-        enough = self._enough(rows, best_size)
-        if self.again < self.first < self.last:
-            enough |= (attempt >= self.again) & best_size.isinf()
-            attempt = torch.where(~bounding & first_example, self.again, attempt)
-        attempt = torch.where(bounding & enough, attempt.clamp_min(self.first), attempt)
-        attempt = self._taken(attempt, best_size)
-        self.warm[rows] = fooled | bounding
-        attempt, settled = self._below_bounds(rows, attempt, best_size, (attempt >= self.first) & ~refining)
-        settled |= self._all_found(best_size) & (attempt >= self.again) & ~refining
-        settled |= self._too_dear(rows, attempt) & (attempt < self.last)
-        attempt = torch.where(settled, self.last, attempt)
-        self.done[rows] = (settled & best_size.isinf()) | (attempt >= len(self.attempts))
+        ended = self.phase_of[self.attempt[rows]]
+        from_above = ended < Phase.ASCENDING.place
+        refining = ended == Phase.REFINING.place
+        attempt = self._next_attempt(rows, ended, fooled, best_size)
+        self.warm[rows] = fooled | from_above
+        below = (attempt >= self.ascend) & ~refining
+        attempt, is_finished = self._set_level(rows, attempt, best_size, below)
+
+        # A run that is not worth its passes is left out, and with it all but those that refine.
+        coming = self.phase_of[attempt]
+        stops = {"has_all": self._has_all(best_size) & ~refining, "exceeds_passes": self._exceeds_passes(rows, attempt)}
+        is_stopped = next_phase(coming, stops) != coming
+        attempt = torch.where(is_stopped | is_finished, self.refine, attempt)
+        over = {
+            "has_no_example": (is_stopped | is_finished) & best_size.isinf(),
+            "refinements_end": attempt >= len(self.attempts),
+        }
+        self.phase[rows] = phase = next_phase(self.phase_of[attempt], over)
+        self.done[rows] = phase == Phase.SETTLED.place
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
 
-    def _taken(self, attempt: Tensor, best_size: Tensor) -> Tensor:
-        """``[B]``: ``attempt`` [B], or the first after it that such a sample takes."""
-        meant = best_size.isinf() | (attempt < self.unbroken)
-        return torch.where(meant, attempt, attempt.clamp_min(self.last))
+    def _next_attempt(self, rows: Tensor, ended: Tensor, fooled: Tensor, best_size: Tensor) -> Tensor:
+        """Return the index [B] of the attempt that follows one of the phase ``ended`` [B]."""
+        ascending, has_example = ended == Phase.ASCENDING.place, best_size.isfinite()
+        first_example = self.smallest[rows].isinf() & has_example
+        fruitless = self._count_fruitless(rows, best_size)
+        # An ascent that succeeded is made again, below its example.
+        following = self.attempt[rows] + (~ascending | ~fooled).long()
+        last_ascent = torch.where(has_example, self.unbroken, self.refine)
+        restarts_wait = torch.full_like(fooled, self.restarts_wait)
+        phase = next_phase(
+            ended,
+            {
+                "bounds_end": following >= self.restart,
+                "restarts_have_no_start": restarts_wait & ~has_example & (following >= self.restart),
+                "restarts_are_fruitless": fruitless,
+                "restarts_end": following >= self.ascend,
+                "has_first_example": restarts_wait & first_example,
+                "ascents_end": ~(restarts_wait & first_example) & (following >= last_ascent),
+            },
+        )
+        attempt = torch.where(phase == ended, following, self.first_of[phase])
+        # Ascents for samples without an example are not for the others, in whichever way they come there.
+        is_meant = ~has_example | (attempt < self.unbroken)
+        return torch.where(is_meant, attempt, attempt.clamp_min(self.refine))
 
-    def _enough(self, rows: Tensor, best_size: Tensor) -> Tensor:
-        """``[B]``: so many runs in a row have found nothing that no more for the smallest size follow."""
-        gained, rule = self._gained(best_size, self.smallest[rows]), self.fruitless
-        after_bounds = self.attempt[rows] >= self.again
+    def _count_fruitless(self, rows: Tensor, best_size: Tensor) -> Tensor:
+        """Count runs in a row that found nothing smaller; ``[B]``: their number is too large for another restart."""
+        gained, rule = self._is_gain(best_size, self.smallest[rows]), self.fruitless
+        after_bounds = self.attempt[rows] >= self.restart
         self.smallest[rows] = best_size
         self.in_vain[rows] = in_vain = torch.where(gained, 0, self.in_vain[rows] + after_bounds)
         self.stubborn[rows] |= gained & after_bounds
@@ -95,59 +150,73 @@ class Downward(Schedule):
             return torch.zeros_like(gained)
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)
 
-    def _too_dear(self, rows: Tensor, attempt: Tensor) -> Tensor:
-        """``[B]``: the ``attempt`` [B] that comes next could, with what refines at the end, take more passes than
-        allowed."""
+    def _exceeds_passes(self, rows: Tensor, attempt: Tensor) -> Tensor:
+        """``[B]``: the ``attempt`` [B], with the runs that refine at the end, could exceed the limit of passes."""
         if self.budget is None:
             return torch.zeros_like(attempt, dtype=torch.bool)
         coming = attempt.clamp_max(len(self.attempts) - 1)
-        return self.budget.over(self.spent[rows], self.dear[coming] + self.chooses * self.each[coming])
+        run = self.run_passes[coming] + self.chooses * self.evaluation_passes[coming]
+        return self.budget.is_exceeded(self.spent[rows], run)
 
     @abstractmethod
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
         """``[B]``: ``best_size`` [B] is smaller than the one ``before`` [B] by so much that it counts."""
 
-    def _all_found(self, best_size: Tensor) -> Tensor:
+    def _has_all(self, best_size: Tensor) -> Tensor:
         """``[B]``: nothing smaller than ``best_size`` [B] is asked for."""
         return torch.zeros_like(best_size, dtype=torch.bool)
 
     @abstractmethod
-    def _below_bounds(
-        self, rows: Tensor, attempt: Tensor, best_size: Tensor, ascending: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """``[B]``: the attempt that comes next, and ``[B]``: those of the ``ascending`` [B] samples that are through;
-        the level of each is set. ``attempt`` [B]: what would come next, at the same strength."""
+    def _set_level(self, rows: Tensor, attempt: Tensor, best_size: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+        """Set the level of each sample.
+
+        Args:
+            rows: [B].
+            attempt: [B], what would come next at the same level.
+            best_size: [B], smallest size so far.
+            below: [B], samples that are below their bounds, and do not refine yet.
+
+        Returns:
+            the attempt [B] that comes next, and the samples [B] whose ascents have all failed.
+        """
 
 
 class Descent(Downward):
     """From above: minimum-size attacks bound the size, then ascents of several kinds work just below it until all fail.
 
     A success at any strength is the next bound, and the run goes on from that example drawn into the set of the next
-    strength below. What is within the smallest strength is settled. At the end the legs that refine go on from the
+    strength below. What is within the smallest strength is settled. At the end the runs that refine go on from the
     smallest example.
     """
+
+    reads = (*Downward.reads, MostPasses)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.level += len(strengths) - 1
 
-    def _below(self, size: Tensor) -> Tensor:
+    def _level_below(self, size: Tensor) -> Tensor:
         """``[B]``: index of the largest strength below ``size`` [B]; -1: there is none."""
         return torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), size) - 1
 
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
-        """Within a smaller strength, or the first at all."""
-        return (self._below(best_size) < self._below(before)) | (best_size.isfinite() & before.isinf())
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
+        """``[B]``: within a smaller strength, or the first at all."""
+        return (self._level_below(best_size) < self._level_below(before)) | (best_size.isfinite() & before.isinf())
 
-    def _all_found(self, best_size: Tensor) -> Tensor:
-        return self._below(best_size) < 0
+    def _has_all(self, best_size: Tensor) -> Tensor:
+        return self._level_below(best_size) < 0
 
-    def _below_bounds(
-        self, rows: Tensor, attempt: Tensor, best_size: Tensor, ascending: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        below = torch.minimum(self._below(best_size), self.level[rows])
-        self.level[rows] = torch.where(ascending, below, len(self.strengths) - 1).clamp_min(0)
-        return attempt, ascending & (attempt >= self.last)
+    def _set_level(self, rows: Tensor, attempt: Tensor, best_size: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+        next_strength = torch.minimum(self._level_below(best_size), self.level[rows])
+        self.level[rows] = torch.where(below, next_strength, len(self.strengths) - 1).clamp_min(0)
+        return attempt, below & (attempt >= self.refine)
+
+
+_LONGER = 2
+"""Factor of the restarts, of their steps and of the patience where the size itself is looked for.
+
+On `mnistfc` 90 % of the samples came within 1 % of the best known size, 78 % without it.
+"""
 
 
 class Minimum(Downward):
@@ -159,6 +228,7 @@ class Minimum(Downward):
 
     on_grid = False
     reads = (*Downward.reads, Approach)
+    rules = (*Downward.rules, Approach())
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
@@ -167,8 +237,27 @@ class Minimum(Downward):
         self.below = torch.tensor(shares, dtype=strengths.dtype, device=todo.device)
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        runs, roles = super().most_runs(plan, strengths, classes), [leg.role for leg in plan.legs]
+    def select_runs(cls, name: str, runs: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return its runs; restarts that it shares with a descent are more and longer."""
+        chosen = super().select_runs(name, runs)
+        return tuple(
+            replace(run.lengthened(_LONGER), count=_LONGER * run.count)
+            if run.role == "restart" and not run.searches
+            else run
+            for run in chosen
+        )
+
+    @classmethod
+    def select_rules(cls, own: Sequence[Rule], usual: Sequence[Rule]) -> list[Rule]:
+        """Return its rules, more patient than those of a descent where the usual ones apply."""
+        chosen = super().select_rules(own, usual)
+        if not usual:
+            return chosen
+        return [rule.with_patience(_LONGER) if isinstance(rule, StopFruitless) else rule for rule in chosen]
+
+    @classmethod
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        runs, roles = super().runs_at_most(plan, strengths, classes), [run.role for run in plan.runs]
         if "ascend" in roles:
             runs[roles.index("ascend")] += len((plan.rule(Approach) or Approach()).shares) - 1
         return runs
@@ -177,16 +266,16 @@ class Minimum(Downward):
         below = best_size * self.below[self.level[rows]]
         return torch.where(self.bounds[self.attempt[rows]] | best_size.isinf(), self.strengths[-1], below)
 
-    def _gained(self, best_size: Tensor, before: Tensor) -> Tensor:
+    def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:
         threshold = 0.0 if self.fruitless is None else self.fruitless.threshold
         return best_size < (1 - threshold) * before
 
-    def _below_bounds(
-        self, rows: Tensor, attempt: Tensor, best_size: Tensor, ascending: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _set_level(self, rows: Tensor, attempt: Tensor, best_size: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
         finest = self.levels - 1
-        level = torch.where(ascending, torch.where(best_size.isinf(), finest, self.level[rows]), 0)
-        nearer = ascending & (level < finest) & (attempt > self.first)
-        self.warm[rows] |= nearer
-        self.level[rows] = level + nearer.long()
-        return torch.where(nearer, self.first, attempt), ascending & (level == finest) & (attempt >= self.last)
+        level = torch.where(below, torch.where(best_size.isinf(), finest, self.level[rows]), 0)
+        # Far below the example the first kind of ascent failed: all kinds follow nearer to it.
+        goes_nearer = below & (level < finest) & (attempt > self.ascend)
+        self.warm[rows] |= goes_nearer
+        self.level[rows] = level + goes_nearer.long()
+        attempt = torch.where(goes_nearer, self.ascend, attempt)
+        return attempt, below & (level == finest) & (attempt >= self.refine)

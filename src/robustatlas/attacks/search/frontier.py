@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.base import Attempt, Schedule, SharedExamples, attempts_of
-from robustatlas.attacks.search.plan import Leg, Plan
-from robustatlas.attacks.search.rules import StopLaggingRuns
+from robustatlas.attacks.search.plan import AttackRun, Plan
+from robustatlas.attacks.search.rules import PATIENT, StopLaggingRuns
 from robustatlas.common.bundle import Tree
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
@@ -24,10 +24,11 @@ class FrontierSearch(Schedule):
     shares = True
     order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
     reads = (StopLaggingRuns,)
+    rules = (PATIENT,)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
-        bounds, spread, sweeps = (plan.having(*group) for group in self.order)
+        bounds, spread, sweeps = (plan.runs_in(*group) for group in self.order)
         self.first, self.targets = len(attempts_of(bounds, classes)), len(attempts_of(spread, classes))
         self.rounds = bool(spread) + len(sweeps)
         self.level += len(strengths) - 1
@@ -35,21 +36,21 @@ class FrontierSearch(Schedule):
         self.attempt = self._attempt(self.attempt, self.round, self.level)
 
     def begin(self, theta: Tree) -> None:
-        self.shared = SharedExamples.none(theta, len(self.done), len(self.strengths) + 1, self.done.device)
+        self.shared = SharedExamples.begin(theta, len(self.done), len(self.strengths) + 1, self.done.device)
 
     @classmethod
-    def runs(cls, plan: Plan, classes: int) -> list[Attempt]:
-        shared_out = attempts_of([leg for leg in plan.legs if leg.role != "sweep"], classes)
-        return [*shared_out, *(Attempt(leg, 0) for leg in plan.having("sweep"))]
+    def ordered_attempts(cls, plan: Plan, classes: int) -> list[Attempt]:
+        shared_out = attempts_of([run for run in plan.runs if run.role != "sweep"], classes)
+        return [*shared_out, *(Attempt(run, 0) for run in plan.runs_in("sweep"))]
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        return [strengths if leg.role in ("ascend", "sweep") else leg.runs_of(classes) for leg in plan.legs]
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        return [strengths if run.role in ("ascend", "sweep") else run.runs_among(classes) for run in plan.runs]
 
     @classmethod
-    def intensified(cls, plan: Plan, longer: Sequence[Leg]) -> tuple[Leg, ...]:
-        """Its rounds have an order: each leg is lengthened, and it goes down and up once more."""
-        return (*longer, *(leg for leg in longer if leg.role == "sweep"))
+    def intensified(cls, runs: Sequence[AttackRun], longer: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return the longer runs and one more sweep down and up: rounds have an order."""
+        return (*longer, *(run for run in longer if run.role == "sweep"))
 
     def _attempt(self, bounding: Tensor, round_: Tensor, level: Tensor) -> Tensor:
         """Index of the run of a round at a strength; ``bounding``: that of the rounds before the first."""

@@ -1,18 +1,28 @@
-"""The searches that ask at the strengths of a grid: each by itself, or by bisection."""
+"""Searches at the strengths of a grid: each by itself, or by bisection."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.base import Schedule
-from robustatlas.attacks.search.plan import Plan
+from robustatlas.attacks.search.plan import AttackRun, Plan
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
 class OnGrid(Schedule):
     """Base of both: at a strength each run of the plan follows the one before, until one succeeds."""
 
+    @classmethod
+    def select_runs(cls, name: str, runs: Sequence[AttackRun]) -> tuple[AttackRun, ...]:
+        """Return its runs; an attack without ascents makes its bounds at each strength."""
+        chosen = super().select_runs(name, runs)
+        bounds = (run for run in runs if not run.searches and run.role == "bound")
+        return chosen or tuple(replace(run, role="ascend") for run in bounds)
+
     def _next_attempt(self, rows: Tensor, fooled: Tensor) -> Tensor:
-        """Count a failed run; which of the rows are through with their level."""
+        """Count a failed run, and return which of the rows have finished their level."""
         following = self.attempt[rows] + 1
         settled = fooled | (following >= len(self.attempts))
         self.attempt[rows] = torch.where(settled, 0, following)
@@ -24,8 +34,8 @@ class Every(OnGrid):
     run where that counts for all larger ones."""
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        return [strengths * leg.runs_of(classes) for leg in plan.legs]
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        return [strengths * run.runs_among(classes) for run in plan.runs]
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         settled = self._next_attempt(rows, fooled)
@@ -48,8 +58,8 @@ class Bisection(OnGrid):
         self.level = (self.low + self.high) // 2
 
     @classmethod
-    def most_runs(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
-        return [strengths.bit_length() * leg.runs_of(classes) for leg in plan.legs]
+    def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
+        return [strengths.bit_length() * run.runs_among(classes) for run in plan.runs]
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         settled = self._next_attempt(rows, fooled)

@@ -1,10 +1,10 @@
-"""What a search does to a sample, as data: legs in their order, and the rules that end or skip some of them."""
+"""Runs of an attack, and the plan that a search derives from them: runs in their order, and rules that end some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from robustatlas.attacks.search.rules import Role, Rule
 from robustatlas.common.errors import UserError
@@ -13,7 +13,7 @@ from robustatlas.models.objectives import MARGINS, Objective, check_objective, o
 from robustatlas.optimizers.base import Optimizer
 
 Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
-"""What a search finds:
+"""Names of the searches, by what each finds:
 
 - ``"descent"``: whole curves for about the price of one point.
 - ``"bisection"``: smallest strengths, by MultiRobustBench's protocol.
@@ -26,48 +26,79 @@ Targets = Literal["logits", "distance", "random"]
 Start = Literal["random", "neutral", "best"]
 Judge = Literal["best", "last"]
 NEAREST = 9
-"""How many classes are ordered by their distance; as many as AutoAttack targets."""
+"""Number of classes that are ordered by their distance; AutoAttack targets as many (Croce and Hein 2020)."""
 
 MINIMUM_SIZE: frozenset[Role] = frozenset({"bound", "restart", "refine"})
 """Roles of runs for the smallest size, whatever the strength."""
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One optimizer with its objective: how a run goes.
+class AttackRun:
+    """One kind of run: an optimizer with its objective, its role, and how often it runs.
 
     Attributes:
-        optimizer: what moves theta.
-        objective: what it raises.
+        optimizer: moves theta.
+        objective: is raised by the optimizer.
+        role: the purpose of the run: ``"bound"``, ``"restart"``, ``"ascend"``, ``"unbroken"``, ``"refine"`` or
+            ``"sweep"``.
+        count: number of runs: towards as many classes if the run is targeted, otherwise from as many starts.
         targets: None: untargeted; or the wrong class that each run goes towards: the next in the order of their
             ``"logits"`` or of the linearised ``"distance"`` to their boundary, or one drawn at ``"random"``.
         start: ``"random"``, ``"neutral"`` (the clean point), or ``"best"``: right after a success at that example,
             drawn into the set, otherwise at random (a minimum-size run: at the smallest example).
-        judge: ``"best"`` iterate counts, or only the ``"last"`` (historical protocols).
-        kick: a run for the smallest size begins at the smallest example, moved at random by so many times its size.
+        judge: the ``"best"`` iterate counts, or only the ``"last"`` (historical protocols).
+        kick: a restart begins at the smallest example, moved at random by ``kick`` times its size.
         backward: the gradient taken of input transformations (None: what the model says; see
             :mod:`robustatlas.models.defenses`).
+        searches: the searches that take the run. A search takes the runs that name it; if none does, those that name
+            no search.
 
     Raises:
-        UserError: what cannot be, such as an optimizer without steps.
+        UserError: a setting that cannot be, such as an optimizer without steps or a role that it cannot have.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
-        >>> Stage(PGD(20), "margin", targets="logits").start
-        'random'
+        >>> AttackRun(PGD(20), "margin", targets="logits", count=3).runs_among(classes=3)
+        2
     """
 
     optimizer: Optimizer[Any]
     objective: Objective
+    role: Role = "ascend"
+    count: int = 1
     targets: Targets | None = None
     start: Start = "random"
     judge: Judge = "best"
     kick: float = 0.0
     backward: Backward | None = None
+    searches: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
         check_backward(self.backward)
+        self._check_optimizer()
+        known = {
+            "role": get_args(Role), "targets": (None, *get_args(Targets)), "start": get_args(Start),
+            "judge": get_args(Judge),
+        }  # fmt: skip
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise UserError(
+                    f"A run got {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}."
+                )
+        if not isinstance(self.count, int) or self.count < 1 or (self.targets == "random" and self.count > 1):
+            raise UserError(
+                f"A run got count={self.count!r}; expected a whole number from 1 on, and 1 towards a random class."
+            )
+        if self.kick and not (self.kick > 0 and self.start == "best" and self.optimizer.minimum_size):
+            raise UserError(
+                f"A run got kick={self.kick}; expected a positive number, and only for a minimum-size attack with "
+                "start='best'."
+            )
+        if (self.role == "restart") != bool(self.kick):
+            raise UserError(f"A run got role={self.role!r} with kick={self.kick}; restarts have a kick, others none.")
+
+    def _check_optimizer(self) -> None:
         optimizer = type(self.optimizer).__name__
         if self.optimizer.needs_margin and self.objective not in MARGINS:
             raise UserError(
@@ -78,73 +109,40 @@ class Stage:
             raise UserError(
                 f"{optimizer} got steps={self.optimizer.steps}; expected at least {self.optimizer.fewest_steps}."
             )
-        known = {"targets": (None, *get_args(Targets)), "start": get_args(Start), "judge": get_args(Judge)}
-        for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise UserError(
-                    f"A stage got {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}."
-                )
-        if self.kick and not (self.kick > 0 and self.start == "best" and self.optimizer.minimum_size):
-            raise UserError(
-                f"A stage got kick={self.kick}; expected a positive number, and only for a minimum-size attack with "
-                "start='best'."
-            )
-
-    def described(self) -> dict[str, Any]:
-        """For the record of a run."""
-        return {"kind": "Stage"} | vars(self) | {"objective": objective_recorded(self.objective)}
-
-
-@dataclass(frozen=True)
-class Leg:
-    """A stage, what it is for, and how often it runs.
-
-    Attributes:
-        stage: how a run goes.
-        role: what it is for: ``"bound"``, ``"restart"``, ``"ascend"``, ``"unbroken"``, ``"refine"`` or ``"sweep"``.
-        runs: towards so many classes where the stage is targeted, otherwise from so many starts.
-
-    Raises:
-        UserError: a role that the stage cannot have, no run, or several towards one random class.
-
-    Example:
-        >>> from robustatlas.optimizers.pgd import PGD
-        >>> Leg(Stage(PGD(20), "margin", targets="logits"), "ascend", runs=3).runs_of(classes=3)
-        2
-    """
-
-    stage: Stage
-    role: Role = "ascend"
-    runs: int = 1
-
-    def __post_init__(self) -> None:
-        if self.role not in get_args(Role):
-            raise UserError(f"A leg got role={self.role!r}; expected one of {', '.join(map(repr, get_args(Role)))}.")
-        if not isinstance(self.runs, int) or self.runs < 1 or (self.stage.targets == "random" and self.runs > 1):
-            raise UserError(
-                f"A leg got runs={self.runs!r}; expected a whole number from 1 on, and 1 towards a random class."
-            )
-        optimizer = type(self.stage.optimizer).__name__
-        if self.role in MINIMUM_SIZE and not self.stage.optimizer.minimum_size:
+        if self.role in MINIMUM_SIZE and not self.optimizer.minimum_size:
             raise UserError(
                 f"{optimizer} cannot {self.role}: it looks for an example at a strength; use role='ascend', or an "
                 "optimizer that looks for the smallest size, such as FMN."
             )
-        if (self.role == "restart") != bool(self.stage.kick):
-            raise UserError(f"A leg got role={self.role!r} with kick={self.stage.kick}; a kick is what restarts have.")
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the settings that determine numbers, for the record of an evaluation."""
+        settings = {name: value for name, value in vars(self).items() if name != "searches"}
+        return {"kind": "AttackRun"} | settings | {"objective": objective_recorded(self.objective)}
+
+    @property
+    def settings(self) -> AttackRun:
+        """The run without its role and its count; runs of equal settings share a batch."""
+        return replace(self, role="restart" if self.kick else "ascend", count=1, searches=())
 
     def passes(self, evaluations: int) -> int:
-        """Forward and backward passes of so many evaluations and of the one that verifies: those of the network itself,
-        without what perceptual projections and attacks of other libraries ask besides."""
-        return (1 + self.stage.optimizer.needs_gradient) * evaluations + 1
+        """Return forward and backward passes of ``evaluations`` evaluations and of the one that verifies.
 
-    def most_passes(self, chooses: bool = False) -> int:
-        """:meth:`passes` of a run that goes on to its end; ``chooses``: for a threat model that chooses among draws."""
-        return self.passes(self.stage.optimizer.evaluations + chooses)
+        Passes inside of perceptual projections and of attacks of other libraries come on top.
+        """
+        return (1 + self.optimizer.needs_gradient) * evaluations + 1
 
-    def runs_of(self, classes: int) -> int:
-        """How often it runs on a model of so many classes."""
-        return self.runs if self.stage.targets in (None, "random") else min(self.runs, classes - 1)
+    def maximal_passes(self, chooses: bool = False) -> int:
+        """Return :meth:`passes` of a run that goes on to its end; ``chooses``: the threat model chooses among draws."""
+        return self.passes(self.optimizer.evaluations + chooses)
+
+    def runs_among(self, classes: int) -> int:
+        """Return the number of runs on a model of ``classes`` classes."""
+        return self.count if self.targets in (None, "random") else min(self.count, classes - 1)
+
+    def lengthened(self, factor: float) -> Self:
+        """Return the run with ``factor`` times the steps."""
+        return replace(self, optimizer=self.optimizer.lengthened(factor))
 
 
 R = TypeVar("R", bound=Rule)
@@ -152,68 +150,51 @@ R = TypeVar("R", bound=Rule)
 
 @dataclass(frozen=True)
 class Plan:
-    """What one search does to a sample.
+    """Runs of one search on a sample, in order, and the rules that end or leave out some of them.
 
-    Everything that is made of a plan (a cheaper or stronger one, one bound to a model, its record, its cost, a table)
-    is made by one walk over it, :meth:`map` or a loop over ``legs``.
-
-    Attributes:
-        legs: what runs, in order.
-        rules: what ends or leaves out some of the runs, at most one of a kind.
+    :meth:`robustatlas.Attack.plan` derives it; nothing stores one.
 
     Raises:
-        UserError: no legs, or two rules of one kind.
+        UserError: no runs, or two rules of one kind.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
-        >>> from dataclasses import replace
-        >>> plan = Plan((Leg(Stage(PGD(20), "margin")),))
-        >>> [leg.stage.optimizer.steps for leg in plan.map(lambda leg: (leg, replace(leg, runs=2))).legs]
-        [20, 20]
+        >>> Plan((AttackRun(PGD(20), "margin"),)).first("ascend").optimizer.steps
+        20
     """
 
-    legs: tuple[Leg, ...]
+    runs: tuple[AttackRun, ...]
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = [type(rule) for rule in self.rules]
-        if not self.legs or len(set(kinds)) < len(kinds):
-            raise UserError("A plan needs at least one leg, and at most one rule of a kind.")
+        if not self.runs or len(set(kinds)) < len(kinds):
+            raise UserError("A plan needs at least one run, and at most one rule of a kind.")
 
-    def map(
-        self, legs: Callable[[Leg], Leg | Iterable[Leg]], rules: Callable[[Rule], Rule | None] = lambda rule: rule
-    ) -> Plan:
-        """The plan with each leg replaced by one or several, and each rule by another or none."""
-        made = (legs(leg) for leg in self.legs)
-        walked = tuple(each for one in made for each in ((one,) if isinstance(one, Leg) else one))
-        return Plan(walked, tuple(rule for old in self.rules if (rule := rules(old)) is not None))
+    def runs_in(self, *roles: Role) -> tuple[AttackRun, ...]:
+        """Return the runs of these roles."""
+        return tuple(run for run in self.runs if run.role in roles)
 
-    def having(self, *roles: Role) -> tuple[Leg, ...]:
-        """The legs of these roles."""
-        return tuple(leg for leg in self.legs if leg.role in roles)
+    def first(self, role: Role) -> AttackRun:
+        """Return the first run of a role."""
+        return self.runs_in(role)[0]
 
     def rule(self, kind: type[R]) -> R | None:
-        """The rule of that kind, if the plan has one."""
+        """Return the rule of that kind, if the plan has one."""
         return next((rule for rule in self.rules if isinstance(rule, kind)), None)
 
     @property
-    def smooths(self) -> bool:
-        """Whether some of its runs go back through smoothed ReLUs."""
-        return any(leg.stage.backward == "smoothed" for leg in self.legs)
+    def has_smoothed_runs(self) -> bool:
+        """True if some runs go back through smoothed ReLUs."""
+        return any(run.backward == "smoothed" for run in self.runs)
 
     def passes_before(self, classes: int) -> int:
-        """Forward and backward passes before the first run: the clean one, and those that order classes."""
-        ordered = any(leg.stage.targets == "distance" for leg in self.legs)
+        """Return the passes before the first run: the clean one, and those that order classes by distance."""
+        ordered = any(run.targets == "distance" for run in self.runs)
         return 1 + ordered * (1 + min(NEAREST, classes - 1))
 
-    @property
-    def judges_last(self) -> bool:
-        """Whether only the last iterate of a run counts (historical protocols)."""
-        return any(leg.stage.judge == "last" for leg in self.legs)
 
-
-def ruled(legs: Iterable[Leg], rules: Iterable[Rule]) -> Plan:
-    """A plan of these legs with those of the ``rules`` that concern any of them."""
-    taken = tuple(legs)
-    roles = {leg.role for leg in taken}
-    return Plan(taken, tuple(rule for rule in rules if rule.concerns(roles)))
+def relevant_rules(runs: Iterable[AttackRun], rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return those of ``rules`` that concern the role of any of ``runs``."""
+    roles = {run.role for run in runs}
+    return tuple(rule for rule in rules if rule.concerns(roles))

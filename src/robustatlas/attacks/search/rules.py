@@ -1,6 +1,8 @@
-"""The rules of a plan: which runs end early, which are left out, and where it goes on. A rule goes by the sample alone,
-by its own run and by what was known when that began, so results do not depend on the rest of the batch. The
-tables of docs/attacks.md have the plans and rules with their constants."""
+"""Rules of a plan: which runs end early, which are left out, and where a search goes on.
+
+A rule reads the sample alone, its own run and what was known when that began, so results do not depend on the rest of
+the batch. The tables of docs/attacks.md have the runs and rules with their constants.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
 Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
-"""What a leg looks for, and where it begins:
+"""Purposes of runs, with the point where each begins:
 
 - ``"bound"``: the smallest size, from the clean point.
 - ``"restart"``: the same, from the smallest example, moved at random (basin hopping, Wales and Doye 1997).
@@ -35,7 +37,7 @@ Effort = Literal["low", "default", "high"]
 
 @dataclass(frozen=True)
 class Trace(Bundle):
-    """What a run has come to, each [B]. ``smallest``: the smallest size that was misclassified (inf: none). ``lowest``:
+    """Results of runs so far, each [B]. ``smallest``: the smallest size that was misclassified (inf: none). ``lowest``:
     the lowest margin of the logits. ``earlier``: that margin at the end of the run's last part, and ``fall`` how far it
     fell within that part. ``evaluations`` (int64): how many it took."""
 
@@ -46,13 +48,13 @@ class Trace(Bundle):
     evaluations: Tensor
 
     @classmethod
-    def none(cls, like: Tensor) -> Trace:
-        """Of runs that begin, one for each number of ``like`` [B]."""
+    def begin(cls, like: Tensor) -> Trace:
+        """Return the traces of runs that begin, one for each number of ``like`` [B]."""
         never = torch.full_like(like, torch.inf)
         return cls(never, never, never, never, torch.zeros_like(like, dtype=torch.int64))
 
-    def after(self, evaluation: Evaluation, problem: Problem, step: Tensor, part: int) -> Trace:
-        """What it is after evaluation number ``step`` [B] (from 0) of a run whose parts have ``part`` steps."""
+    def updated(self, evaluation: Evaluation, problem: Problem, step: Tensor, part: int) -> Trace:
+        """Return the traces after evaluation number ``step`` [B] (from 0) of runs whose parts have ``part`` steps."""
         fooling = torch.where(evaluation.fooled, evaluation.size, torch.inf)
         lowest = torch.minimum(self.lowest, margin_of(evaluation.logits, problem.labels))
         ends = step % part == 0
@@ -77,14 +79,14 @@ class Rule(ABC):
     reason: ClassVar[str]
     source: ClassVar[str] = "chosen here"
     roles: ClassVar[Set[Role]]
-    """Of the legs that it says something about."""
+    """Roles of the runs that it is about."""
 
     def concerns(self, roles: Set[Role]) -> bool:
-        """Whether it has anything to say in a plan whose legs have these roles."""
+        """Return if it is about any run of a plan whose runs have these roles."""
         return bool(self.roles & roles)
 
-    def at_effort(self, effort: Effort) -> Rule | None:
-        """What it becomes at an effort; None: it is left out."""
+    def scaled_to(self, effort: Effort) -> Rule | None:
+        """Return the rule at an effort; None: it is left out."""
         return self
 
 
@@ -97,8 +99,8 @@ class EarlyStop(Rule):
         samples was ``known`` [B] when they began. Searches without gradients always go on."""
 
     @abstractmethod
-    def soonest(self, optimizer: Optimizer[Any]) -> int:
-        """Evaluations after which a run may first end by it."""
+    def earliest_end(self, optimizer: Optimizer[Any]) -> int:
+        """Return the number of evaluations after which a run may first end by it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class StopLaggingRuns(EarlyStop):
 
     Example:
         >>> from robustatlas.optimizers.fmn import FMN
-        >>> trace = replace(Trace.none(torch.zeros(2)), smallest=torch.tensor([1.6, 1.4]))
+        >>> trace = replace(Trace.begin(torch.zeros(2)), smallest=torch.tensor([1.6, 1.4]))
         >>> StopLaggingRuns().ends(trace, torch.tensor([10, 10]), FMN(20), torch.ones(2)).tolist()
         [True, False]
     """
@@ -125,11 +127,11 @@ class StopLaggingRuns(EarlyStop):
         ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
         return trace.smallest > ratio * known
 
-    def soonest(self, optimizer: Optimizer[Any]) -> int:
+    def earliest_end(self, optimizer: Optimizer[Any]) -> int:
         spared = int(self.left * optimizer.steps) if optimizer.minimum_size else 0
         return optimizer.steps + 1 - spared
 
-    def at_effort(self, effort: Effort) -> Rule | None:
+    def scaled_to(self, effort: Effort) -> Rule | None:
         return PATIENT if effort == "high" else self
 
 
@@ -151,7 +153,7 @@ class StopSlowAscents(EarlyStop):
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
         >>> lowest, fall = torch.tensor([0.5, 0.5]), torch.tensor([0.1, 0.4])
-        >>> trace = replace(Trace.none(lowest), lowest=lowest, fall=fall)
+        >>> trace = replace(Trace.begin(lowest), lowest=lowest, fall=fall)
         >>> StopSlowAscents().ends(trace, torch.tensor([10, 10]), PGD(20), torch.ones(2)).tolist()
         [True, False]
     """
@@ -162,22 +164,22 @@ class StopSlowAscents(EarlyStop):
     parts: int = 4
     times: float = 1.0
 
-    def part(self, steps: int) -> int:
-        """Steps of a part, of a run of so many."""
+    def part_length(self, steps: int) -> int:
+        """Return the number of steps in one part of a run of ``steps`` steps."""
         return max(1, steps // self.parts)
 
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
         if optimizer.minimum_size or not optimizer.needs_gradient:
             return torch.zeros_like(step, dtype=torch.bool)
-        part = self.part(optimizer.steps)
+        part = self.part_length(optimizer.steps)
         left = (optimizer.steps - step) / part
         looked = (step % part == 0) & (step > 0) & (step < optimizer.steps)
         return looked & (trace.lowest > self.times * left * trace.fall)
 
-    def soonest(self, optimizer: Optimizer[Any]) -> int:
-        return optimizer.steps + 1 if optimizer.minimum_size else self.part(optimizer.steps) + 1
+    def earliest_end(self, optimizer: Optimizer[Any]) -> int:
+        return optimizer.steps + 1 if optimizer.minimum_size else self.part_length(optimizer.steps) + 1
 
-    def at_effort(self, effort: Effort) -> Rule | None:
+    def scaled_to(self, effort: Effort) -> Rule | None:
         return None if effort == "high" else self
 
 
@@ -207,10 +209,12 @@ class StopFruitless(Rule):
                 "at least one, and no fewer for stubborn samples."
             )
 
-    def at_effort(self, effort: Effort) -> Rule | None:
-        if effort != "high":
-            return self
-        return replace(self, patience=_HIGH * self.patience, stubborn=_HIGH * self.stubborn)
+    def scaled_to(self, effort: Effort) -> Rule | None:
+        return self.with_patience(_HIGH) if effort == "high" else self
+
+    def with_patience(self, factor: int) -> StopFruitless:
+        """Return the rule with ``factor`` times the patience."""
+        return replace(self, patience=factor * self.patience, stubborn=factor * self.stubborn)
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ class MostPasses(Rule):
     many for each draw). High effort has no such limit.
 
     Example:
-        >>> MostPasses(800).over(torch.tensor([700, 780]), torch.tensor([41, 41])).tolist()
+        >>> MostPasses(800).is_exceeded(torch.tensor([700, 780]), torch.tensor([41, 41])).tolist()
         [False, True]
     """
 
@@ -239,11 +243,11 @@ class MostPasses(Rule):
 
     passes: int = 800
 
-    def over(self, made: Tensor, ahead: Tensor) -> Tensor:
+    def is_exceeded(self, made: Tensor, ahead: Tensor) -> Tensor:
         """``[B]``: ``made`` [B] passes and those of the whole run ``ahead`` [B] are too many."""
         return made + ahead > self.passes
 
-    def at_effort(self, effort: Effort) -> Rule | None:
+    def scaled_to(self, effort: Effort) -> Rule | None:
         return None if effort == "high" else self
 
 
@@ -253,7 +257,7 @@ class MostQueries(Rule):
     of them verifies what was found. Of models that can only be asked; every search goes by it.
 
     Example:
-        >>> MostQueries(500).spent(torch.tensor([497, 498, 499, 500])).tolist()
+        >>> MostQueries(500).is_spent(torch.tensor([497, 498, 499, 500])).tolist()
         [False, False, True, True]
     """
 
@@ -262,10 +266,10 @@ class MostQueries(Rule):
 
     queries: int
 
-    def spent(self, asked: Tensor) -> Tensor:
+    def is_spent(self, asked: Tensor) -> Tensor:
         """``[B]``: of so many queries ``asked`` [B], no more than the one that verifies is left."""
         return asked >= self.queries - 1
 
-    def over(self, asked: Tensor) -> Tensor:
+    def is_exceeded(self, asked: Tensor) -> Tensor:
         """``[B]``: no further run is worth its beginning: what it asks could not be verified."""
         return asked > self.queries - 2

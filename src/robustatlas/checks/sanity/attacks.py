@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.attacks.definition import Attack, Plan, Stage
+from robustatlas.attacks.definition import Attack, AttackRun, Plan
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
 from robustatlas.models.classifier import Classifier, Knowledge
@@ -73,25 +73,25 @@ def ways_back(plan: Plan) -> frozenset[Backward | None]:
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
-        >>> ways_back(attack_named("linf").plans["descent"]), ways_back(attack_named("corruption-fog").plans["every"])
+        >>> ways_back(attack_named("linf").plan("descent")), ways_back(attack_named("corruption-fog").plan("every"))
         (frozenset({None}), frozenset())
     """
-    ways = (leg.stage.backward for leg in plan.legs if _needed(leg.stage) == "gradients")
+    ways = (run.backward for run in plan.runs if _needed(run) == "gradients")
     return frozenset(None if way == "smoothed" else way for way in ways)
 
 
 def learns_enough(attack: Attack, model: Classifier) -> bool:
     """Whether all that an attack may run makes do with what ``model`` tells."""
-    return all(_TELLS[model.knowledge] >= _TELLS[_needed(stage)] for stage in attack.stages)
+    return all(_TELLS[model.knowledge] >= _TELLS[_needed(run)] for run in attack.runs)
 
 
-def _needed(stage: Stage) -> Knowledge:
-    return "gradients" if stage.targets == "distance" else stage.optimizer.needs
+def _needed(run: AttackRun) -> Knowledge:
+    return "gradients" if run.targets == "distance" else run.optimizer.needs
 
 
 def _searches(attack: Attack) -> bool:
-    return any(isinstance(stage.optimizer, (Square, HopSkipJump)) for stage in attack.stages)
+    return any(isinstance(run.optimizer, (Square, HopSkipJump)) for run in attack.runs)
 
 
 def _takes(attack: Attack, images: Tensor | Rows) -> bool:
-    return len(images.shape) == _IMAGES or not any(isinstance(stage.optimizer, Square) for stage in attack.stages)
+    return len(images.shape) == _IMAGES or not any(isinstance(run.optimizer, Square) for run in attack.runs)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.description import plain
+from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
@@ -135,7 +135,7 @@ def wanted_of(
             raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
         threat = attack.threat.for_data(first).bound_to(model)
         held = {key: value for key, value in records[0].threat.items() if key != PIXELS}
-        if plain(threat) != held and _as_recorded(threat) != held:
+        if to_plain_data(threat) != held and _as_recorded(threat) != held:
             raise UserError(
                 f"The run searched {attack.name!r} under another threat model than the one of that name now; give the "
                 "very attack as an object."
@@ -163,4 +163,4 @@ def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]])
 
 def _as_recorded(threat: ThreatModel) -> Any:
     """A threat model as a run's JSON gives it back."""
-    return AttackRecord(name="threat", strengths=(1.0,), threat=plain(threat)).threat
+    return AttackRecord(name="threat", strengths=(1.0,), threat=to_plain_data(threat)).threat

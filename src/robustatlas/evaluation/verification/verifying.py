@@ -184,7 +184,7 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
             "minimal_size": size,
             "true_size": np.full(len(chosen), -1.0),
             "found_class": judged.found[chosen],
-            "found_leg": np.full(len(chosen), -1),
+            "found_run": np.full(len(chosen), -1),
             "forward": np.bincount(rows, minlength=len(work.labels))[samples_of] + 1,
             "backward": none,
             "rejected": none,

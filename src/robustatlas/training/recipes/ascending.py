@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.models.objectives import probability_margin
-from robustatlas.optimizers.crafting import Opponent, craft, in_mode
+from robustatlas.optimizers.crafting import Opponent, craft, network_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
@@ -47,7 +47,7 @@ class Ascending(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         labels = batch.labels
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             low = self.craft(net, batch, value=lambda logits: probability_margin(logits, labels, None)).x
             if self.points == "replace":
                 x, inner = batch.x, low

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 
@@ -31,7 +31,7 @@ class Avg(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         which = [batch.part] if self.sequential else range(len(self.against))
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             examples = [self.craft(net, batch, k).x for k in which]
         logits = [net(x) for x in examples]
         loss = torch.stack([self.cross_entropy(z, batch.targets) for z in logits]).mean()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 Forward = Callable[[Tensor], Tensor]
@@ -42,7 +42,7 @@ class Awp(Recipe):
             raise UserError("gamma must be a positive share of the weights, such as 0.01, and first_epoch at least 1.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x = self.craft(net, batch).x if self.base == "pgd" else self.craft_apart(net, batch)
         if batch.epoch + 1 < self.first_epoch:
             return self._loss(net, batch, x)

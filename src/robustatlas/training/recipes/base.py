@@ -15,7 +15,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft, in_mode
+from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft, network_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
@@ -158,7 +158,7 @@ class Recipe:
 
         ``net`` is in train mode, and is left so. No gradient is put on its parameters.
         """
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x, right = self.crafted(net, batch)
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), by_attack=right)

@@ -13,7 +13,7 @@ from robustatlas.certificates.network import Graph, Network
 from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import Opponent, in_mode
+from robustatlas.optimizers.crafting import Opponent, network_mode
 from robustatlas.threats.lp import Lp
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, require_balls
 
@@ -69,7 +69,7 @@ class Bounded(Recipe):
         """``[B, C]``: lower bounds of the margins on the set of now, inf at the label; float64, with their graph."""
         opponent = self.against[0]
         assert isinstance(opponent.threat, Lp)
-        with in_mode(net, "eval"):
+        with network_mode(net, "eval"):
             network = Network(self.relaxed(graph_of(_program(net, batch.x), net)))
         x, radius = batch.x.double(), self.strength(opponent, batch).double()
         return self.margins(network, NormBall(x, radius, opponent.threat.p, self.box), batch)

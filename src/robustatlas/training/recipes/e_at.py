@@ -10,7 +10,7 @@ from robustatlas.common.host import to_host
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
-from robustatlas.optimizers.crafting import craft, in_mode
+from robustatlas.optimizers.crafting import craft, network_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
 from robustatlas.training.against import ascent
@@ -44,7 +44,7 @@ class EAt(Recipe):
         drawn = batch.shared.uniform(dtype=torch.float64)
         (which,) = to_host((drawn > self.probabilities(memory).cumsum(0)[:-1]).sum())
         opponent = self.against[which]
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             found = craft(
                 net,
                 opponent,

@@ -10,7 +10,7 @@ from torch import nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.models.loading import load_model
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
@@ -54,7 +54,7 @@ class Hat(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         helper = _network(self.helper).to(batch.x.device)
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x = self.craft_apart(net, batch)
         with torch.no_grad():
             labels = helper(x).argmax(1)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy
 
 _TINY = 1e-12
@@ -34,7 +34,7 @@ class Mart(Recipe):
             raise UserError(f"beta={self.beta}; expected a positive weight of the divergence, such as 6.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x = self.craft(net, batch, start="near").x
         natural, logits = net(batch.x).softmax(1), net(x)
         attacked = logits.softmax(1)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import in_mode
+from robustatlas.optimizers.crafting import network_mode
 from robustatlas.threats.lp import Lp
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, partly, require_balls
 from robustatlas.training.recipes.manifold import RELUS
@@ -71,10 +71,10 @@ class Mmr(Recipe):
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         x = batch.x
         if self.attacked:
-            with in_mode(net, batch.mode):
+            with network_mode(net, batch.mode):
                 x = partly(self.craft(net, batch).x, x, self.attacked)
         logits = net(x)
-        with in_mode(net, "eval"):
+        with network_mode(net, "eval"):
             units, slopes = linearised(net, x)
         loss = self.cross_entropy(logits, batch.labels)
         risen = min(1.0, (batch.epoch + 1) / self.rise)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from robustatlas.common.noise import Noise
-from robustatlas.optimizers.crafting import ball_point, in_mode
+from robustatlas.optimizers.crafting import ball_point, network_mode
 from robustatlas.threats.lp import Lp
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, require_balls
 
@@ -64,7 +64,7 @@ class MngAc(Recipe):
         epsilon = self.strength(opponent, batch)
         threat = opponent.threat
         assert isinstance(threat, Lp)
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x_adv = self.craft(net, batch, which).x
         noise = batch.noise.child(len(self.against))
         memory = self._generator_step(net, batch, memory, x_adv, threat, epsilon, noise.child(0))

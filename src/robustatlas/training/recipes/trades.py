@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import Start, in_mode
+from robustatlas.optimizers.crafting import Start, network_mode
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, divergence
 
 
@@ -32,7 +32,7 @@ class Trades(Recipe):
             raise UserError(f"beta={self.beta}; expected a positive weight of the divergence, such as 6.")
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x = self.craft_apart(net, batch, self.start)
         clean, attacked = net(batch.x), net(x)
         loss = self.cross_entropy(clean, batch.targets) + self.beta * divergence(clean, attacked).mean()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.optimizers.crafting import craft_pair, in_mode
+from robustatlas.optimizers.crafting import craft_pair, network_mode
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.training.recipes.base import (
     Batch,
@@ -53,7 +53,7 @@ class Variation(Recipe):
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         (opponent,) = self.against
-        with in_mode(net, batch.mode):
+        with network_mode(net, batch.mode):
             x = self._example(net, batch)
             strength = self.strength(opponent, batch)
             pair = craft_pair(net, opponent, batch.x, batch.labels, strength, batch.noise.child(1), _distance)

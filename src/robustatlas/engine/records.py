@@ -1,4 +1,4 @@
-"""The ledger: what is known of the samples under one attack, and what it cost."""
+"""Records of the samples under one attack: what is known of them, and what it cost."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ from robustatlas.models.objectives import margin_of
 
 
 @dataclass
-class Ledger:
-    """What is known of N samples under one attack.
+class Records:
+    """Knowledge about N samples under one attack.
 
     Of the smallest verified example: ``best_size`` [N] (inf: none), its parameter ``best_theta`` (none: the neutral
-    one), its prediction ``found_class``, and ``found_leg``, the leg of the plan that found it (-1: none). ``mistakes``
+    one), its prediction ``found_class``, and ``found_run``, the leg of the plan that found it (-1: none). ``mistakes``
     of ``drawn`` [N] forward passes judged it, or the clean input where that is misclassified.
 
     Other sizes, [N]: ``possible_size``, the smallest that is not certainly none (of randomised models); ``true_size``,
@@ -51,7 +51,7 @@ class Ledger:
     possible_size: Tensor
     true_size: Tensor
     found_class: Tensor
-    found_leg: Tensor
+    found_run: Tensor
     mistakes: Tensor
     drawn: Tensor
     margins: Tensor
@@ -64,12 +64,12 @@ class Ledger:
     saved: Tensor
 
 
-def open_ledger(
-    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, lanes: int
-) -> Ledger:
-    """The ledger after one clean pass."""
+def open_records(
+    model: Classifier, attack: Attack, x: Tensor, labels: Tensor, noise: Noise, strengths: Tensor, slots: int
+) -> Records:
+    """Return the records after one clean pass."""
     with torch.no_grad():
-        rows = torch.split(torch.arange(len(x), device=x.device), lanes)
+        rows = torch.split(torch.arange(len(x), device=x.device), slots)
         judged = [model.judged(x[part], labels[part], noise.take(part).child(CLEAN)) for part in rows]
         logits = torch.cat([verdict.logits for verdict in judged])
         wrong, possible, mistakes, drawn = (
@@ -79,7 +79,7 @@ def open_ledger(
     n, s = len(x), len(strengths)
     clean_margin = margin_of(logits.softmax(1), labels)
     ranking = logits.scatter(1, labels[:, None], -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return Ledger(
+    return Records(
         x=x,
         labels=labels,
         strengths=strengths,
@@ -92,7 +92,7 @@ def open_ledger(
         possible_size=torch.where(possible, 0.0, torch.inf).to(x.dtype),
         true_size=torch.full((n,), torch.inf, dtype=x.dtype, device=x.device),
         found_class=torch.full((n,), -1, device=x.device),
-        found_leg=torch.full((n,), -1, device=x.device),
+        found_run=torch.full((n,), -1, device=x.device),
         mistakes=mistakes * wrong,
         drawn=drawn * wrong,
         margins=torch.full((n, s + 1), torch.inf, dtype=x.dtype, device=x.device),
@@ -107,7 +107,7 @@ def open_ledger(
 
 
 def _counts_queries(model: Classifier, attack: Attack) -> bool:
-    """Of models that can only be asked, where an example counts at all strengths above its size."""
+    """Return if queries are counted: the model only answers, and an example counts at all larger strengths."""
     return model.knowledge != "gradients" and attack.nested and not attack.judges_last
 
 
@@ -130,7 +130,7 @@ def check_finite(attack: Attack, finite: bool) -> None:
 
 
 @contextmanager
-def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
+def charge_passes(model: Classifier, records: Records, rows: Tensor) -> Iterator[None]:
     """Charge the passes made inside to ``rows``, in equal parts.
 
     Whatever runs the network is counted by the classifier; a batch that some of its rows use less (the projections of
@@ -139,7 +139,7 @@ def charged(model: Classifier, ledger: Ledger, rows: Tensor) -> Iterator[None]:
     with model.counting() as passes:
         yield
     held = len(rows)
-    for column, count in ((ledger.forward, passes.forward), (ledger.backward, passes.backward)):
+    for column, count in ((records.forward, passes.forward), (records.backward, passes.backward)):
         if count:
             share, rest = divmod(count, max(held, 1))
             column.index_add_(0, rows, torch.full_like(rows, share))
