@@ -250,7 +250,7 @@ def test_strengths(here: Path, text: str, named: str) -> None:
 
 @pytest.mark.parametrize("text", ["linf", "linf=0", "linf=8/0", "linf=1,linf=2"])
 def test_strengths_of_one_option(here: Path, text: str) -> None:
-    _raise_sentence(lambda: parse_strength_of(text, "--union"), "--union", here)
+    _raise_sentence(lambda: parse_strength_of([text], "--union"), "--union", here)
 
 
 @pytest.mark.parametrize("text", ["grey", "0.5,", "nan", "1/0"])

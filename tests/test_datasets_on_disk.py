@@ -437,6 +437,6 @@ def test_imagenet_c_100_has_the_classes_of_imagenet100(tmp_path: Path, monkeypat
 def test_distances_bring_pictures_to_one_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, level in (("a", 0), ("b", 255)):
         _picture(tmp_path / f"{name}/1.png", (level, level, level), (20, 30 if name == "a" else 20))
-    distances(f"imagefolder:{tmp_path}", norms="linf,l1", resize=4, crop=4)
+    distances(f"imagefolder:{tmp_path}", norms=["linf,l1"], resize=4, crop=4)
     rows = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if len(line.split()) > 1}
     assert (rows["linf"], float(rows["l1"])) == ("1", 48)

@@ -150,7 +150,7 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path):
     with pytest.raises(UserError, match="lunf"):
         printed(result, trained_on={"lunf": 1.0})
     with pytest.raises(UserError, match="fog"):
-        compare(runs, union="fog=1")
+        compare(runs, union=["fog=1"])
     with pytest.raises(UserError, match="none"):
         compare(runs, save_reference=tmp_path / "none" / "mine.json")
 
