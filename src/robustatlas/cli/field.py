@@ -91,7 +91,7 @@ def field(
 
     Each model has a run by its name in the store. A model that cannot be loaded or fails is told at the end, and the
     others are evaluated all the same. The same command again does what is missing. Many machines share the work by
-    `--part`: each does its share of the samples of every model.
+    `--part`, so that each evaluates its samples of every model.
 
     What all would take on this machine, at 2.50 an hour:
 

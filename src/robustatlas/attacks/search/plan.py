@@ -154,6 +154,10 @@ class Plan:
 
     :meth:`robustatlas.Attack.plan` derives it; nothing stores one.
 
+    Attributes:
+        runs: in the order in which they are tried.
+        rules: at most one of a kind.
+
     Raises:
         UserError: no runs, or two rules of one kind.
 
