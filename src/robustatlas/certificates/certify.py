@@ -51,8 +51,8 @@ def certify(
             attack -> such. Default: ``"linear"`` for networks without activations, ``"line"`` for threat models of one
             parameter, otherwise what ``effort`` says.
         strengths: attack -> strengths at which alone its balls are proven, one bound each. The certified size is then
-            the largest of them that was proven, and 0 where none was. Default: the largest size is searched, with five
-            to seven bounds.
+            the largest of them that was proven, and 0 where none was. Default: the largest size is searched, with about
+            six bounds.
         samples: as of :func:`robustatlas.evaluate`.
         effort: ``"low"`` (interval), ``"default"`` (crown) or ``"high"`` (beta-crown: branch and bound, up to 30 s a
             sample and strength).
