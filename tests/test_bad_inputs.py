@@ -11,7 +11,7 @@ import robustatlas as ra
 from bad_inputs import contents
 from command_line import entered
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.attacks.wanted import wanted_attacks
+from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.cli._options import parse_statistic, parse_strength_of, parse_strengths
 from robustatlas.models.settings import parse_settings
 from robustatlas.outcomes.merge import merge
@@ -235,12 +235,12 @@ def test_data(here: Path, name: str, named: str) -> None:
 
 @pytest.mark.parametrize(("name", "named"), ATTACKS)
 def test_attacks(here: Path, name: str, named: str) -> None:
-    _raise_sentence(lambda: attacks_of(wanted_attacks([name], "default", None), "default"), named, here)
+    _raise_sentence(lambda: attacks_of(requested_attacks([name], "default", None), "default"), named, here)
 
 
 @pytest.mark.parametrize(("features", "named"), FEATURES)
 def test_features(here: Path, features: str, named: str) -> None:
-    _raise_sentence(lambda: wanted_attacks(["lpips"], "default", features), named, here)
+    _raise_sentence(lambda: requested_attacks(["lpips"], "default", features), named, here)
 
 
 @pytest.mark.parametrize(("text", "named"), STRENGTHS)

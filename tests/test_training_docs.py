@@ -8,7 +8,7 @@ import pytest
 from robustatlas.training import RECIPES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "training.md").read_text()
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+EXAMPLE, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
 def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
