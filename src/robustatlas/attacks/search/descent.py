@@ -44,7 +44,7 @@ class Downward(Schedule):
         frozenset({"unbroken"}),
         frozenset({"refine"}),
     )
-    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless)
+    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
     rules: ClassVar[tuple[Rule, ...]] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless())
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
@@ -189,8 +189,6 @@ class Descent(Downward):
     smallest example.
     """
 
-    reads = (*Downward.reads, MostPasses)
-
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
         self.level += len(strengths) - 1
@@ -249,11 +247,12 @@ class Minimum(Downward):
 
     @classmethod
     def select_rules(cls, own: Sequence[Rule], usual: Sequence[Rule]) -> list[Rule]:
-        """Return its rules, more patient than those of a descent where the usual ones apply."""
+        """Return its rules: with the usual ones more patient than a descent, and without its limit of passes."""
         chosen = super().select_rules(own, usual)
         if not usual:
             return chosen
-        return [rule.with_patience(_LONGER) if isinstance(rule, StopFruitless) else rule for rule in chosen]
+        kept = [rule for rule in chosen if not isinstance(rule, MostPasses)]
+        return [rule.with_patience(_LONGER) if isinstance(rule, StopFruitless) else rule for rule in kept]
 
     @classmethod
     def runs_at_most(cls, plan: Plan, strengths: int, classes: int) -> list[int]:
