@@ -79,7 +79,7 @@ def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits,
 
 
 def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_offer_it() -> None:
-    for name, reason in (("pgd-linf", "no plan"), ("square-l2", "no plan"), ("corruption-fog", "not nested")):
+    for name, reason in (("pgd-linf", "no runs"), ("square-l2", "no runs"), ("corruption-fog", "not nested")):
         with pytest.raises(ra.UserError, match=f"'frontier' is not valid for '{name}': .*{reason}"):
             catalogue()[name].searched_by("frontier")
 

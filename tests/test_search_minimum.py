@@ -92,7 +92,7 @@ def test_it_works_nearer_and_nearer_below_the_best_and_goes_on_from_every_succes
         schedule.advance(row, torch.tensor([first]), best, best)
     assert seen[:2] == [0.9, 0.9], "a success at .9 is followed by another try at .9 of the new best"
     assert seen == sorted(seen, reverse=False) and set(seen) == {0.9, 0.99}
-    assert seen.count(0.9) == 2 and seen.count(0.99) == schedule.last - schedule.first
+    assert seen.count(0.9) == 2 and seen.count(0.99) == schedule.refine - schedule.ascend
 
 
 def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
@@ -103,7 +103,7 @@ def test_what_nothing_bounds_is_tried_at_the_largest_strength() -> None:
         if not schedule.bounds[schedule.attempt[0]]:
             tried.append(float(schedule.epsilon(row, never)))
         schedule.advance(row, torch.tensor([False]), never, never)
-    assert len(tried) == schedule.last - schedule.first
+    assert len(tried) == schedule.refine - schedule.ascend
     assert tried == pytest.approx([0.2] * len(tried))
 
 
