@@ -99,7 +99,7 @@ def test_query_and_attacks(evaluated_run: Path) -> None:
     assert "nested" in shown and "moved by 1 times its size" in shown
     told = entered("attacks", "l2", "--plans").line
     assert all(each in told for each in ("descent low default high", "restart FMN", "24 x 40", "StopFruitless"))
-    assert told.count("passes at most") == 5, "of each search"
+    assert told.count("passes at most") == 2 * 5, "of each search by each protocol"
     assert "stadv" in entered("attacks", "multirobustbench").out
 
 

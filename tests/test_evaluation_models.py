@@ -172,7 +172,7 @@ def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
 
         model = ra.Classifier(sick, dtype=torch.float64)
         with looking_every(steps):
-            engine.run(engine.set_up(model, attack, "bisection", x, labels, noise, 4))
+            engine.run(engine.Setting(model, attack, "bisection", x, labels, noise, 4))
         return count
 
     passes = calls(bad=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import robustatlas as ra
-from helpers_core import brief
+from helpers_core import brief, with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.effort import scale_effort
 
@@ -25,7 +25,9 @@ def numbers(case: str) -> dict[str, Any]:
     name, search = case.split(" by ")
     data = ra.load_dataset("digits").take(6)
     net = ra.load_model("builtin:digits-linf").net.double()  # type: ignore[union-attr]
-    attack = brief(scale_effort(attack_named(name), "high"), most={"steps": 6})
+    chosen = scale_effort(attack_named(name), "high")
+    plan = chosen.plan(search)
+    attack = brief(with_plan(chosen, search, *plan.runs, rules=plan.rules), most={"steps": 6})
     result = ra.evaluate(net, (data.images.double(), data.labels), attack, search=search, progress=False)  # type: ignore[arg-type]
     (record,), outcome = result.records.values(), result.outcome(name)
     margins = np.nan_to_num(outcome.margins.astype(float), nan=9.0)

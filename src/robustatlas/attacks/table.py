@@ -83,9 +83,9 @@ def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
         >>> for row in rows_of(attack_named("fmn-l2"), "descent"):
-        ...     print(row.role, row.what, *row.cells, sep=" | ")
-        bound | FMN on the margin | 1 x 60 | 1 x 100 | 1 x 100
-        bound | FMN on the margin towards the likeliest classes |  |  | 2 x 200
+        ...     print(row.role, *row.cells, sep=" | ")
+        bound | 1 x 60 | 1 x 100 | 1 x 100
+        bound |  |  | 2 x 200
         ...
     """
     cells: dict[tuple[str, str], list[list[str]]] = {}

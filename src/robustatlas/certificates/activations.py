@@ -23,6 +23,8 @@ _TAIL = (1.5, 2.25, 3.5, 6.0)
 _TANGENTS = 4
 """Cells between two points whose tangents are tried as lines."""
 _TINY = torch.finfo(torch.float64).tiny
+_POINT = 1e-10
+"""An interval that is narrower than this, relative to its ends, counts as a point."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,10 @@ class Activation:
 
     def _slopes_to_try(self, cells: _Cells) -> list[Tensor]:
         """Return slopes of lines: of the chord, of the pieces, or where curved of tangents, and 0."""
-        ends, values = cells.points[[0, -1]], cells.values[[0, -1]]
-        chord = (values[1] - values[0]) / (ends[1] - ends[0]).clamp_min(_TINY)
+        (low, high), (first, last) = (cells.points[0], cells.points[-1]), (cells.values[0], cells.values[-1])
+        # Between ends that rounding alone tells apart a chord has no slope, and its derivative would be noise.
+        is_wide = high - low > _POINT * (low.abs() + high.abs())
+        chord = torch.where(is_wide, (last - first) / torch.where(is_wide, high - low, 1.0), 0.0)
         if not self.curvature:
             edges = (self.knots[0] - 2, *self.knots, self.knots[-1] + 2)
             pieces = [self._slope(chord.new_tensor((a + b) / 2)) for a, b in pairwise(edges)]

@@ -70,7 +70,7 @@ def _planned(store: Run, ready: Prepared) -> list[Task]:
     plan = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.work.index),
-        created=now(),
+        created=now("microseconds"),
         command=command_line(),
         warnings=tuple(ready.warnings),
     )

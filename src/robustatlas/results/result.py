@@ -255,10 +255,10 @@ class Result(OutcomeTable, Tabular):
             >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     common = {"samples": 4, "run": f"{folder}/run", "effort": "low", "progress": False}
+            ...     common = {"samples": 4, "run": f"{folder}/run", "progress": False}
             ...     _ = ra.evaluate(model, data, "linf", **common)
             ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
-            at least 75.0 %, at most 100.0 % robust at 0.02
+            at least 100.0 %, at most 100.0 % robust at 0.02
         """
         largest = float(self.outcome(attack).strengths[-1])
         return TwoSided(self.certified(attack), self.curve(attack), largest)

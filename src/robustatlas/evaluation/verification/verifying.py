@@ -174,7 +174,10 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
         samples_of = rows[chosen]
         index, size = work.index[samples_of], judged.sizes[name][chosen]
         store.add(
-            [record], CallRecord(attacks=(record.key,), spans=spans_of(index), created=now(), command=command_line())
+            [record],
+            CallRecord(
+                attacks=(record.key,), spans=spans_of(index), created=now("microseconds"), command=command_line()
+            ),
         )
         strengths = np.array(record.strengths)
         within = size[:, None] <= strengths * (1 + STRENGTH_TOLERANCE)
