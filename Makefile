@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick slowest test-gpu lowest core zoos lint examples board docs wheel clean
+.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,9 +32,14 @@ demo: export OMP_NUM_THREADS = 2
 demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-in models at 20 strengths.
 	$(BIN)/python examples/demo.py
 
+REST := slow or browser or device
+
 # Each worker begins with a run of files, so that what they share is made once; who ends first takes over half the rest.
-test: $(VENV)/.tools  ## Set up from nothing, and pass all tests.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+test: $(VENV)/.tools  ## Set up from nothing, and pass the tests, all but slow ones and those of browsers and accelerators.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not ($(REST))"
+
+test-all: test  ## Pass all tests.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(REST)"
 
 quick: $(VENV)/.tools  ## Each room and each door once, in 90 seconds: while one works (tests/quick.toml says what).
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $$($(BIN)/python tests/quick.py)

@@ -36,6 +36,28 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*SHARED, *filter(None, [os.environ.g
 registry.entry_points = lambda group: ()  # type: ignore[assignment]
 
 
+MARKED = {
+    "device": ("test_gpu", "test_pretend"),
+    "process": (
+        "test_children", "test_interrupts", "test_outcomes_killed", "test_pool", "test_scale", "test_scale_ray",
+        "test_training_processes", "test_training_shared_out",
+    ),
+    "slow": (
+        "test_board", "test_callbacks", "test_calibration", "test_certificates_sound", "test_drop_in",
+        "test_evaluation_peers", "test_piecewise", "test_search_strength", "test_seams", "test_seams_engine",
+        "test_studies", "test_studies_papers",
+    ),
+}  # fmt: skip
+"""Markers of whole files; tests of ``browser/`` have theirs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker, files in MARKED.items():
+            if item.path.stem in files:
+                item.add_marker(marker)
+
+
 def pytest_collection_finish() -> None:
     """What was imported stays: from here on garbage is looked for among what tests make, which is far less."""
     gc.collect()
