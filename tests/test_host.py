@@ -52,8 +52,8 @@ def test_what_waits_is_counted() -> None:
 
 
 STEPS = {
-    "PGD in linf": ("linf", AttackRun(PGD(40), "cross-entropy"), 137),
-    "PGD in l2": ("l2", AttackRun(PGD(40), "cross-entropy"), 141),
+    "PGD in linf": ("linf", AttackRun(PGD(40), "cross-entropy"), 135),
+    "PGD in l2": ("l2", AttackRun(PGD(40), "cross-entropy"), 139),
     "APGD in linf": ("linf", AttackRun(APGD(40), "dlr"), 216),
     "APGDL1 in l1": ("l1", AttackRun(APGDL1(40), "margin"), 366),
     "FMN in linf": ("linf", AttackRun(FMN(40), "margin"), 160),

@@ -103,7 +103,9 @@ class Downward(Schedule):
 
         # A run that is not worth its passes is left out, and with it all but those that refine.
         coming = self.phase_of[attempt]
-        stops = {"has_all": self._has_all(best_size) & ~refining, "exceeds_passes": self._exceeds_passes(rows, attempt)}
+        stops = {"has_all": self._has_all(best_size) & ~refining}
+        if self.budget is not None:
+            stops["exceeds_passes"] = self._exceeds_passes(self.budget, rows, attempt)
         is_stopped = next_phase(coming, stops) != coming
         attempt = torch.where(is_stopped | is_finished, self.refine, attempt)
         over = {
@@ -117,23 +119,23 @@ class Downward(Schedule):
     def _next_attempt(self, rows: Tensor, ended: Tensor, fooled: Tensor, best_size: Tensor) -> Tensor:
         """Return the index [B] of the attempt that follows one of the phase ``ended`` [B]."""
         ascending, has_example = ended == Phase.ASCENDING.place, best_size.isfinite()
-        first_example = self.smallest[rows].isinf() & has_example
+        had_none = self.smallest[rows].isinf()
         fruitless = self._count_fruitless(rows, best_size)
         # An ascent that succeeded is made again, below its example.
         following = self.attempt[rows] + (~ascending | ~fooled).long()
         last_ascent = torch.where(has_example, self.unbroken, self.refine)
-        restarts_wait = torch.full_like(fooled, self.restarts_wait)
-        phase = next_phase(
-            ended,
-            {
-                "bounds_end": following >= self.restart,
-                "restarts_have_no_start": restarts_wait & ~has_example & (following >= self.restart),
-                "restarts_are_fruitless": fruitless,
-                "restarts_end": following >= self.ascend,
-                "has_first_example": restarts_wait & first_example,
-                "ascents_end": ~(restarts_wait & first_example) & (following >= last_ascent),
-            },
-        )
+        conditions = {
+            "bounds_end": following >= self.restart,
+            "restarts_are_fruitless": fruitless,
+            "restarts_end": following >= self.ascend,
+            "ascents_end": following >= last_ascent,
+        }
+        if self.restarts_wait:
+            first_example = had_none & has_example
+            conditions["restarts_have_no_start"] = ~has_example & conditions["bounds_end"]
+            conditions["has_first_example"] = first_example
+            conditions["ascents_end"] = conditions["ascents_end"] & ~first_example
+        phase = next_phase(ended, conditions)
         attempt = torch.where(phase == ended, following, self.first_of[phase])
         # Ascents for samples without an example are not for the others, in whichever way they come there.
         is_meant = ~has_example | (attempt < self.unbroken)
@@ -150,13 +152,11 @@ class Downward(Schedule):
             return torch.zeros_like(gained)
         return in_vain >= torch.where(self.stubborn[rows], rule.stubborn, rule.patience)
 
-    def _exceeds_passes(self, rows: Tensor, attempt: Tensor) -> Tensor:
+    def _exceeds_passes(self, limit: MostPasses, rows: Tensor, attempt: Tensor) -> Tensor:
         """``[B]``: the ``attempt`` [B], with the runs that refine at the end, could exceed the limit of passes."""
-        if self.budget is None:
-            return torch.zeros_like(attempt, dtype=torch.bool)
         coming = attempt.clamp_max(len(self.attempts) - 1)
         run = self.run_passes[coming] + self.chooses * self.evaluation_passes[coming]
-        return self.budget.is_exceeded(self.spent[rows], run)
+        return limit.is_exceeded(self.spent[rows], run)
 
     @abstractmethod
     def _is_gain(self, best_size: Tensor, before: Tensor) -> Tensor:

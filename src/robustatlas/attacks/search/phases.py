@@ -26,7 +26,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-import torch
 from torch import Tensor
 
 
@@ -104,11 +103,12 @@ def next_phase(phase: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
         >>> [list(Phase)[place].value for place in ended]
         ['restarting', 'bounding']
     """
+    applied = [each for each in TRANSITIONS if each.condition in conditions]
+    # On an accelerator each comparison is a launch, so a source is compared once.
+    is_in = {source: phase == source.place for source in dict.fromkeys(each.source for each in applied)}
     after = phase
-    for each in TRANSITIONS:
-        if each.condition in conditions:
-            holds = (phase == each.source.place) & conditions[each.condition]
-            after = torch.where(holds, each.target.place, after)
+    for each in applied:
+        after = after.masked_fill(is_in[each.source] & conditions[each.condition], each.target.place)
     return after
 
 
