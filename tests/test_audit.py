@@ -65,8 +65,12 @@ def test_the_choice_does_not_depend_on_the_order(strong_only: None) -> None:
     assert not np.array_equal(one, auditing._drawn(index, 10, 4))
 
 
-def test_by_default_where_it_is_cheap() -> None:
+def test_by_default_where_it_costs_at_most_a_tenth_of_the_run() -> None:
     assert not weak(20).audit_sentences()
+    data = (DATA.images.repeat(8, 1, 1, 1), DATA.labels.repeat(8))
+    many = {"attacks": "rotation", "diagnose": False, "progress": False}
+    assert ra.evaluate(MODEL, data, **many).audited("rotation").audited == 50
+    assert not ra.evaluate(MODEL, data, audit=0, **many).audit_sentences()
 
 
 def test_the_command(strong_only: None, tmp_path: Path) -> None:

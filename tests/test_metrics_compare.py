@@ -219,11 +219,12 @@ def test_runs_of_different_images_are_not_compared(tmp_path):
     compare([folders[0], same], reference="none")
 
 
-def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path):
+@pytest.mark.parametrize("width", [60, 80])
+def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path, width):
     """Names of 300 characters are told once, and shortened in tables and sentences, apart from each other."""
     names = ["x" * 300, "x" * 299 + "y", "模" * 100]
     folders = [write_run(tmp_path / str(k), name, 1.0 - 0.2 * k, margins=True) for k, name in enumerate(names)]
-    code, text = command("compare", *folders, width=60)
+    code, text = command("compare", *folders, width=width)
     assert code == 0
     for line in text.splitlines():
         assert line.count("[") == line.count("]"), line  # no interval is broken over two lines
@@ -231,6 +232,6 @@ def test_long_names_leave_room_for_what_rows_are_called(command, tmp_path):
         assert sum(line.strip().startswith(row) for line in text.splitlines()) >= 4, row
     assert all("".join(text.split()).count(name) == 1 for name in names)
     assert text.count("The hypervolume of") == 1  # a sentence for all pairs and attacks
-    code, text = command("show", folders[0], "--explain", width=60)
+    code, text = command("show", folders[0], "--explain", width=width)
     labels = [line.split()[0] for line in text.splitlines() if "<= " in line]
     assert code == 0 and labels == ["linf", "l2"]

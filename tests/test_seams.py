@@ -110,7 +110,7 @@ def check_seams(result: Result, folder: Path) -> None:
 
 
 @given(results())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_view_gives_the_same_numbers(result: Result) -> None:
     with TemporaryDirectory() as folder:
         check_seams(result, Path(folder))

@@ -44,9 +44,11 @@ def images(network: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
 SHORT = {"steps": 2, "inner_steps": 1, "search_steps": 1, "restarts": 1}
 CASES: list[tuple[ProtocolName, Search | None]] = [
     ("default", None),
+    ("default", "bisection"),
     ("default", "every"),
     ("default", "frontier"),
     ("paper", None),
+    ("paper", "every"),
 ]
 
 
