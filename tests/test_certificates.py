@@ -15,6 +15,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.network import Network
+from robustatlas.certificates.reading import graph_of, program_of
 from robustatlas.certificates.regions import NormBall, distances
 
 GOLDEN = Path(__file__).parent / "goldens" / "crown.npz"
@@ -266,3 +267,22 @@ def test_what_bounds_do_not_know_is_named_in_one_sentence() -> None:
     net, digits = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(2)
     with pytest.raises(ra.UserError, match="is not linear"):
         ra.certify(net, digits, method="linear", progress=False)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_bounds_of_points_have_the_gradient_of_the_network(activation: type[nn.Module]) -> None:
+    """Training on certificates begins at radius 0."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6), activation(), nn.Linear(6, 6), activation(), nn.Linear(6, 3)).double().eval()
+    x, labels, parameters = torch.rand(5, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1]), list(net.parameters())
+    logits = net(x)
+    margins = logits.gather(1, labels[:, None]) - logits
+    others = torch.arange(3) != labels[:, None]
+    expected = torch.autograd.grad(margins[others].sin().sum(), parameters)
+    network = Network(graph_of(program_of(net, x), net), unit=0.0)
+    for backwards in (False, True):
+        ball = NormBall(x, x.new_zeros(5), torch.inf)
+        bounds = Bounds(network, ball, backwards=False).margins(labels, backwards=backwards)
+        found = torch.autograd.grad(bounds[others].sin().sum(), parameters, retain_graph=True)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)

@@ -23,8 +23,6 @@ _TAIL = (1.5, 2.25, 3.5, 6.0)
 _TANGENTS = 4
 """Cells between two points whose tangents are tried as lines."""
 _TINY = torch.finfo(torch.float64).tiny
-_POINT = 1e-10
-"""An interval that is narrower than this, relative to its ends, counts as a point."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +123,8 @@ class Activation:
     def _slopes_to_try(self, cells: _Cells) -> list[Tensor]:
         """Return slopes of lines: of the chord, of the pieces, or where curved of tangents, and 0."""
         (low, high), (first, last) = (cells.points[0], cells.points[-1]), (cells.values[0], cells.values[-1])
-        # Between ends that rounding alone tells apart a chord has no slope, and its derivative would be noise.
-        is_wide = high - low > _POINT * (low.abs() + high.abs())
+        # A point has no chord: a quotient by almost nothing would have a derivative of noise.
+        is_wide = high > low
         chord = torch.where(is_wide, (last - first) / torch.where(is_wide, high - low, 1.0), 0.0)
         if not self.curvature:
             edges = (self.knots[0] - 2, *self.knots, self.knots[-1] + 2)
