@@ -99,6 +99,7 @@ class Entry:
         )
 
 
+# MultiRobustBench's code steps by 2 epsilon / (steps - 2) in the threat models of these entries.
 _mrb = partial(Entry, source=MRB, optimizer=PGD(_STEPS, 2 / (_STEPS - 2)))
 _number = partial(_mrb, family=NUMBERS)
 

@@ -179,6 +179,7 @@ def _runs_each_way(run: AttackRun) -> list[AttackRun]:
     return [replace(run, backward=way, searches=()) for way in WAYS_BACK]
 
 
+# Each suite says in words whose attacks and numbers it has.
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
