@@ -11,6 +11,7 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
+from robustatlas.outcomes.known import Known
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 
 
@@ -156,25 +157,52 @@ class OutcomeTable:
         shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
         return {attack: share for attack, share in shares.items() if share}
 
+    def known_at(self, strengths: Mapping[str, float]) -> Known:
+        """Which samples certainly, and which possibly, withstand clean inputs and every attack at the strength named
+        for it: searched strengths, or the ends of what is known between them; see :meth:`Outcome.known_at`. What is
+        certified up to a strength is certain there.
+
+        Raises:
+            UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
+
+        Example:
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
+            >>> table.known_at({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
+            (50.0, 1.0)
+        """
+        found = Known(self.clean, self.clean)
+        for attack, strength in self._checked(strengths).items():
+            known, proved = self.outcome(attack).known_at(strength), self.certified_sizes.get(attack)
+            if proved is not None and not known.searched:
+                known = replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
+            found = found.joined(known)
+        return found
+
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
-        """``[N]``: whether the sample withstands clean inputs and every attack at the strength named for it, of nested
-        sets up to that strength.
+        """``[N]``: whether no example was found of the sample, clean or under any attack within the strength named for
+        it. At a strength that was not searched their share is an upper bound only; see :meth:`known_at`.
 
         Raises:
             UserError: no mapping of strengths, a negative strength, an attack that was not evaluated, or one that is
                 judged at each strength by itself and was not at this one.
         """
         standing = self.clean
+        for attack, strength in self._checked(strengths).items():
+            standing = standing & ~self.outcome(attack).broken([strength])[:, 0]
+        return standing
+
+    def _checked(self, strengths: Mapping[str, float]) -> dict[str, float]:
         if not isinstance(strengths, Mapping):
             raise UserError(
                 f"{brief(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
             )
-        for attack, given in strengths.items():
-            outcome, strength = self.outcome(attack), real(given)
+        found = {attack: real(given) for attack, given in strengths.items()}
+        for attack, strength in found.items():
             if not strength >= 0:
-                raise UserError(f"The strength of {attack} is {brief(repr(given))}; expected a number from 0 on.")
-            standing = standing & ~outcome.broken([strength])[:, 0]
-        return standing
+                raise UserError(
+                    f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected a number from 0 on."
+                )
+        return found
 
     def select(self, positions: Integers) -> Self:
         """The samples at some positions of these arrays."""
