@@ -31,6 +31,7 @@ from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.known import upper_bound_only
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
@@ -192,6 +193,9 @@ class _Sides:
     def print(self, console: Console, explain: bool) -> None:
         """For people: the verdict, the numbers, the pairs."""
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
+        for name, side in zip(short, self.sides, strict=True):
+            if unsearched := upper_bound_only(side.table.unsearched):
+                console.print(f"[yellow]{safe(name)}[/yellow]: {safe(unsearched)}.")
         for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)), self.headline)):
             console.print(f"[bold]{safe(sentence)}[/bold]")
         _print_numbers(console, short, self.statistics[0], self.seen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import UPPER_BOUND, listed
+from robustatlas.common.wording import UPPER_BOUND, listed, some
 from robustatlas.common.wording import strength as written
 
 Point = tuple[str, float]
@@ -84,10 +84,10 @@ def not_searched(unsearched: tuple[Point, ...]) -> str:
     """Say which strengths were not searched.
 
     >>> not_searched((("linf", 0.1), ("linf", 0.2), ("l2", 1.0)))
-    'linf was not searched at 0.1 and 0.2 and l2 was not searched at 1'
+    'linf was not searched at 0.1, 0.2 and l2 was not searched at 1'
     """
     said = [
-        f"{attack} was not searched at {listed([written(strength, of=attack) for strength in strengths])}"
+        f"{attack} was not searched at {some([written(strength, of=attack) for strength in strengths])}"
         for attack, strengths in _by_attack(unsearched).items()
     ]
     return listed(said)

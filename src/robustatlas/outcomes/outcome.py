@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
 from robustatlas.common.wording import strength
-from robustatlas.outcomes.known import Known
+from robustatlas.outcomes.known import Known, Point
 from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
@@ -98,8 +98,8 @@ class Outcome:
             margins are normalised cross-entropies.
         saved: ``[N]``, at most how many passes were left out because a certificate says that nothing can be found;
             None: nothing was certified before.
-        searched_at: ``[S]``, whether a search judged this very strength; elsewhere only sizes were searched, and accuracies
-            are upper bounds only. None: it was each.
+        searched_at: ``[S]``, whether a search judged this very strength; elsewhere only sizes were searched, and
+            accuracies are upper bounds only. None: each was searched.
         as_file: ``[N]``, whether the smallest example still is one as an 8-bit file holds it: 1 yes, -1 no, 0: there is
             no example, or nobody looked.
 
@@ -199,6 +199,12 @@ class Outcome:
     def searched_strengths(self) -> Floats:
         """``[K]``: the strengths that a search judged; the others stand on sizes alone."""
         return self.strengths if self.searched_at is None else self.strengths[self.searched_at]
+
+    @property
+    def unsearched(self) -> tuple[Point, ...]:
+        """The attack with each strength whose accuracy is an upper bound only, as sizes alone were searched there."""
+        alone = np.setdiff1d(self.strengths, self.searched_strengths)
+        return tuple((self.attack, strength) for strength in alone.tolist())
 
     def known_at(self, strength: float) -> Known:
         """Which samples certainly, and which possibly, withstand a strength >= 0; the one rule for every strength.

@@ -11,7 +11,7 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.outcomes.known import Known
+from robustatlas.outcomes.known import Known, Point
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 
 
@@ -203,6 +203,17 @@ class OutcomeTable:
                     f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected a number from 0 on."
                 )
         return found
+
+    @property
+    def unsearched(self) -> tuple[Point, ...]:
+        """The attacks and strengths whose accuracies are upper bounds only, as sizes were searched there and strengths
+        were not."""
+        return tuple(point for outcome in self.outcomes.values() for point in outcome.unsearched)
+
+    def searched_only(self) -> Self:
+        """The same samples with only the strengths that were searched; attacks without any are left out."""
+        grids = {attack: outcome.searched_strengths for attack, outcome in self.outcomes.items()}
+        return self.restrict({attack: grid for attack, grid in grids.items() if grid.size}) if self.unsearched else self
 
     def select(self, positions: Integers) -> Self:
         """The samples at some positions of these arrays."""

@@ -20,7 +20,7 @@ from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of
+from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of, unsearched
 from robustatlas.results.result import Result
 
 
@@ -42,8 +42,20 @@ def check_requirements(
         number = number_of(requirement, result, facts)
         why = masked(result, rests_on(requirement, result))
         passed = requirement.met_by(number, judged) and not why
-        found.append(Check(requirement.text, passed, _kept(requirement, number, why, judged, result.samples)))
+        doubt = unsearched(requirement, result, facts)
+        said = _between(requirement, number, doubt, judged) if doubt and not why else ""
+        said = said or _kept(requirement, number, why, judged, result.samples)
+        found.append(Check(requirement.text, passed, said))
     return found
+
+
+def _between(requirement: Requirement, number: Interval, doubt: str, judged: Judged) -> str:
+    """A number that was not searched, as far as it is known, and what would tell it; ``doubt``: see `unsearched`."""
+    said = f"{requirement.what} is between {number.low:.4g} and {number.high:.4g}, {doubt}"
+    bound = f"{requirement.sign} {requirement.bound:g}"
+    if requirement.met_by(number, judged):
+        return f"{bound} is kept all the same: {said}."
+    return f"{bound} is not {'kept' if requirement.broken_by(number) else 'shown'}: {said}."
 
 
 def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged, samples: int) -> str:
