@@ -78,8 +78,8 @@ Headline = Annotated[
     ATTACKS.option(
         "NAME@STRENGTH",
         "The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
-        "Each strength was searched. By default at the usual strength for the data, where there is one, or the next larger "
-        "one searched, or else the worst case over all attacks, each as --union has it by default.",
+        "Each strength was searched. By default at the usual strength for the data, where there is one, or the next "
+        "larger one searched, or else the worst case over all attacks, each as --union has it by default.",
     ),
 ]
 Explain = Annotated[bool, OUTPUT.flag("--explain", "Say below what each number means.")]

@@ -212,7 +212,7 @@ class Outcome:
         Where the strength was searched, both are those that no search there broke. Between searched strengths of a
         nested threat model those of the next larger one are certain, and possible are those without an example within
         the strength; beyond the largest none is certain. Where strengths are judged each by itself, nothing is known
-        between them but the clean accuracy.
+        between them: none is certain, and all are possible.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
@@ -233,10 +233,9 @@ class Outcome:
             certain = ~broken_within(self.minimal_size, larger)[:, 0] if larger.size else np.zeros_like(clean)
             return Known(certain, possible, unsearched)
         if place is None:
-            return Known(np.zeros_like(clean), clean, unsearched)
-        judged = self.fooled[:, place]
-        some_unknown = bool((judged[clean] < 0).any())
-        return Known(judged == 0, clean & (judged != 1), ((self.attack, at),) if some_unknown else unsearched)
+            return Known(np.zeros_like(clean), np.ones_like(clean), unsearched)
+        standing, unknown = self.fooled[:, place] == 0, (self.fooled[:, place] < 0) & clean
+        return Known(standing, standing | unknown, ((self.attack, at),) if unknown.any() else unsearched)
 
     def certain_sizes(self) -> Floats:
         """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of

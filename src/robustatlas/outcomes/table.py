@@ -159,8 +159,7 @@ class OutcomeTable:
 
     def known_at(self, strengths: Mapping[str, float]) -> Known:
         """Which samples certainly, and which possibly, withstand clean inputs and every attack at the strength named
-        for it: searched strengths, or the ends of what is known between them; see :meth:`Outcome.known_at`. What is
-        certified up to a strength is certain there.
+        for it; see :meth:`known_under`.
 
         Raises:
             UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
@@ -172,11 +171,19 @@ class OutcomeTable:
         """
         found = Known(self.clean, self.clean)
         for attack, strength in self._checked(strengths).items():
-            known, proved = self.outcome(attack).known_at(strength), self.certified_sizes.get(attack)
-            if proved is not None and not known.searched:
-                known = replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
-            found = found.joined(known)
+            found = found.joined(self.known_under(attack, strength))
         return found
+
+    def known_under(self, attack: str, strength: float) -> Known:
+        """Which samples certainly, and which possibly, withstand one attack at a strength.
+
+        That is what :meth:`Outcome.known_at` says. At a strength that was not searched, a sample that is certified
+        beyond it is certain too.
+        """
+        known, proved = self.outcome(attack).known_at(strength), self.certified_sizes.get(attack)
+        if proved is None or known.searched:
+            return known
+        return replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
         """``[N]``: whether no example was found of the sample, clean or under any attack within the strength named for

@@ -352,8 +352,8 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                         for leader, at in (reversed(sides) if ours.attack in wording.FALLING else sides)
                     )
                     sentences.append(
-                        f"{wording.wording(ours.attack).label}, by the sizes found: {below[0]} is more robust below {below[1]}, {above[0]} "
-                        f"above {above[1]}."
+                        f"{wording.wording(ours.attack).label}, by the sizes found: {below[0]} is more robust "
+                        f"below {below[1]}, {above[0]} above {above[1]}."
                     )
     return sentences
 

@@ -140,7 +140,7 @@ def _at_standard(result: Result, attack: str) -> tuple[float, float] | None:
     by a search."""
     if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
         return None
-    known = result.known_at({attack: STANDARD[attack][0]})
+    known = result.known_under(attack, STANDARD[attack][0])
     return known.low, known.high
 
 

@@ -249,6 +249,7 @@ def _elsewhere(result: Result, field: Field, reaching: Sequence[str], reach: flo
     ]
     found = [(name, size, _standing(result, attacks, attacks, size)) for name, attacks, size in at]
     return tuple(
-        Elsewhere(name, size, *percent(counts, result.samples).tolist(), bool(masked(result, [name])))
+        Elsewhere(name, size, float(low), float(high), bool(masked(result, [name])))
         for name, size, counts in found
+        for low, high in [percent(counts, result.samples)]
     )

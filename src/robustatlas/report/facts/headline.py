@@ -101,22 +101,25 @@ def worst_case_of(judged: OutcomeTable) -> Headline | None:
     return _measured(judged, at, why)
 
 
+_USUAL_STRENGTH = ("its usual strength", "their usual strengths")
+_NEXT = ("the searched strength next to its usual one", "the searched strengths next to their usual ones")
+_MIDDLE = ("the middle of its strengths", "the middle of their strengths")
+
+
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     """Each attack at its usual strength, and in words which of them has one."""
     at = usual_points(table)
     whose = {attack: _which(attack, most) for attack, most in at.items()}
-    if len(set(whose.values())) == 1:
-        first = next(iter(whose.values()))
-        return at, first if len(at) == 1 else f"each at {first}"
-    parts = [
-        f"{some([wording(attack).label for attack, one in whose.items() if one == which])} at {which}"
-        for which in dict.fromkeys(whose.values())
-    ]
-    return at, "; ".join(parts)
+    kinds = dict.fromkeys(whose.values())
+    if len(kinds) == 1:
+        one, _ = next(iter(kinds))
+        return at, one if len(at) == 1 else f"each at {one}"
+    labels = {kind: [wording(attack).label for attack, its in whose.items() if its == kind] for kind in kinds}
+    return at, "; ".join(f"{some(names)} at {kind[len(names) > 1]}" for kind, names in labels.items())
 
 
-def _which(attack: str, most: float) -> str:
+def _which(attack: str, most: float) -> tuple[str, str]:
+    """What to say of the strength of one attack, and of several alike."""
     if attack not in STANDARD:
-        return "the middle of its strengths"
-    usual, written = STANDARD[attack]
-    return "its usual strength" if same_strength(most, usual) else f"the searched strength next to {written}"
+        return _MIDDLE
+    return _USUAL_STRENGTH if same_strength(most, STANDARD[attack][0]) else _NEXT

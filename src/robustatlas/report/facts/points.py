@@ -43,7 +43,8 @@ def searched_from(outcome: Outcome, usual: float) -> float | None:
 
 def searched_grid(outcome: Outcome) -> list[float]:
     """The searched strengths of an attack, increasing; those of its grid where only sizes were searched."""
-    return outcome.searched_strengths.tolist() or outcome.strengths.tolist()
+    searched = outcome.searched_strengths
+    return [float(each) for each in (searched if searched.size else outcome.strengths)]
 
 
 def searched_points(
@@ -66,8 +67,10 @@ def searched_points(
             point = ((attack, most),)
             if meant := in_levels(most, grid[-1]):
                 raise UserError(f"{given} is beyond every strength of {attack}; {meant}.")
+            near = [*[each for each in grid if each < most][-1:], *[each for each in grid if each > most][:1]]
             raise UserError(
-                f"{given}: {not_searched(point)}, but at {listed_strengths(grid, attack)}; run: {search_there(point)}"
+                f"{given}: {not_searched(point)}; searched next to it: {listed_strengths(near, attack)}. Run: "
+                f"{search_there(point)}"
             )
         found[attack] = grid[place]
     return found

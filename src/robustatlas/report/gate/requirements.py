@@ -18,8 +18,9 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
-from robustatlas.outcomes.known import not_searched, search_there
+from robustatlas.outcomes.known import Known, not_searched, search_there
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, same_strength
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
@@ -238,9 +239,11 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
 
 def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, float]) -> Interval:
     for attack, asked in points.items():
+        if not result.outcome(attack).monotone:
+            result.outcome(attack).broken([asked])  # which raises where it was not judged there
         if meant := in_levels(asked, float(result.strengths(attack)[-1])):
             raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
-    known, certain = result.known_at(points), (result.doubted() or result).known_at(points)
+    known, certain = (_known(table, points) for table in (result, result.doubted() or result))
     return Interval(
         known.low if requirement.sign == ">=" else known.high,
         proportion_interval(int(certain.certain.sum()), result.samples, CONFIDENCE).low,
@@ -261,6 +264,14 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
             "strengths that were evaluated."
         )
     return numbers[place]
+
+
+def _known(table: OutcomeTable, points: Mapping[str, float]) -> Known:
+    """What is known under one attack, or under several and without any."""
+    if len(points) > 1:
+        return table.known_at(points)
+    ((attack, strength),) = points.items()
+    return table.known_under(attack, strength)
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
