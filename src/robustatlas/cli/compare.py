@@ -31,7 +31,7 @@ from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.known import upper_bound_only
+from robustatlas.outcomes.known import not_searched, upper_bound_only
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
@@ -126,6 +126,8 @@ def compare(
     console = Console(highlight=False)
     found.print(console, explain)
     if save_reference is not None:
+        if alone := next((side.table.unsearched for side in found.sides if side.table.unsearched), ()):
+            raise UserError(f"--save-reference: {not_searched(alone)}; a reference is of searched strengths.")
         tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
         given = {unmarked(name): tables[name] for name in found.given.names}
         _save(save_reference, runs or [], given, found.given.results[0])

@@ -14,6 +14,7 @@ from robustatlas.common.wording import MASKED, beside_masked, listed, some, stre
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
+from robustatlas.outcomes.known import not_searched, search_there
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
@@ -86,6 +87,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     whole = shared.table(0), shared.table(1)
     invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
+    alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict(competing).unsearched))
+    competing = {attack: grid for attack, grid in competing.items() if attack not in dict(alone)}
     ours, before = (one.restrict(competing) for one in whole)
     points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
     now, then = (_correct(table) for table in (ours, before))
@@ -105,6 +108,9 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
         found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
+    if alone:
+        sentence = f"Not in both runs: {not_searched(alone)}; run: {search_there(alone)}"
+        found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", False, sentence))
     return found + [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
 
 
