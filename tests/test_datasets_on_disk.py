@@ -72,7 +72,7 @@ def test_pictures_come_to_one_size(tmp_path: Path) -> None:
     [
         ("imagefolder:nowhere", "no folder nowhere"),
         ("imagefolder:.", "has no pictures"),
-        ("hf:nowhere", "datasets|no data set on disk"),
+        ("hf:nowhere", "no folder nowhere"),
         ("nowhere.npy", "labels of nowhere.npy"),
         ("cifar10-c/fog/9", "severity from 1 to 5"),
         ("cifar10-c/fog/3", "ROBUSTATLAS_DATA"),

@@ -16,6 +16,7 @@ from torch import Tensor
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
 from robustatlas.data.sampling import some_of
 from robustatlas.outcomes import sha256_of_array
@@ -147,7 +148,7 @@ class Dataset:
 
         Args:
             images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
-            labels: integers ``[N]`` in 0..classes-1.
+            labels: ``[N]``: class numbers in 0..classes-1, or names that are among ``classes``.
             name: what reports call it.
             classes: their names, or how many there are; "0", "1", ... when not given.
 
@@ -188,7 +189,8 @@ class Dataset:
             >>> len(data), data.rows[:2].shape
             (1000000, torch.Size([2, 3, 224, 224]))
         """
-        targets = _targets(array_of(labels), name)
+        names = classes if isinstance(classes, Collection) and not isinstance(classes, str) else ()
+        targets = torch.from_numpy(class_numbers(labels, f"Labels of {name!r}", [str(each) for each in names]))
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
         if (count := whole(classes)) is not None:
@@ -278,10 +280,3 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
         return images.transpose(0, 3, 1, 2)
     return images
 
-
-def _targets(labels: NDArray[Any], name: str) -> Tensor:
-    if labels.ndim != 1:
-        raise UserError(f"Labels of {name!r} must be one integer per image, got an array of shape {labels.shape}.")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"Labels of {name!r} must be integers (class numbers), got {labels.dtype}.")
-    return torch.from_numpy(labels.astype(np.int64))

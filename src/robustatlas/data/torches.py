@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, brief, first_line
+from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.dataset import Dataset, channels_first
-from robustatlas.data.pictures import is_grey, pixels_of
+from robustatlas.data.labels import class_number
+from robustatlas.data.pictures import UNREADABLE, is_grey, pixels_of
 from robustatlas.data.rows import Rows, check_scale, within_range
 
 _LOOKED_AT = 8
@@ -66,7 +67,7 @@ class OneByOne(Rows):
         if not isinstance(item, (tuple, list)) or len(item) < 2:
             raise UserError(f"{where} is a {type(item).__name__}; expected a pair (image, class number).")
         if self.labelled:
-            self.labels[position] = _label_of(item[1], where)
+            self.labels[position] = class_number(item[1], where)
         image = self._picture(item[0], where) if isinstance(item[0], Image.Image) else _image_of(item[0], where)
         read = zlib.crc32(image.cpu().numpy().tobytes(), int(self.labels[position]) & 0xFFFFFFFF)
         if self._sums.setdefault(position, read) != read:
@@ -83,26 +84,11 @@ class OneByOne(Rows):
             return torch.from_numpy(pixels_of(given, 1 if grey and self._grey else 3))
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
+        except UNREADABLE as error:
+            raise UserError(f"{where} cannot be read as a picture ({first_line(error)}).") from error
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-def _label_of(given: Any, where: str) -> int:
-    try:
-        values = array_of(given)
-    except UserError:
-        values = np.asarray(None)
-    if values.dtype.kind in "biu" and values.size == 1:
-        return int(values.item())
-    if values.ndim > 1:
-        raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
-    remedy = ""
-    if values.ndim == 1 and values.dtype.kind in "biuf" and sorted(values) == [0] * (values.size - 1) + [1]:
-        remedy = ": give label.argmax()"
-    elif values.dtype.kind in "US":
-        remedy = ": give the position of the name among the classes"
-    raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
 
 
 def _image_of(given: Any, where: str) -> Tensor:
