@@ -22,6 +22,8 @@ from robustatlas.data.sampling import some_of
 from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)
+_ALPHA = (2, 4)
+"""Channels of grey and of colour with an alpha channel."""
 MOST_CLASSES = 10**6
 """More classes than this are a mistake in the labels."""
 
@@ -31,8 +33,8 @@ class Fingerprint:
     """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels.
 
     Attributes:
-        images_sha256: hash of all images: their type, shape and values.
-        labels_sha256: hash of all labels.
+        images_sha256: hash of all images: their type, shape and values; None: not all were read.
+        labels_sha256: hash of all labels; None: not all were read.
 
     Example:
         >>> one, two = (Dataset.of(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), name) for name in ("a", "b"))
@@ -40,8 +42,8 @@ class Fingerprint:
         True
     """
 
-    images_sha256: str
-    labels_sha256: str
+    images_sha256: str | None
+    labels_sha256: str | None
 
     @classmethod
     def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
@@ -272,11 +274,22 @@ def _inputs(images: NDArray[Any], name: str) -> Tensor:
     return within_range(values, f"Images of {name!r}")
 
 
+def check_transparency(shape: Sequence[int]) -> None:
+    """Raise :class:`UserError` where the ``shape`` of an image of bytes is [H, W, 2] or [H, W, 4]."""
+    if len(shape) == 3 and shape[2] in _ALPHA and shape[0] > max(_ALPHA):
+        raise UserError(
+            f"An image has shape {tuple(shape)}: {shape[2]} channels, the last of them alpha? Give grey or RGB, "
+            "such as images[..., :-1] or picture.convert('RGB')."
+        )
+
+
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are."""
+    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are. Raises :class:`UserError`: bytes
+    [N, H, W, 2] or [N, H, W, 4], which hold transparency."""
     if images.ndim == 3:
         return images[:, None]
+    if images.dtype == np.uint8:
+        check_transparency(images.shape[1:])
     if images.ndim == 4 and images.shape[1] not in _CHANNELS and images.shape[3] in _CHANNELS:
         return images.transpose(0, 3, 1, 2)
     return images
-

@@ -32,13 +32,15 @@ def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) 
         raise UserError(
             f"{whose} have shape {values.shape}; expected one class number a sample, [N]{_remedy_of_shape(values)}."
         )
+    if not len(values):
+        return np.empty(0, np.int64)
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.tolist()):
         values = values.astype(str)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind == "U":
         return _numbers_of_names(values, whose, classes)
-    if values.dtype.kind == "b" or (values.dtype.kind in "iu" and int(values.max(initial=0)) <= _LARGEST):
+    if values.dtype.kind == "b" or (values.dtype.kind in "iu" and int(values.max()) <= _LARGEST):
         return values.astype(np.int64)
     raise UserError(f"{whose}: {_fault(values)}.")
 

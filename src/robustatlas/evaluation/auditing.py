@@ -39,7 +39,7 @@ _LOOKED_AT = 32
 
 def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request, with the audit that it asks for."""
-    data = opened(data)
+    data = opened(data, request.samples)
     result = evaluated(model, data, request)
     count = request.audit
     if count is None:

@@ -29,6 +29,7 @@ from robustatlas.common.scalars import real, whole
 from robustatlas.common.wording import FALLING, instead, typed
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import array_of, tensor_of
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.sampling import is_sorted, some_of
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.models.classifier import Classifier
@@ -105,16 +106,31 @@ class Task:
         return len(self.attack.strengths) + 1 if search_named(self.search).shares else 1
 
 
-def opened(data: Data) -> Data:
-    """``data`` for whoever looks at it several times: of a data set of torch all items are read for each
-    :func:`samples_of`, of what comes back once."""
-    return of_torch(data) if isinstance(data, torch.utils.data.Dataset) else data
+def opened(data: Data, samples: Samples = None) -> Data:
+    """``data`` for whoever looks at it several times: of a data set of torch items are read for each
+    :func:`samples_of`, of what comes back once. Of ``samples`` no more are read than it takes to find them."""
+    if not isinstance(data, torch.utils.data.Dataset):
+        return data
+    return of_torch(data, first=None if samples is None else _first_holding(samples))
+
+
+def _first_holding(samples: Samples) -> int | None:
+    """Return how many of the first items of a data set hold ``samples``; None where these are nothing to count."""
+    if (count := whole(samples)) is not None:
+        return count if count > 0 else None
+    try:
+        named_ones = np.asarray(samples)
+    except ValueError:
+        return None
+    if named_ones.ndim != 1 or named_ones.dtype.kind not in "iu" or not len(named_ones):
+        return None
+    return int(named_ones.max()) + 1 if int(named_ones.min()) >= 0 else None
 
 
 def samples_of(data: Data, samples: Samples = None, seed: int = 0, run: str | Path | Run | None = None) -> Work:
     """The samples of ``data`` that ``samples`` names: positions, a mask, or so many, see :func:`positions_of`."""
     check_default_device()
-    everything = _all_of(opened(data))
+    everything = _all_of(opened(data, samples))
     positions = positions_of(everything, samples, seed, run)
     return everything if positions is None else everything.at(positions)
 
@@ -126,11 +142,11 @@ def _all_of(data: Data) -> Work:
         classes = ClassesHeld(data.held, data.classes)
         return Work(data.rows, data.labels.long(), data.index.numpy(), record, data.beginning, classes)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        images, labels = map(tensor_of, data)
-        rows, index = InMemory(check_inputs(images, labels)), torch.arange(len(images))
+        rows = InMemory(check_inputs(tensor_of(data[0]), data[1]))
+        labels, index = torch.from_numpy(class_numbers(data[1], "Labels")), torch.arange(len(rows))
         record = DataRecord(name="arrays", **vars(Fingerprint.of(rows, labels)))
         classes = ClassesHeld(len(torch.unique(labels)))
-        return Work(rows, labels.long(), index.numpy(), record, Beginning.of(rows, labels, index), classes)
+        return Work(rows, labels, index.numpy(), record, Beginning.of(rows, labels, index), classes)
     raise UserError(
         f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
     )
