@@ -183,7 +183,7 @@ def files_below(folder: Path) -> list[Path]:
         UserError: a folder that cannot be read.
     """
     found: list[Path] = []
-    waiting = [(folder, frozenset({folder.resolve()}))]
+    waiting = [(folder, frozenset({folder.resolve(), *folder.resolve().parents}))]
     while waiting:
         place, above = waiting.pop()
         try:

@@ -24,8 +24,6 @@ from robustatlas.outcomes import sha256_of_array
 _CHANNELS = (1, 3)
 _ALPHA = (2, 4)
 """Channels of grey and of colour with an alpha channel."""
-MOST_CLASSES = 10**6
-"""More classes than this are a mistake in the labels."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +196,6 @@ class Dataset:
         if (count := whole(classes)) is not None:
             classes = [str(label) for label in range(count)]
         if classes is None:
-            if int(targets.max()) >= MOST_CLASSES:
-                raise UserError(
-                    f"Labels of {name!r} go up to {int(targets.max())}; expected class numbers 0, 1, ... of at most "
-                    f"{MOST_CLASSES:,} classes."
-                )
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if isinstance(classes, str) or not isinstance(classes, Collection):
             raise UserError(f"classes={brief(repr(classes))}; expected names of classes, or how many there are.")

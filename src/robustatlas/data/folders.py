@@ -7,7 +7,7 @@ from pathlib import Path
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import files_below
 from robustatlas.common.wording import counted, some
-from robustatlas.data.dataset import MOST_CLASSES
+from robustatlas.data.labels import MOST_CLASSES
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 _OF_SYSTEMS = frozenset(

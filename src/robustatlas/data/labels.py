@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.data.arrays import array_of
 
-_LARGEST = np.iinfo(np.int64).max
+MOST_CLASSES = 10**6
+"""More classes than this are a mistake in the labels."""
 
 
 def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) -> NDArray[np.int64]:
@@ -40,7 +41,9 @@ def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) 
         values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind == "U":
         return _numbers_of_names(values, whose, classes)
-    if values.dtype.kind == "b" or (values.dtype.kind in "iu" and int(values.max()) <= _LARGEST):
+    if values.dtype.kind in "biu":
+        if int(values.max()) >= MOST_CLASSES:
+            raise UserError(_too_large(whose, int(values.max())))
         return values.astype(np.int64)
     raise UserError(f"{whose}: {_fault(values)}.")
 
@@ -64,7 +67,10 @@ def class_number(given: Any, where: str) -> int:
     except UserError:
         values = np.asarray(None)
     if values.dtype.kind in "biu" and values.size == 1:
-        return int(values.item())
+        number = int(values.item())
+        if abs(number) >= MOST_CLASSES:
+            raise UserError(_too_large(f"{where}: labels", number))
+        return number
     if values.ndim > 1:
         raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
     remedy = ""
@@ -75,6 +81,10 @@ def class_number(given: Any, where: str) -> int:
     elif values.dtype.kind == "f" and values.size == 1 and float(values.item()).is_integer():
         remedy = ": give int(label)"
     raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
+
+
+def _too_large(whose: str, label: int) -> str:
+    return f"{whose} go up to {label}; expected class numbers 0, 1, ... of at most {MOST_CLASSES:,} classes."
 
 
 def _remedy_of_shape(values: NDArray[Any]) -> str:
@@ -128,6 +138,6 @@ def _fault(values: NDArray[Any]) -> str:
             return f"label {wrong[0]} is missing (null); leave out samples without a label"
         if len(wrong):
             return f"label {wrong[0]} is {brief(repr(values[wrong[0]]))}; expected integers (class numbers 0, 1, ...)"
-    if values.dtype.kind in "Ou":
+    if values.dtype.kind == "O":
         return "some are larger than 2^63; expected class numbers 0, 1, ..."
     return f"they are {values.dtype}; expected integers (class numbers 0, 1, ...)"

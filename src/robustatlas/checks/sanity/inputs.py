@@ -102,7 +102,7 @@ def check_classes(labels: Tensor, held: ClassesHeld, model: Classifier, *, drawn
             f"The {counted(len(labels), 'sample')} are of {few} of the {held.count} classes of the data, so accuracies "
             "say nothing of the others; take more samples, or some of each class (--stratified)."
         )
-    answered = model.class_count or 0
+    answered = (model.class_count or 0) - len(model.excluded_classes)
     if 0 < held.count < answered:
         found.append(
             f"The data has samples of {held.count} class{'es' * (held.count > 1)}, and the model answers {answered}: "

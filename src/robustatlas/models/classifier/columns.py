@@ -47,21 +47,21 @@ def class_names(classes: Classes) -> tuple[str, ...]:
     return () if names == tuple(map(str, range(len(names)))) else names
 
 
-MASKED_BELOW = 30.0
-"""How far below the lowest logit of a sample that of a masked class is put: a share of e^-30 of its probability, which
-float32 cannot tell from 0."""
+EXCLUDED_BELOW = 30.0
+"""How far below the lowest logit of a sample that of an excluded class is put: float32 cannot tell its probability, a
+share of e^-30 of the lowest one, from 0."""
 
 
 class Columns:
     """The columns of a model's answers: their number is what is ``expected``, or else what the first answer has.
 
-    Classes that are masked, whose logit is -inf throughout in the first answer, get a finite logit below all others of
+    Excluded classes, whose logit is -inf throughout in the first answer, get a finite logit below all others of
     their sample: they are never answered, and margins, losses and gradients stay finite.
     """
 
     def __init__(self, expected: int | None) -> None:
         self.count = expected
-        self.masked: tuple[int, ...] | None = None
+        self.excluded: tuple[int, ...] | None = None
 
     def checked(self, answers: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """``answers``, of which each has as many columns; a :class:`UserError` says so where one has not."""
@@ -69,7 +69,7 @@ class Columns:
         def run(x: Tensor) -> Tensor:
             logits = answers(x)
             if logits.dim() == 2:
-                logits = self._with_finite_masks(logits)
+                logits = self._bound_excluded(logits)
                 self.count = self.count or logits.shape[1]
                 if logits.shape[1] != self.count:
                     raise UserError(
@@ -80,18 +80,18 @@ class Columns:
 
         return run
 
-    def _with_finite_masks(self, logits: Tensor) -> Tensor:
-        """Return ``logits`` [B, C], finite at the classes that are masked."""
-        if self.masked is None and len(logits):
-            self.masked = tuple((logits.detach() == -torch.inf).all(0).nonzero().flatten().tolist())
-        if not self.masked:
+    def _bound_excluded(self, logits: Tensor) -> Tensor:
+        """Return ``logits`` [B, C], finite at the excluded classes."""
+        if self.excluded is None and len(logits):
+            self.excluded = tuple((logits.detach() == -torch.inf).all(0).nonzero().flatten().tolist())
+        if not self.excluded:
             return logits
-        if not bool((logits.detach()[:, list(self.masked)] == -torch.inf).all()):
+        if not bool((logits.detach()[:, list(self.excluded)] == -torch.inf).all()):
             raise UserError(
-                f"The model masks classes (logits of -inf, such as of class {self.masked[0]}) at some inputs and not "
-                "at others; expected the same classes throughout, or logits before a softmax and a logarithm."
+                f"The model excludes classes (logits of -inf, such as of class {self.excluded[0]}) at some inputs and "
+                "not at others; expected the same classes throughout, or logits before a softmax and a logarithm."
             )
-        masks = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
-        masks[list(self.masked)] = True
-        lowest = logits.detach().masked_fill(masks, torch.inf).amin(1, keepdim=True)
-        return torch.where(masks, lowest - MASKED_BELOW, logits)
+        positions = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+        positions[list(self.excluded)] = True
+        lowest = logits.detach().masked_fill(positions, torch.inf).amin(1, keepdim=True)
+        return torch.where(positions, lowest - EXCLUDED_BELOW, logits)
