@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named
+from robustatlas.common.files import named, read_text
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.huggingface import (
@@ -173,7 +173,7 @@ def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[s
         )
     if isinstance(given, (str, Path)):
         try:
-            lines = named(given, "a file of names").read_text(encoding="utf-8").splitlines()
+            lines = read_text(named(given, "a file of names")).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"The names of classes in {given} cannot be read ({error}); give a text file.") from error
         names = [line.strip() for line in lines if line.strip()]
