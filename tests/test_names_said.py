@@ -50,7 +50,7 @@ def test_a_title_is_the_name_everywhere(runs: list[Path], tmp_path: Path) -> Non
     page = build_report([load_result(path) for path in runs], tmp_path / "page.html").read_text(encoding="utf-8")
     shown = re.sub(r"<wbr>|\s+", " ", page).replace(" ", "")
     assert "_A&amp;B_$50$&lt;i&gt;" in shown and "<i>" not in page and ">weak<" not in page
-    board = build_leaderboard([first], tmp_path / "site").read_text(encoding="utf-8")
+    board = build_leaderboard([first], tmp_path / "site", None).read_text(encoding="utf-8")
     assert "_A \\u0026 B_ $50$ \\u003ci\\u003e" in board
 
 

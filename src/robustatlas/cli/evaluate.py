@@ -292,7 +292,7 @@ def _conclude(
     from robustatlas.evaluation.workers.share import share_of
 
     share = share_of(request.part)
-    if card != {"name": result.name}:
+    if card and card != {"name": result.name}:
         result.describe(card)
         result = result.reread()
     console = Console(highlight=False)

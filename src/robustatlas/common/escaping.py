@@ -182,7 +182,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     """Return JSON that any parser reads, and that may stand inside a script element of a page.
 
     Args:
-        value: of :func:`plain_value`.
+        value: of :func:`json_value`.
         indent: spaces of a level; default: all in one line.
 
     Example:
@@ -190,7 +190,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
         >>> json_text({"name": "</script>", "size": np.float32(0.5), "none": float("nan")})
         '{"name": "\\\\u003c/script\\\\u003e", "size": 0.5, "none": null}'
     """
-    text = json.dumps(_finite(plain_value(value)), indent=indent, allow_nan=False)
+    text = json.dumps(_finite(json_value(value)), indent=indent, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("'", "\\u0027")
 
 
@@ -204,7 +204,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def plain_value(value: object, whose: str = "The value") -> Any:
+def json_value(value: object, whose: str = "The value") -> Any:
     """Return a value as JSON knows it: numbers and arrays of NumPy and torch as numbers and lists, paths as texts.
 
     Args:
@@ -216,7 +216,7 @@ def plain_value(value: object, whose: str = "The value") -> Any:
 
     Example:
         >>> import numpy as np
-        >>> plain_value({"trained_on": {"linf": np.float32(0.5)}, "seeds": np.arange(2), "extra": np.True_})
+        >>> json_value({"trained_on": {"linf": np.float32(0.5)}, "seeds": np.arange(2), "extra": np.True_})
         {'trained_on': {'linf': 0.5}, 'seeds': [0, 1], 'extra': True}
     """
     if value is None or (isinstance(value, (bool, int, float, str)) and type(value).__module__ != "numpy"):
@@ -226,9 +226,9 @@ def plain_value(value: object, whose: str = "The value") -> Any:
     if isinstance(value, Mapping):
         if other := [key for key in value if not isinstance(key, str)]:
             raise UserError(f"{whose} has the key {brief(repr(other[0]))}; expected texts as keys.")
-        return {str(key): plain_value(each, f"{key} of {whose}") for key, each in value.items()}
+        return {str(key): json_value(each, f"{key} of {whose}") for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain_value(each, whose) for each in value]
+        return [json_value(each, whose) for each in value]
     if hasattr(value, "tolist"):  # of NumPy and torch
-        return plain_value(value.tolist(), whose)
+        return json_value(value.tolist(), whose)
     raise UserError(f"{whose} is {brief(repr(value))}; expected a number, a text, a truth value, or lists of such.")

@@ -43,7 +43,7 @@ def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) 
         return _numbers_of_names(values, whose, classes)
     if values.dtype.kind in "biu":
         if int(values.max()) >= MOST_CLASSES:
-            raise UserError(_too_large(whose, int(values.max())))
+            raise UserError(_sentence_on_size(whose, int(values.max())))
         return values.astype(np.int64)
     raise UserError(f"{whose}: {_fault(values)}.")
 
@@ -69,7 +69,7 @@ def class_number(given: Any, where: str) -> int:
     if values.dtype.kind in "biu" and values.size == 1:
         number = int(values.item())
         if abs(number) >= MOST_CLASSES:
-            raise UserError(_too_large(f"{where}: labels", number))
+            raise UserError(_sentence_on_size(f"{where}: labels", number))
         return number
     if values.ndim > 1:
         raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
@@ -83,7 +83,7 @@ def class_number(given: Any, where: str) -> int:
     raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
 
 
-def _too_large(whose: str, label: int) -> str:
+def _sentence_on_size(whose: str, label: int) -> str:
     return f"{whose} go up to {label}; expected class numbers 0, 1, ... of at most {MOST_CLASSES:,} classes."
 
 

@@ -165,7 +165,7 @@ def of_torch(
     check_scale(rows, name)
     classes = classes if classes is not None else _declared(data)
     if first is not None and first < len(rows):
-        if labels is None and (told := _declared_labels(data)) is not None and rows.believe(told):
+        if labels is None and (told := _labels_declared(data)) is not None and rows.believe(told):
             labels = told
         if labels is not None:
             return Dataset.of_rows(rows, labels, name, classes, NOT_READ)
@@ -179,7 +179,7 @@ def of_torch(
 
 
 NOT_READ = Fingerprint(None, None)
-"""Of data of which some were read: nothing is known of the whole."""
+"""The fingerprint of data of which only some items were read: nothing is known of the whole."""
 
 _PREFIX = 256
 """Items by whose labels it is judged whether a data set that declares none is sorted by class."""
@@ -189,21 +189,21 @@ def _unsorted_prefix(rows: OneByOne, first: int) -> Tensor | None:
     """Return the positions of the ``first`` items, or None where the data set may be sorted by class."""
     rows.stored(torch.arange(min(_PREFIX, len(rows))))
     labels = torch.from_numpy(rows.labels[:_PREFIX])
-    if is_sorted(labels) or len(labels.unique()) == 1:
+    if is_sorted(labels) or bool((labels == labels[0]).all()):
         return None
     positions = torch.arange(first)
     rows.stored(positions[_PREFIX:])
     return positions
 
 
-def _declared_labels(data: Any) -> NDArray[np.int64] | None:
+def _labels_declared(data: Any) -> NDArray[np.int64] | None:
     """Return the labels ``[N]`` that a data set of torch says to have, without reading an item; None: it says none."""
     utils = torch.utils.data
     if isinstance(data, utils.Subset):
-        whole_set = _declared_labels(data.dataset)
+        whole_set = _labels_declared(data.dataset)
         return None if whole_set is None else whole_set[np.asarray(data.indices, np.int64)]
     if isinstance(data, utils.ConcatDataset):
-        parts = [part for each in data.datasets if (part := _declared_labels(each)) is not None]
+        parts = [part for each in data.datasets if (part := _labels_declared(each)) is not None]
         return np.concatenate(parts) if len(parts) == len(data.datasets) else None
     if isinstance(data, utils.TensorDataset):
         return _as_labels(data.tensors[1] if len(data.tensors) > 1 else None, len(data))

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.escaping import plain_value
+from robustatlas.common.escaping import json_value
 from robustatlas.common.files import inside, named
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
@@ -163,7 +163,7 @@ class Run:
             UserError: something that JSON cannot hold.
         """
         if about:
-            self.keep(CardRecord(created=now("microseconds"), about=plain_value(about, "the description of the model")))
+            self.keep(CardRecord(created=now("microseconds"), about=json_value(about, "the description of the model")))
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""

@@ -219,7 +219,7 @@ def _own_rows(
     for result in results:
         shared = result if ground is None else ground.on(result)
         rows.append(run_row(shared, reference, about_of(result, details)))
-        names.add(result.name)
+        names |= {result.name, result.recorded_name}
         if len(first) < MOST_BESIDE:
             first.append(result)
     return rows, names, first

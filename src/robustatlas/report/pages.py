@@ -30,7 +30,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.PackageLoader("robustatlas.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_visible_lines,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -40,7 +40,7 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _visible_lines(value: Any) -> Any:
     """Return a text of a page without control characters, in its lines; whatever else is as it is."""
     return "\n".join(map(visible_text, value.split("\n"))) if type(value) is str else value
 

@@ -137,9 +137,9 @@ def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
         )
     if not bool(logits.isfinite().all()):
         if not bool((logits.isnan() | (logits == torch.inf)).any()):
-            classes = (logits == -torch.inf).any(0).nonzero().flatten().tolist()
+            lacking = (logits == -torch.inf).any(0).nonzero().flatten().tolist()
             raise UserError(
-                f"The model returns logits of -inf for class {classes[0]} on some of the clean samples, as the "
+                f"The model returns logits of -inf for class {lacking[0]} on some of the clean samples, as the "
                 "logarithm of a probability of 0 is; return the logits before the softmax. A class that is never right "
                 "may have -inf throughout."
             )

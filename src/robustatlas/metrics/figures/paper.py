@@ -75,7 +75,8 @@ def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
 def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
     """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
     axes.set_xlim(0, end)
-    axes.set_xlabel(figure_text(", ".join(said for said in (norm, wording.axis(unit)) if said)))
+    words = wording.axis(unit)
+    axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
     if (top := wording.falls_from(unit)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 

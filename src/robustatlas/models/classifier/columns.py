@@ -48,8 +48,8 @@ def class_names(classes: Classes) -> tuple[str, ...]:
 
 
 EXCLUDED_BELOW = 30.0
-"""How far below the lowest logit of a sample that of an excluded class is put: float32 cannot tell its probability, a
-share of e^-30 of the lowest one, from 0."""
+"""Distance of the logit of an excluded class below the lowest one of a sample: float32 cannot tell its probability,
+e^-30 of the lowest one, from 0."""
 
 
 class Columns:

@@ -82,7 +82,7 @@ class Oracle:
         if self.kind == "labels":
             self._check_labels(answer, len(x))
         elif answer.ndim == 1 or answer.shape[1:] == (1,):
-            raise UserError(self._one_number_each(answer))
+            raise UserError(self._sentence_on_single_numbers(answer))
         values = torch.as_tensor(answer).to(x.device)
         if self.kind == "labels" and self.classes is not None:
             return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
@@ -100,7 +100,7 @@ class Oracle:
         if self.classes is not None and (answer.min() < 0 or answer.max() >= self.classes):
             raise UserError(f"The model answers with class {int(answer.max())}; expected 0 to {self.classes - 1}.")
 
-    def _one_number_each(self, answer: NDArray[Any]) -> str:
+    def _sentence_on_single_numbers(self, answer: NDArray[Any]) -> str:
         """Return a sentence about one number a sample, [B] or [B, 1], where a score for each class is expected."""
         said = f"The model answers with shape {answer.shape}, one number a sample; expected {self.kind} [B, C]"
         if answer.dtype.kind in "biu" or (answer.dtype.kind == "f" and bool((answer == answer.round()).all())):

@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.classifier.columns import Classes
 from robustatlas.models.sources.packages import optional, unreachable, version_of
-from robustatlas.models.sources.preprocessing import Preprocessing, preprocessing_of, quiet
+from robustatlas.models.sources.preprocessing import Preprocessing, preprocessing_of, without_warnings
 
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _FINDS = "AutoModelForImageClassification"
@@ -44,9 +44,9 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     found = preprocessing_in(transformers, name, config, local, source)
     model = Classifier(
         net,
-        found and found.mean,
-        found and found.std,
-        prepare=found and found.prepare,
+        None if found is None else found.mean,
+        None if found is None else found.std,
+        prepare=None if found is None else found.prepare,
         classes=_classes_of(net.config),
         origin=Origin(
             source,
@@ -96,7 +96,7 @@ def preprocessing_in(
     if not any(_text_of(transformers, name, file, local) for file in _PROCESSORS):
         return None
     try:
-        with quiet():
+        with without_warnings():
             processor = transformers.AutoImageProcessor.from_pretrained(
                 name, use_fast=False, trust_remote_code=False, **local
             )

@@ -1,4 +1,4 @@
-"""What an image processor of transformers does to pictures, found by running it: no key of a configuration is read.
+"""The preprocessing of an image processor of transformers, found by running it: no key of a configuration is read.
 
 A processor that is *linear* (resizing, a middle that is cut out, one mean and deviation a channel, an order of the
 channels) becomes a differentiable function of images in [0, 1]. What was found is compared with the processor on
@@ -35,20 +35,20 @@ _EDGE = 30.0
 """Pixels darker than this are no part of a ramp."""
 
 _AROUND = 2
-"""How far, in pixels, a size that was read off a ramp may be wrong."""
+"""Largest error, in pixels, of a size that is read off a ramp."""
 
 _MOST, _MEAN = 1.5, 0.4
-"""How far, in 255ths, pixels may differ, and their mean: Pillow rounds to 8 bits after each of two passes. Of 30
+"""Largest and mean difference of pixels, in 255ths: Pillow rounds to 8 bits after each of two passes. Of 30
 processors that are followed none differed by more than 1.1 and .31; Lanczos taken for bicubic by 3.4 and .67."""
 
 
 _LOGITS = 1e-3
-"""How far, relative to the largest, logits may differ by the rounding of means and deviations."""
+"""Largest difference of logits, relative to the largest one, by the rounding of means and deviations."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a processor does: ``prepare`` (None: nothing), then the ``mean`` and ``std`` of each channel in the order
+    """The preprocessing of a processor: ``prepare`` (None: nothing), then the ``mean`` and ``std`` of each channel in the order
     that the network takes them (None: none). ``values``: [C, h, w], what the processor made of a picture with the
     ``pixels`` [C, h, w] in [0, 1]."""
 
@@ -89,14 +89,17 @@ class _Watched:
     def answer(self, picture: NDArray[np.uint8]) -> Pixels:
         """Return the values [C, h, w] that the processor makes of a picture [H, W, C]."""
         try:
-            with quiet():
+            with without_warnings():
                 made = self.processor(images=picture, input_data_format="channels_last", return_tensors="np")
             values = np.asarray(made["pixel_values"], np.float64)
         except Exception as error:  # whatever a processor of others raises
-            raise self.refused(f"it fails on a picture of {_said(picture.shape[:2])} ({first_line(error)})") from error
+            raise self.refused(
+                f"it fails on a picture of {_size_in_words(picture.shape[:2])} ({first_line(error)})"
+            ) from error
         if values.ndim != 4 or values.shape[:2] != (1, self.channels):
             raise self.refused(f"it makes an array {values.shape} of one picture, not [1, {self.channels}, H, W]")
-        return values[0]
+        first: Pixels = values[0]
+        return first
 
     def refused(self, why: str) -> UserError:
         return UserError(
@@ -154,8 +157,10 @@ def _figures(values: Pixels) -> tuple[float, ...]:
 
 def _colours(watched: _Watched) -> tuple[tuple[int, ...], Pixels, Pixels]:
     """Return the order of the channels, and the mean and deviation of each in that order."""
-    black = _of_one_colour(watched, np.zeros(watched.channels, np.uint8))
-    lit = [_of_one_colour(watched, 255 * np.eye(watched.channels, dtype=np.uint8)[k]) for k in range(watched.channels)]
+    black = _values_of_colour(watched, np.zeros(watched.channels, np.uint8))
+    lit = [
+        _values_of_colour(watched, 255 * np.eye(watched.channels, dtype=np.uint8)[k]) for k in range(watched.channels)
+    ]
     scale = np.stack(lit, 1) - black[:, None]
     order = tuple(np.abs(scale).argmax(1).tolist())
     own = scale[np.arange(watched.channels), order]
@@ -166,7 +171,7 @@ def _colours(watched: _Watched) -> tuple[tuple[int, ...], Pixels, Pixels]:
     return order, -black * std, std
 
 
-def _of_one_colour(watched: _Watched, colour: NDArray[np.uint8]) -> Pixels:
+def _values_of_colour(watched: _Watched, colour: NDArray[np.uint8]) -> Pixels:
     """Return the values [C] that a processor makes of the middle of a picture of one ``colour`` [C]."""
     values = watched.answer(np.broadcast_to(colour, (*_SIDES[0], watched.channels)).copy())
     return values[:, values.shape[1] // 2, values.shape[2] // 2]
@@ -190,13 +195,13 @@ def _sizing(
         ends = [_pixels_of(watched.answer(ramp), order, mean, std).mean(0) for ramp in ramps]
         lengths = [_resized_length(values, sides[axis], axis) for axis, values in enumerate(ends)]
         if None in lengths:
-            raise watched.refused(f"it turns or distorts a picture of {_said(sides)}")
+            raise watched.refused(f"it turns or distorts a picture of {_size_in_words(sides)}")
         found.append((round(lengths[0] or 0), round(lengths[1] or 0)))
     crop = finals[0] if len(set(finals)) == 1 else None
     candidates = list(_candidates(found, finals, crop))
     if not candidates:
         raise watched.refused(
-            f"it resizes pictures of {', '.join(map(_said, _SIDES))} to {', '.join(map(_said, found))}"
+            f"it resizes pictures of {', '.join(map(_size_in_words, _SIDES))} to {', '.join(map(_size_in_words, found))}"
         )
     ways = [each for candidate in candidates for each in _interpolated(candidate)]
     return min(ways, key=lambda each: _differences(each, pictures, seen)[1])
@@ -295,12 +300,12 @@ def _pattern(sides: Size, channels: int) -> NDArray[np.uint8]:
     return (127 + 25 * np.stack(waves, 2)).round().astype(np.uint8)
 
 
-def _said(sides: Any) -> str:
+def _size_in_words(sides: Any) -> str:
     return f"{sides[1]} x {sides[0]} pixels"
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Keep transformers from writing warnings about the pictures."""
     logger = logging.getLogger("transformers")
     level = logger.level
