@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a column": (np.array([[2], [0], [1], [2]]), r"labels\[:, 0\]|are \[2\]|is \[2\]|shape \(4, 1\)"),
     "one-hot": (np.eye(3, dtype=np.int64)[[2, 0, 1, 2]], r"argmax"),
     "several": (np.array([[1, 1, 0]] * 4), "several labels|expected"),
-    "below 0": (np.array([0, 1, -1, 2]), r"-1"),
+    "below 0": (np.array([0, 1, -1, 2]), "got -1|to -1|with labels"),
     "far too large": (np.array([0, 1, 2**62, 2]), f"{2**62}|classes"),
     "beyond int64": (np.array([0, 1, 2**63 + 1, 2], np.uint64), "expected|classes"),
     "complex": (np.array([0, 1, 2, 1], complex), "expected|complex|not an array"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 import robustatlas as ra
@@ -90,6 +91,8 @@ MODELS: dict[str, tuple[str, int, str, dict[str, Any]]] = {
     "EfficientNet, from -1": (
         "EfficientNet", 64, "EfficientNetImageProcessor",
         {"size": {"height": 64, "width": 64}, "resample": 0, "rescale_offset": True, "rescale_factor": 1 / 127.5}),
+    "EfficientNet, nearest": (
+        "EfficientNet", 300, "EfficientNetImageProcessor", {"size": {"height": 300, "width": 300}, "resample": 0}),
     "Swin": ("Swin", 64, "ViTImageProcessor", {"size": {"height": 64, "width": 64}, "resample": 3}),
     "ConvNext, squeezed": ("ConvNext", 384, "ConvNextImageProcessor", {}),
     "ConvNext, cut": ("ConvNext", 64, "ConvNextImageProcessor", {"size": {"shortest_edge": 64}}),
@@ -141,9 +144,17 @@ def test_logits_are_those_behind_the_image_processor(tmp_path: Path, name: str) 
     assert found.mean() < 0.25 * exchanged.mean(), "another order of the channels would show"
 
 
+@pytest.mark.parametrize(("before", "after"), [(96, 300), (141, 346), (90, 100), (500, 224), (7, 7), (224, 448)])
+def test_nearest_pixels_are_those_of_pillow(before: int, after: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (before, before + 31, 3), dtype=np.uint8)
+    theirs = np.asarray(Image.fromarray(pixels).resize((after + 5, after), Image.Resampling.NEAREST))
+    ours = Resizing((after, after + 5), None, "nearest")(as_input(pixels))
+    torch.testing.assert_close(ours, as_input(theirs), rtol=0, atol=0)
+
+
 def test_final_sizes_are_not_resized_again(tmp_path: Path) -> None:
     """Pictures that were resized and cut before, as ``imagenet`` is, keep their pixels, in the network's order."""
-    processor = transformers.MobileViTImageProcessor(size={"shortest_edge": 72}, crop_size=64)
+    processor = transformers.MobileViTImageProcessor(size={"shortest_edge": 72}, crop_size=64, resample=3)
     model = ra.load_model(f"hf:{saved(tmp_path, 'MobileViT', 64, processor)}")
     x = torch.rand(2, 3, 64, 64)
     with torch.no_grad():

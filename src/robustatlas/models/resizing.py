@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
 
-INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "nearest": "nearest-exact"}
-"""Ways to resize, and what torch calls them."""
+INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
+"""Ways to resize; the first two antialiased."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ class Resizing:
         """Return ``x`` [B, C, H, W] resized and cut, whatever its size; the order of its channels stays."""
         target = self._target(x.shape[2], x.shape[3])
         if target != tuple(x.shape[2:]):
-            mode = INTERPOLATIONS[self.interpolation]
-            smooth = mode.startswith("bi")
-            x = F.interpolate(x, target, mode=mode, antialias=smooth, align_corners=False if smooth else None)
-            x = x.clamp(0, 1)
+            if self.interpolation == "nearest":
+                rows, columns = (_nearest(*lengths).to(x.device) for lengths in zip(x.shape[2:], target, strict=True))
+                x = x[:, :, rows[:, None], columns]
+            else:
+                x = F.interpolate(x, target, mode=self.interpolation, antialias=True, align_corners=False).clamp(0, 1)
         return x if self.crop is None else self._cut(x, self.crop)
 
     def _cut(self, x: Tensor, crop: tuple[int, int]) -> Tensor:
@@ -78,3 +81,10 @@ class Resizing:
             return self.resize
         short = min(height, width)
         return (self.resize * height // short, self.resize * width // short)
+
+
+def _nearest(length: int, resized: int) -> Tensor:
+    """Return the positions [resized] that Pillow takes of `length` pixels. It adds up steps of float64, whose rounding
+    decides where the middle of a pixel falls between two; torch decides otherwise."""
+    step = length / resized
+    return torch.from_numpy(np.add.accumulate(np.array([step / 2] + [step] * (resized - 1))).astype(np.int64))

@@ -48,9 +48,9 @@ _LOGITS = 1e-3
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The preprocessing of a processor: ``prepare`` (None: nothing), then the ``mean`` and ``std`` of each channel in the order
-    that the network takes them (None: none). ``values``: [C, h, w], what the processor made of a picture with the
-    ``pixels`` [C, h, w] in [0, 1]."""
+    """The preprocessing of a processor: ``prepare`` (None: nothing), then the ``mean`` and ``std`` of each channel in
+    the order that the network takes them (None: none). ``values``: [C, h, w], what the processor made of a picture with
+    the ``pixels`` [C, h, w] in [0, 1]."""
 
     prepare: Resizing | None
     mean: tuple[float, ...] | None
@@ -200,9 +200,8 @@ def _sizing(
     crop = finals[0] if len(set(finals)) == 1 else None
     candidates = list(_candidates(found, finals, crop))
     if not candidates:
-        raise watched.refused(
-            f"it resizes pictures of {', '.join(map(_size_in_words, _SIDES))} to {', '.join(map(_size_in_words, found))}"
-        )
+        before, after = (", ".join(map(_size_in_words, sizes)) for sizes in (_SIDES, found))
+        raise watched.refused(f"it resizes pictures of {before} to {after}")
     ways = [each for candidate in candidates for each in _interpolated(candidate)]
     return min(ways, key=lambda each: _differences(each, pictures, seen)[1])
 
