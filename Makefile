@@ -32,10 +32,10 @@ demo: export OMP_NUM_THREADS = 2
 demo: $(VENV)/.installed  ## Set up from nothing, and evaluate the three built-in models at 20 strengths.
 	$(BIN)/python examples/demo.py
 
-REST := slow or browser or device
+REST := slow or process or browser or device
 
 # Each worker begins with a run of files, so that what they share is made once; who ends first takes over half the rest.
-test: $(VENV)/.tools  ## Set up from nothing, and pass the tests, all but slow ones and those of browsers and accelerators.
+test: $(VENV)/.tools  ## Set up from nothing, and pass the tests, all but slow ones and those of processes, browsers and accelerators.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not ($(REST))"
 
 test-all: test  ## Pass all tests.

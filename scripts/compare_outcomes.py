@@ -116,7 +116,7 @@ def evaluated(
     }
     with warnings.catch_warnings(), contextlib.redirect_stderr(None):
         warnings.simplefilter("ignore")
-        result = ra.evaluate(net, data, name, diagnose=False, audit=0, progress=False, **options)  # type: ignore[arg-type]
+        result = ra.evaluate(net, data, name, diagnose=False, audit=0, progress=False, **options)
     return result.outcome(name)
 
 

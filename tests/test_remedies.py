@@ -2,12 +2,14 @@
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
+from command_line import entered
 from helpers_core import broken_defense
 from robustatlas.checks.audits import _code_of
 from robustatlas.checks.indicators import INDICATORS, LookedAt
@@ -16,6 +18,7 @@ from robustatlas.common.bundle import flat
 from robustatlas.common.noise import Noise
 
 DATA = ra.load_dataset("digits")
+EXAMPLES = Path(__file__).parents[1] / "examples" / "broken_defenses"
 
 
 def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
@@ -121,3 +124,11 @@ def test_what_the_lines_of_code_say_takes_the_flags_away() -> None:
     known = {"ra": ra, "net": behind}
     exec(INDICATORS["border-gradient"].code, known)
     assert ra.diagnose(known["model"], DATA, samples=40).flags == ()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_line_of_code_stands_alone_in_the_terminal(columns: int) -> None:
+    """However narrow it is, so that it can be copied."""
+    defense = EXAMPLES / "discrete_steps.py"
+    said = entered("diagnose", f"{defense}:eight_levels", "--data", "digits", "--samples", 12, columns=columns)
+    assert f"    {INDICATORS['zero-gradient'].code}" in said.out.splitlines()

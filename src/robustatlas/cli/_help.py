@@ -44,7 +44,7 @@ def _print_full_help(ctx: typer.Context, requested: bool) -> None:
         full = copy(ctx.command)
         full.params = [copy(parameter) for parameter in ctx.command.params]
         for parameter in full.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
+            parameter.hidden = False  # type: ignore[attr-defined]  # Click's base class of parameters has no `hidden`
         typer.echo(full.get_help(ctx))
         raise typer.Exit
 

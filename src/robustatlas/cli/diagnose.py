@@ -111,6 +111,8 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, each: bool = False) 
     console.print(f"[bold]{safe(diagnosis.sentence)}[/bold]")
     console.print(diagnosis)
     for remedy in diagnosis.remedies:
-        console.print(f"[yellow]{safe(remedy)}[/yellow]", soft_wrap=True)
+        console.print(f"[yellow]{safe(f'{remedy.flag}: {remedy.sentence}')}[/yellow]")
+        if remedy.code:
+            console.print(f"    {safe(remedy.code)}", soft_wrap=True)  # a line that is copied
     if each and len(diagnosis.samples.doubtful):
         console.print(diagnosis.samples.select(diagnosis.samples.doubtful))

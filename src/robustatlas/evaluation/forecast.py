@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from robustatlas.attacks.passes import expected_passes
 from robustatlas.common.errors import UserError, brief
@@ -152,13 +151,8 @@ def _expected(ready: Prepared, task: Task, samples: int, seconds_a_pass: float) 
 
 def _known_pace(ready: Prepared, throughput: DeviceThroughput) -> float:
     """Return the seconds of a pass on a device of known throughput."""
-    net, image = ready.model.net, ready.work.rows[:1].to(ready.model.device, ready.model.dtype)
-    if throughput.passes is None and not isinstance(net, nn.Module):
-        raise UserError(
-            f"{ready.model.name} is a function, whose operations cannot be counted; give --device-throughput as a "
-            "number of passes a second."
-        )
-    return throughput.seconds_a_pass(net, image)  # type: ignore[arg-type]  # a number asks nothing of the network
+    image = ready.work.rows[:1].to(ready.model.device, ready.model.dtype)
+    return throughput.seconds_a_pass(ready.model.net, image)
 
 
 class _Enough(Exception):  # noqa: N818

@@ -1,9 +1,11 @@
 """Passes of one image a second through a network on a device that need not be here."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from robustatlas.common.errors import UserError, brief
@@ -73,16 +75,24 @@ class DeviceThroughput:
         """Return the throughput that a user gives; None where a trial is to measure it."""
         return None if asked is None else cls.named(asked)
 
-    def seconds_a_pass(self, net: nn.Module, image: Tensor) -> float:
+    def seconds_a_pass(self, net: Callable[[Tensor], Any], image: Tensor) -> float:
         """Return the seconds that a forward or a backward pass of ``image`` [1, ...] takes.
 
         A device of the table is as fast in operations a second as with its architecture of the nearest size. An image
         trained on is counted as two passes.
+
+        Raises:
+            UserError: the speed is that of a device of the table, and no operation of the network can be counted.
         """
         if self.passes is not None:
             return 1 / self.passes
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             net(image)
-        operations = max(counter.get_total_flops() / 2, 1.0)
+        operations = counter.get_total_flops() / 2
+        if not operations:
+            raise UserError(
+                f"No operation of the model could be counted, so its speed on {self.name} is not known; give "
+                "--device-throughput as a number of passes a second."
+            )
         nearest = min(PUBLISHED[self.name], key=lambda known: abs(known.operations - operations))
         return float(operations / nearest.operations / (2 * nearest.images))

@@ -195,7 +195,7 @@ class _Counter:
         """Return the seconds of a pass of one image."""
         images = trial_images(self.study.data[data], "test", _IMAGES)[0].images.to(model.device, model.dtype)
         if self.throughput is not None:
-            return self.throughput.seconds_a_pass(model.net, images[:1])  # type: ignore[arg-type]
+            return self.throughput.seconds_a_pass(model.net, images[:1])
         pair = min(seconds_of_a_pass(model, images.clone().requires_grad_()) for _ in range(2))  # the first loads much
         return pair / (2 * len(images))
 

@@ -98,6 +98,7 @@ def next_phase(phase: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
         int64 [B]; a sample of which no condition holds stays in its phase.
 
     Example:
+        >>> import torch
         >>> bounding = torch.tensor([Phase.BOUNDING.place] * 2)
         >>> ended = next_phase(bounding, {"bounds_end": torch.tensor([True, False])})
         >>> [list(Phase)[place].value for place in ended]
