@@ -165,6 +165,12 @@ def test_a_missing_part_and_two_copies_are_said(tmp_path: Path) -> None:
         ra.load_dataset(f"hf:{tmp_path}", "train")
 
 
+def test_a_column_of_bytes_holds_pictures_as_one_of_bytes_and_paths(tmp_path: Path) -> None:
+    table = pa.table({"image": pa.array([encoded(each) for each in PIXELS], pa.binary()), "label": [0, 1, 2, 0]})
+    pq.write_table(table, tmp_path / "test-0.parquet")
+    np.testing.assert_array_equal((ra.load_dataset(f"hf:{tmp_path}").images * 255).round().numpy(), IMAGES * 255)
+
+
 def test_configurations_are_not_joined_and_hidden_folders_not_read(tmp_path: Path) -> None:
     for name in ("blurred", "sharp", ".cache"):
         shard(tmp_path / name / "test-00000-of-00001.parquet")
@@ -343,6 +349,9 @@ def test_three_samples_of_fifty_thousand_read_few(tmp_path: Path, labels: np.nda
     np.testing.assert_array_equal(more.index, expected.index)
     np.testing.assert_array_equal(more.labels, expected.labels)
     assert set(few.index) <= set(more.index)
+    reads = data.reads
+    ra.audit(more, data, model=net, samples=2)
+    assert data.reads < reads + 1000
 
 
 def test_items_that_are_not_what_the_data_set_declares_are_said() -> None:

@@ -153,18 +153,18 @@ _SPLITS = {"test": ("test", "validation", "valid", "val"), "train": ("train",)}
 
 
 class ParquetPictures(Pictures):
-    """Encoded pictures in the rows of files."""
+    """Encoded pictures in the rows of files; ``content`` is SQL for the bytes of one."""
 
     def __init__(
         self,
         files: Sequence[Path],
-        column: str,
+        content: str,
         counts: Sequence[int],
         sizing: Sizing,
         name: str,
         channels: int | None = None,
     ) -> None:
-        self.files, self.column = list(files), column
+        self.files, self.content = list(files), content
         self.first = np.concatenate([[0], np.cumsum(counts)])
         super().__init__(int(self.first[-1]), sizing, name, channels)
 
@@ -181,7 +181,7 @@ class ParquetPictures(Pictures):
         for file in np.unique(of_file).tolist():
             rows = sorted({int(p - self.first[file]) for p in asked[of_file == file]})
             where = f"file_row_number IN ({', '.join(map(str, rows))})"
-            for row, encoded in _query(self.files[file], f"file_row_number, {self.column}.bytes", where):
+            for row, encoded in _query(self.files[file], f"file_row_number, {self.content}", where):
                 position = int(self.first[file]) + row
                 found[position] = self._opened(encoded, position)
         return [found[position] for position in positions]
@@ -205,13 +205,14 @@ def parquet_parts(
         files = [file for file in known if file.stem.partition("-")[0].partition(".")[0] == kind]
         if files:
             _check_parts(folder, files)
-            columns = [row[0] for row in _query(files[0], "*", None, describe=True)]
+            columns = {row[0]: str(row[1]) for row in _query(files[0], "*", None, describe=True)}
             image, label = (next((name for name in names if name in columns), None) for names in (_IMAGES, _LABELS))
             if image is None or label is None:
                 raise UserError(f"{files[0]} must have columns named image and label; it has {', '.join(columns)}.")
             counts, truth, names = _labels(files, label)
             if truth is not None and ((truth >= 0).all() or kind == _SPLITS[split][-1]):
-                return ParquetPictures(files, image, counts, sizing, name, channels), truth, names, files
+                content = image if columns[image] == "BLOB" else f"{image}.bytes"
+                return ParquetPictures(files, content, counts, sizing, name, channels), truth, names, files
     raise UserError(
         f"{folder} has no Parquet files of the split {split!r} with labels; expected names such as "
         f"{_SPLITS[split][0]}-00000-of-00001.parquet."

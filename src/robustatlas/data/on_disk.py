@@ -17,7 +17,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import cache_folder, files_below, named, write_text
 from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
-from robustatlas.data.formats import read_npz
+from robustatlas.data.formats import names_of_classes, read_npz
 from robustatlas.data.labels import class_numbers
 from robustatlas.data.loaders import (
     FromHuggingFace,
@@ -140,7 +140,7 @@ def _remembered(
 
 def _npz(path: Path) -> Dataset:
     if path.is_file() and path.stat().st_size > _LARGE:
-        names = mapped(path, "classes").tolist() if has_member(path, "classes") else None
+        names = names_of_classes(mapped(path, "classes")) if has_member(path, "classes") else None
         rows, truth = Mapped(mapped(path, "images"), path.stem), mapped(path, "labels")
         return _remembered(rows, truth, path.stem, names, [path], "npz")
     images, labels, classes = read_npz(path)

@@ -42,7 +42,7 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
         return KnownSubject(classifier, data, samples_of(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
     classifier = _drawing(_model_of(subject) if given is None else given, subject)
-    found = opened(data) if data is not None else _data_of(subject)
+    found = opened(data, subject.index) if data is not None else _data_of(subject)
     work = samples_of(found, None)
     known = KnownSubject(classifier, found, _among(work, subject), subject)
     _check_same(known, subject)
