@@ -19,7 +19,7 @@ from torch import nn
 import robustatlas as ra
 from robustatlas.data import of_torch
 from robustatlas.data.labels import MOST_CLASSES, class_numbers
-from robustatlas.evaluation.plan import samples_of
+from robustatlas.evaluation.samples import choose_samples
 from test_datasets_hub import encoded, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
@@ -32,7 +32,7 @@ def from_arrays(folder: Path, labels: Any) -> list[int]:
 
 
 def from_pair(folder: Path, labels: Any) -> list[int]:
-    return samples_of((IMAGES, labels)).labels.tolist()
+    return choose_samples((IMAGES, labels)).labels.tolist()
 
 
 def from_npz(folder: Path, labels: Any) -> list[int]:

@@ -77,10 +77,11 @@ class Comparison:
         """A table for a paper (package booktabs): a row for each number, a column for each model with 95 % intervals,
         and one for the p-values of each pair."""
         models = [f"{latex_text(name)} ({place})" for place, name in enumerate(self.models, start=1)]
+        data = latex_text(self.data)
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self.pairs]
         lines = [
-            rf"% {self.samples} images of {latex_text(self.data)}; 95 \% intervals over images in brackets;",
-            f"% p-values are corrected (Holm) for {counted(len(self.pairs), 'pair')}, for each number by itself.",
+            rf"% {self.samples} images of {data}; 95 \% intervals over images in brackets; p-values are",
+            f"% corrected (Holm) for {counted(len(self.pairs), 'pair')}, for each number by itself.",
             rf"\begin{{tabular}}{{l{'r' * (len(models) + len(pairs))}}}",
             r"\toprule",
             " & ".join(["", *models, *pairs]) + r" \\",

@@ -24,10 +24,10 @@ def run_in_latex(facts: RunFacts) -> str:
     worst case over several.
     """
     columns, body = _suite(facts) if len(facts.attacks) >= _SUITE else _long(facts)
+    name, data = latex_text(facts.name), latex_text(facts.data)
     lines = [
-        f"% {latex_text(facts.name)}: {facts.samples} images of {latex_text(facts.data)};",
-        "% 95 \\% intervals over images in brackets. Strength: the largest change that an attack may make, in its",
-        "% own unit.",
+        f"% {name}: {facts.samples} images of {data}; 95 \\% intervals over images in",
+        "% brackets. Strength: the largest change that an attack may make, in the unit of that attack.",
         rf"\begin{{tabular}}{{l{'r' * (columns + 1)}}}",
         r"\toprule",
         *body,
