@@ -410,6 +410,15 @@ def test_classes_that_are_never_right_may_be_excluded(way: str) -> None:
     assert not any("answers 5" in said for said in found.warnings)
 
 
+def test_a_part_of_the_classes_may_be_evaluated_by_a_model_of_these() -> None:
+    """Also where the first samples of the whole data set are of a class that the model lacks."""
+    data = ra.Dataset.of(np.random.default_rng(1).random((6, 1, 4, 4), np.float32), [7, 0, 1, 2, 3, 4], "mine")
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 5))
+    result = ra.evaluate(net, data.chosen(torch.arange(1, 6)), "linf", strengths={"linf": [0.1]}, progress=False)
+    assert result.samples == 5
+
+
 def test_logarithms_of_zero_are_no_excluded_classes() -> None:
     x = torch.from_numpy(np.random.default_rng(1).random((12, 1, 4, 4), np.float32))
     labels = excluding("low")(x).argmax(1)

@@ -37,7 +37,8 @@ def visible_text(text: object) -> str:
         >>> visible_text("a\\x1b[31m\\nb")
         'a�[31m b'
     """
-    return "".join(map(_visible, str(text)))
+    shown = str(text)
+    return shown if shown.isprintable() else "".join(map(_visible, shown))
 
 
 def _visible(char: str) -> str:
