@@ -19,7 +19,7 @@ from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
-from robustatlas.attacks.search.plan import MINIMUM_SIZE
+from robustatlas.attacks.search.rules import MINIMUM_SIZE
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.attacks.table import run_in_words
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
