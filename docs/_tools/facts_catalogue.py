@@ -16,7 +16,8 @@ from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
 from robustatlas.common import wording
 from robustatlas.common.papers import papers
-from robustatlas.report.citing import HOPPING, OPTIMIZERS, what_runs
+from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.report.citing import HOPPING, title_and_paper, what_runs
 
 
 def said(attack: Attack, search: Search | None = None) -> str:
@@ -59,7 +60,7 @@ def lp_default() -> str:
 
 def optimizers_table() -> str:
     """What an attack may run, and the paper to cite for it."""
-    named = dict.fromkeys([*OPTIMIZERS.values(), HOPPING])
+    named = dict.fromkeys([*map(title_and_paper, OPTIMIZERS.values()), HOPPING])
     return table(("what runs", "paper"), [(name, paper or "this package") for name, paper in named])
 
 

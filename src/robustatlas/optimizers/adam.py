@@ -36,6 +36,9 @@ class Adam(Optimizer[AdamState]):
     the margin as the objective this is the attack of Laidlaw and Feizi 2019.
     """
 
+    title = "Adam"
+    paper = "Kingma and Ba 2015"
+
     steps: int = 20
     rate: float = 1 / 18
     roughness: float = 0.0

@@ -62,6 +62,9 @@ class APGD(Optimizer[APGDState]):
     review compares with an objective of zero for the first move.
     """
 
+    title = "APGD"
+    paper = "Croce and Hein 2020"
+
     steps: int = 100
     rate: float = 2.0
     rho: float = 0.75

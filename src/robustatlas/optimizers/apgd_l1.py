@@ -46,6 +46,9 @@ class APGDL1(Optimizer[APGDL1State]):
     does.
     """
 
+    title = "APGD for l1"
+    paper = "Croce and Hein 2021"
+
     steps: int = 100
     schedule: tuple[tuple[float, float], ...] = LARGE_RADIUS
     density: float = 0.2

@@ -80,6 +80,11 @@ class Optimizer(ABC, Generic[S]):
     version: ClassVar[int] = 1
     """Rises when the same settings move otherwise: evidence found before is then told from what is found after."""
 
+    title: ClassVar[str] = ""
+    """Name for readers; empty: that of the class."""
+    paper: ClassVar[str] = ""
+    """Paper to cite where it ran, as ``common/papers.toml`` names it; empty: none."""
+
     steps: int
     needs_gradient: ClassVar[bool] = True
     needs_margin: ClassVar[bool] = False

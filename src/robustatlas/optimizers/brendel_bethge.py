@@ -26,6 +26,9 @@ class BrendelBethge(BoundaryOptimizer[State]):
             one by rounding alone.
     """
 
+    title = "Brendel-Bethge"
+    paper = "Brendel et al. 2019"
+
     steps: int = 1000
     reach: float = 1.0
     reach_end: float = 0.01

@@ -58,6 +58,8 @@ class CarliniWagnerState(State):
 class CarliniWagner(BoundaryOptimizer[CarliniWagnerState]):
     """Minimises ||delta||_2^2 + weight * max(margin + confidence, 0) over w."""
 
+    title = "Carlini-Wagner"
+    paper = "Carlini and Wagner 2017"
     counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100

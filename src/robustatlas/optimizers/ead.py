@@ -33,6 +33,8 @@ class EADState(State):
 class EAD(BoundaryOptimizer[EADState]):
     """Minimises weight * max(margin, 0) + ||delta||_2^2 + beta ||delta||_1 by FISTA."""
 
+    title = "EAD"
+    paper = "Chen et al. 2018"
     counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100

@@ -41,6 +41,9 @@ class FAB(BoundaryOptimizer[FABState]):
     one pass less, and the last move goes from the clean point to the boundary with hardly any overshoot.
     """
 
+    title = "FAB"
+    paper = "Croce and Hein 2020b"
+
     steps: int = 100
     alpha_max: float = 0.1
     eta: float = 1.05

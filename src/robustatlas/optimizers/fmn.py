@@ -37,6 +37,8 @@ class FMN(BoundaryOptimizer[FMNState]):
             few coordinates until the box stops them, and for JPEG in l1 towards a vertex.
     """
 
+    title = "FMN"
+    paper = "Pintor et al. 2021"
     needs_size = True
 
     steps: int = 30

@@ -22,6 +22,9 @@ class FrankWolfe(Optimizer[State]):
     """Kang et al. 2019 (UAR), the l1 attacks: the t-th step goes 1 / (t + 1) of the way to the vertex, so theta is
     the mean of all vertices."""
 
+    title = "Frank-Wolfe"
+    paper = "Kang et al. 2019"
+
     steps: int = 200
 
     def check(self, threat: ThreatModel) -> None:
@@ -44,6 +47,8 @@ class VertexAscent(Optimizer[State]):
     In l1 that moves the coordinates of largest gradient that the box leaves room to move, each as far as it does, until
     the length of the step is used up. (Maini et al. 2020 move a fixed number of such coordinates by equal parts.)
     """
+
+    title = "vertex ascent"
 
     steps: int = 20
     rate: float = 0.25

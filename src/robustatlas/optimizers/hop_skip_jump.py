@@ -62,6 +62,8 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         halvings: of a jump, before the sample stays where it was.
     """
 
+    title = "HopSkipJump"
+    paper = "Chen et al. 2020"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True

@@ -52,6 +52,8 @@ class LPA(PerceptualOptimizer[LPAState]):
     sample stops when it is fooled inside of the set; the result of a sample is projected.
     """
 
+    title = "LPA"
+    paper = "Laidlaw et al. 2021"
     needs_margin: ClassVar[bool] = True
     needs_size = True
 
@@ -94,6 +96,9 @@ class FastLPA(PerceptualOptimizer[State]):
     Nothing is projected, so the result is normally outside of the set: for perceptual adversarial training, not for
     evaluation.
     """
+
+    title = "Fast-LPA"
+    paper = "Laidlaw et al. 2021"
 
     steps: int = 10
 

@@ -41,6 +41,7 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
     forward.
     """
 
+    title = "descent along the decision boundary"
     needs_margin: ClassVar[bool] = True
     needs_size_gradient: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True

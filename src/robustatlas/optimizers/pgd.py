@@ -28,6 +28,9 @@ class PGD(Optimizer[PGDState]):
     size, so that on the border of the set the step is ``rate`` x the length of theta.
     """
 
+    title = "PGD"
+    paper = "Madry et al. 2018"
+
     steps: int = 20
     rate: float = 0.25
     schedule: Literal["constant", "cosine"] = "constant"

@@ -30,6 +30,8 @@ class PGDSearch(Optimizer[PGDSearchState]):
     foolbox 2.4's ProjectedGradientDescentAttack, which Risse et al. 2021 take for curves in linf.
     """
 
+    title = "PGD with a search for epsilon"
+    paper = "Madry et al. 2018"
     minimum_size: ClassVar[bool] = True
     counted_by: ClassVar[str] = "inner_steps"
 

@@ -41,6 +41,8 @@ class PPGD(PerceptualOptimizer[State]):
     The objective counts as far as ``confidence``.
     """
 
+    title = "PPGD"
+    paper = "Laidlaw et al. 2021"
     needs_margin: ClassVar[bool] = True
 
     steps: int = 40

@@ -33,6 +33,7 @@ class Scan(Optimizer[ScanState]):
         precision: relative, of the size at which the first mistake begins; that of certificates of such threat models.
     """
 
+    title = "scan of the one parameter"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True
@@ -81,6 +82,7 @@ _HALVINGS = 12
 class Once(Optimizer[State]):
     """The start alone: for threat models that leave nothing to optimise, such as common corruptions."""
 
+    title = "one draw"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     fewest_steps: ClassVar[int] = 0

@@ -32,6 +32,9 @@ class SigmaZero(BoundaryOptimizer[SigmaZeroState]):
     with a cosine to ``rate_end`` x ``rate``.
     """
 
+    title = "sigma-zero"
+    paper = "Cinà et al. 2025"
+
     steps: int = 100
     rate: float = 1.0
     sigma: float = 1e-3

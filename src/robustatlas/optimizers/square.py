@@ -36,6 +36,8 @@ class SquareState(State):
 class Square(Optimizer[SquareState]):
     """Random search. ``share``: area of the first squares. The source raises the untargeted margin."""
 
+    title = "Square"
+    paper = "Andriushchenko et al. 2020"
     needs_gradient: ClassVar[bool] = False
 
     steps: int = 5000

@@ -38,6 +38,7 @@ class Sweep(Optimizer[SweepState]):
         bounded, signed, free: of the threat model.
     """
 
+    title = "exhaustive sweep over a grid"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True
