@@ -11,7 +11,7 @@ from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.search.descent import Descent, Minimum
-from robustatlas.attacks.search.rules import StopFruitless
+from robustatlas.attacks.search.rules import Rule, StopFruitless
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
 from robustatlas.common import wording
@@ -65,8 +65,11 @@ def optimizers_table() -> str:
 
 
 def rules_table() -> str:
-    """The rules of a plan with their usual constants, and why they are there."""
-    usual = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
+    """The rules of a plan with their usual constants, and why they are there: first of searches, then of attacks."""
+    usual: dict[type[Rule], Rule] = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
+    for attack in catalogue().values():
+        for rule in attack.rules:
+            usual.setdefault(type(rule), rule)
     rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
     return table(("rule", "why", "source"), rows)
 
