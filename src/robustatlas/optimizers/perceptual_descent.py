@@ -61,13 +61,13 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
         steepness, length = norm(evaluation.gradient).clamp_min(_TINY), norm(theta)
         normal: Tensor = evaluation.gradient / per_sample(steepness, theta)
 
-        def along_boundary(vector: Tensor) -> Tensor:
+        def tangent_part(vector: Tensor) -> Tensor:
             return vector - per_sample(dot(vector, normal), vector) * normal
 
         # Along the boundary, with the step <s, s> / <s, y> of Barzilai and Borwein: s is the last move, y the change of
         # the gradient. A negative curvature allows any length.
         slope = per_sample(evaluation.size, x) * evaluation.size_gradient
-        downhill, move = along_boundary(slope), along_boundary(theta - state.previous)
+        downhill, move = tangent_part(slope), tangent_part(theta - state.previous)
         longest = self.longest * length / norm(downhill).clamp_min(_TINY)
         curvature = dot(move, slope - state.slope)
         rate = torch.where(curvature > 0, dot(move, move) / curvature.clamp_min(_TINY), torch.inf)
