@@ -27,6 +27,9 @@ Against = Mapping[str, float] | Sequence[Opponent]
 _FAR = 100
 """Strengths so many times above the catalogue's largest are in another unit."""
 
+_ROUNDING = 1e-9
+"""Of sums of steps in comparison with 1."""
+
 MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 """From threat model, steps and rate."""
 
@@ -143,6 +146,25 @@ def _calibrated(name: str) -> float:
     """The largest strength that UAR's authors trained against on images of 224 pixels."""
     entries = load_reference("uar-imagenet100").accuracies.entries
     return max(entries.get(name, [0.0]))
+
+
+def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
+    """Return a sentence for each opponent that all steps of crafting together, straight on, do not take to its strength.
+
+    Optimizers that choose the lengths of their steps themselves have none.
+
+    Example:
+        >>> len(unreached_strengths(opponents_of({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
+        2
+    """
+    return [
+        f"{o.optimizer.steps} steps of {o.optimizer.rate:.3g} of the strength go {o.optimizer.steps * o.optimizer.rate:.2g}"
+        f" of it: crafting never reaches {o.name}={o.epsilon:.4g}; take more or longer steps."
+        for o in opponents
+        if isinstance(o.optimizer, PGD)
+        and o.optimizer.length is None
+        and o.optimizer.steps * o.optimizer.rate < 1 - _ROUNDING
+    ]
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

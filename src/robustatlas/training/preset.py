@@ -13,14 +13,23 @@ from robustatlas.training.settings import Settings
 @dataclass(frozen=True)
 class Fight:
     """One threat model of a preset. ``steps``: of crafting; ``length``: of a step, in the unit of ``strength``.
-    ``start``:
-    where they begin, ``optimizer``: what makes them; None: what the recipe does."""
+    ``start``: where examples begin, ``optimizer``: what makes them; None: what the recipe does."""
 
     strength: float
     steps: int
     length: float
     start: Start | None = None
     optimizer: MakeOptimizer | None = None
+
+    def rate(self, steps: int) -> float:
+        """Return the length of one of ``steps`` steps as a share of the strength. All steps together are as long as
+        those printed.
+
+        Example:
+            >>> [round(Fight(0.1, 40, 0.005).rate(steps), 6) for steps in (40, 7)]
+            [0.05, 0.285714]
+        """
+        return self.length / self.strength * self.steps / max(steps, 1)
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,10 @@ class Preset:
         """The recipe; what is given counts in place of what is printed.
 
         Args:
-            against: attack -> strength. Steps stay those printed, of attacks that are not those of the first that is;
-                their lengths stay the same share of the strength.
-            steps, rate: of all attacks, as of :func:`robustatlas.training.recipe_named`.
+            against: attack -> strength. Steps stay those printed, and their lengths the same share of the strength;
+                attacks that are not printed take those of the first one.
+            steps: of all attacks. Where ``rate`` is not given, steps times length stays as printed.
+            rate: length of a step of all attacks as a share of the strength.
             features: what ``lpips`` compares images by.
             **options: settings of the recipe.
 
@@ -91,10 +101,11 @@ class Preset:
         opponents: list[Opponent] = []
         for name, strength in ({n: f.strength for n, f in self.fights.items()} if against is None else against).items():
             fight = self.fights.get(name, first)
+            count = fight.steps if steps is None else steps
             (found,) = opponents_of(
                 {name: strength},
-                fight.steps if steps is None else steps,
-                fight.length / fight.strength if rate is None else rate,
+                count,
+                fight.rate(count) if rate is None else rate,
                 optimizer=fight.optimizer or kind.optimizer,
                 l2_start=kind.l2_start,
                 features=features,
