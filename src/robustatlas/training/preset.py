@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from robustatlas.common.wording import counted
+from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import MakeOptimizer, opponents_of
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
@@ -124,10 +126,23 @@ def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Sett
         one, other = ours.get(name), theirs.get(name)
         pairs[name] = (one and one.epsilon, other and other.epsilon)
         if one is not None and other is not None:
-            pairs[f"crafting in {name}"] = (one.optimizer, other.optimizer)
+            pairs[f"crafting in {name}"] = (_crafting(one.optimizer), _crafting(other.optimizer))
     options = [f.name for f in fields(recipe) if f.name != "against"]
     pairs |= {name: (getattr(recipe, name), getattr(printed, name)) for name in options}
     return [f"{what} {_said(one)} in place of {_said(other)}" for what, (one, other) in pairs.items() if one != other]
+
+
+def _crafting(optimizer: Optimizer[Any]) -> str:
+    """Return what an optimizer does, and how far its steps go, to six digits.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> _crafting(PGD(10, 0.25))
+        '10 steps of PGD of 0.25 of the strength'
+    """
+    steps = f"{counted(optimizer.steps, 'step')} of {type(optimizer).__name__}"
+    rate = getattr(optimizer, "rate", None)
+    return steps if rate is None else f"{steps} of {rate:.3g} of the strength"
 
 
 def _said(value: object) -> str:
