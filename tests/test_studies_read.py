@@ -157,7 +157,7 @@ def test_what_is_given_in_place_of_a_preset_is_listed(tmp_path: Path) -> None:
     """By a model, by the section of all trainings, and of a reference: nothing replaces a preset's value in silence."""
     preset = 'preset = "trades"\nsettings = { batch_size = 25 }'
     reference = '[references.ata]\narchitecture = "digits-cnn"\nrule = "ata"\npresets = "uar"\n'
-    reference += 'strengths = { linf = [0.1] }\nattack = { linf = { epochs = 3 } }\n[outputs.scores]'
+    reference += "strengths = { linf = [0.1] }\nattack = { linf = { epochs = 3 } }\n[outputs.scores]"
     text = without_sizes(SMALL).replace('recipe = "pgd"', preset).replace("[outputs.scores]", reference)
     found = differences_of(read_study(written(tmp_path, text)))
     (model,) = (sentence for sentence in found.presets if sentence.startswith("models.linf: "))

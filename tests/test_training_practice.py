@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -132,7 +133,7 @@ def test_other_steps_of_a_preset_go_as_far_as_those_printed(name: str) -> None:
 
 
 def test_steps_that_never_reach_the_strength_are_a_warning_on_the_card(data: Dataset, tmp_path: Path) -> None:
-    """On a linear network crafting with 7 steps of a twentieth moves each pixel from the image by .35 of the strength."""
+    """On a linear network 7 steps of a twentieth move each pixel from the image by .35 of the strength."""
     recipe = recipe_named("pgd", {"linf": 0.2}, steps=7, rate=1 / 20)
     with pytest.warns(UserWarning, match=r"7 steps of 0.05 of the strength go 0.35 of it"):
         trained = train(linear(), data, recipe, settings=replace(FAST, epochs=1), out=tmp_path)
@@ -153,8 +154,8 @@ def test_examples_of_fast_lpa_climb_the_margin_in_any_recipe() -> None:
     preset = preset_named("multirobustbench-lpips-elastic")
     joint = bound(preset.recipe(steps=2), net)
     apart = bound(preset_named("multirobustbench-lpips").recipe(steps=2), net)
-    value = lambda logits: margin(logits, labels, None)
-    assert torch.equal(joint.craft(net, batch).x, apart.craft(net, batch, value=value).x)
+    by_margin = apart.craft(net, batch, value=partial(margin, labels=labels, targets=None))
+    assert torch.equal(joint.craft(net, batch).x, by_margin.x)
 
 
 def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) -> None:

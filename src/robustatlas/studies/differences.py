@@ -1,4 +1,4 @@
-"""What a study has otherwise than the paper, and than the presets that its models name: for its page and ``--dry-run``."""
+"""What a study has otherwise than the paper and than its presets: for its page and ``--dry-run``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from robustatlas.training.against import unreached_strengths
 from robustatlas.training.preset import overridden
 from robustatlas.training.presets import PRESETS
 from robustatlas.training.references import ReferencePlan
-
 
 AS_PRINTED = "paper"
 """The size at which a study of a paper is as printed."""

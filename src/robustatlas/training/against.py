@@ -149,7 +149,7 @@ def _calibrated(name: str) -> float:
 
 
 def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
-    """Return a sentence for each opponent that all steps of crafting together, straight on, do not take to its strength.
+    """Return a sentence for each opponent whose strength all steps of crafting together, straight on, do not reach.
 
     Optimizers that choose the lengths of their steps themselves have none.
 
@@ -157,14 +157,18 @@ def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
         >>> len(unreached_strengths(opponents_of({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
         2
     """
-    return [
-        f"{o.optimizer.steps} steps of {o.optimizer.rate:.3g} of the strength go {o.optimizer.steps * o.optimizer.rate:.2g}"
-        f" of it: crafting never reaches {o.name}={o.epsilon:.4g}; take more or longer steps."
-        for o in opponents
-        if isinstance(o.optimizer, PGD)
-        and o.optimizer.length is None
-        and o.optimizer.steps * o.optimizer.rate < 1 - _ROUNDING
-    ]
+    found = []
+    for opponent in opponents:
+        search = opponent.optimizer
+        if not isinstance(search, PGD) or search.length is not None:
+            continue
+        far = search.steps * search.rate
+        if far < 1 - _ROUNDING:
+            found.append(
+                f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
+                f"{opponent.name}={opponent.epsilon:.4g}; take more or longer steps."
+            )
+    return found
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

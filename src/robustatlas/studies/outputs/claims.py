@@ -12,7 +12,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import mean_over
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, label_of, number_of
-from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import PRINTED, Made, Output, Wanted, printed_heading, with_printed
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -31,13 +31,15 @@ class Side(StudyEntry):
 
 
 class Claim(StudyEntry):
-    """That ``more`` is larger than ``less``; ``printed``: both as the paper has them, ``source``: where."""
+    """That ``more`` is larger than ``less``; ``printed``: both as the paper has them on the data set ``printed_on``,
+    ``source``: where."""
 
     paper: str
     claim: str
     more: Side
     less: Side
     printed: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    printed_on: str | None = None
     source: str = ""
 
 
@@ -66,6 +68,8 @@ class ClaimsOfPapers(Output):
                 check_known(
                     side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation"
                 )
+            if claim.printed is not None and claim.printed_on is None:
+                raise UserError(f"{at} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
             seeds = [study.seeds_of(side.model) for side in (claim.more, claim.less)]
             if seeds[0] != seeds[1] or len(seeds[0]) < 2:
                 raise UserError(
@@ -74,7 +78,12 @@ class ClaimsOfPapers(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         rows = [self._row(done, claim) for claim in self.claims]
-        heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
+        heads, rows = with_printed(
+            ("paper", "claim", "source", "ours", "difference", "verdict"),
+            rows,
+            [self._printed(done, claim) for claim in self.claims],
+            2,
+        )
         notes = (
             "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t; a claim holds "
             "where it lies above 0, and does not hold where it lies below. What has a * is an upper bound only "
@@ -82,18 +91,25 @@ class ClaimsOfPapers(Output):
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
+    def _printed(self, done: Finished, claim: Claim) -> tuple[str, Cell]:
+        """Return the heading and the cell of what the paper prints."""
+        if claim.printed is None:
+            return PRINTED, "none"
+        on = self.data_name(done.study, claim.more.evaluation)
+        return printed_heading(claim.printed_on, on), " > ".join(f"{value:g}" for value in claim.printed)
+
     def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
         more, less = self._number(done, claim.more), self._number(done, claim.less)
-        gap = mean_over(more.over.values - less.over.values)
-        digits = more.digits
-        printed = "none" if claim.printed is None else " > ".join(f"{value:g}" for value in claim.printed)
         ours = " and ".join(
             f"{label_of(side.number)} of {done.label(side.model)} {number.text}{' *' * number.masked}"
             for side, number in ((claim.more, more), (claim.less, less))
         )
-        said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
-        decided = verdict(gap, more.masked, less.masked)
-        return claim.paper, claim.claim, printed, claim.source or "none", ours, said, decided
+        said, decided = more.why or less.why, OPEN
+        if not said:
+            gap, digits = mean_over(more.over.values - less.over.values), more.digits
+            said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
+            decided = verdict(gap, more.masked, less.masked)
+        return claim.paper, claim.claim, claim.source or "none", ours, said, decided
 
     def _number(self, done: Finished, side: Side) -> StudyNumber:
         runs = self.runs(done, side.model, side.evaluation)
