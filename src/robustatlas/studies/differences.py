@@ -1,6 +1,6 @@
-"""What a study has otherwise than the paper and than its presets: for its page and ``--dry-run``."""
+"""The differences of a study from its paper and its presets, for its page and ``--dry-run``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from robustatlas.common.wording import some
@@ -28,7 +28,7 @@ class Differences:
     Example:
         >>> from robustatlas.studies import read_study
         >>> differences_of(read_study("robustness-curves", "tiny")).paper[0]
-        'Digits, two epochs and 12 images: the numbers mean nothing.'
+        "Digits, two epochs and 6 images, this package's own search: the numbers mean nothing."
     """
 
     paper: tuple[str, ...]
@@ -38,20 +38,22 @@ class Differences:
 
 def differences_of(study: Study) -> Differences:
     """Return what a study has otherwise than the paper and the presets. Nothing is trained."""
-    paper: dict[str, list[str]] = {}
-    presets: dict[str, list[str]] = {}
-    warnings: dict[str, list[str]] = {}
-    for found, trainings in ((paper, _of_presets(study)), (presets, _overrides(study)), (warnings, _unreached(study))):
-        for name, sentence in trainings:
-            found.setdefault(sentence, []).append(name)
-    return Differences((*study.differs, *_joined(paper)), _joined(presets), _joined(warnings))
+    return Differences(
+        (*study.differs, *_with_names(_preset_sentences(study))),
+        _with_names(_overrides(study)),
+        _with_names(_unreached_trainings(study)),
+    )
 
 
-def _joined(sentences: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(f"{some(dict.fromkeys(names), at_most=3)}: {sentence}" for sentence, names in sentences.items())
+def _with_names(trainings: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return each sentence once, behind the names of the trainings that it is about."""
+    found: dict[str, list[str]] = {}
+    for name, sentence in trainings:
+        found.setdefault(sentence, []).append(name)
+    return tuple(f"{some(dict.fromkeys(names), at_most=3)}: {sentence}" for sentence, names in found.items())
 
 
-def _of_presets(study: Study) -> Iterator[tuple[str, str]]:
+def _preset_sentences(study: Study) -> Iterator[tuple[str, str]]:
     """Yield the name of each training by a preset with each sentence of the preset. A smaller size of a paper has other
     settings, and says itself in what it differs."""
     if study.size not in ("", AS_PRINTED):
@@ -60,7 +62,7 @@ def _of_presets(study: Study) -> Iterator[tuple[str, str]]:
         if model.trained and model.preset is not None:
             for sentence in PRESETS[model.preset].differences(model.features):
                 yield f"models.{name}", sentence
-    for name, plan in _plans(study):
+    for name, plan in _reference_plans(study):
         for attack in plan.strengths:
             if (preset := plan.way_of(attack).preset) is not None:
                 for sentence in preset.differences(plan.features):
@@ -71,13 +73,13 @@ def _overrides(study: Study) -> Iterator[tuple[str, str]]:
     for name, model in study.models.items():
         if model.trained and (changed := request_of(model).overrides()):
             yield f"models.{name}", f"not as in the preset {model.preset}: {'; '.join(changed)}."
-    for name, plan in _plans(study):
+    for name, plan in _reference_plans(study):
         for attack in plan.strengths if plan.presets else ():
-            if changed := _overrides_of_reference(plan, attack):
+            if changed := _reference_overrides(plan, attack):
                 yield f"references.{name} {attack}", f"not as in the preset: {'; '.join(changed)}."
 
 
-def _overrides_of_reference(plan: ReferencePlan, attack: str) -> list[str]:
+def _reference_overrides(plan: ReferencePlan, attack: str) -> list[str]:
     """Return a phrase for each thing that a reference has in place of the preset of an attack, but the strength."""
     course = plan.way_of(attack)
     preset = PRESETS[f"{plan.presets}-{attack}"]
@@ -87,17 +89,17 @@ def _overrides_of_reference(plan: ReferencePlan, attack: str) -> list[str]:
     return overridden(preset, plan.architecture, recipe, course.settings)
 
 
-def _unreached(study: Study) -> Iterator[tuple[str, str]]:
+def _unreached_trainings(study: Study) -> Iterator[tuple[str, str]]:
     for name, model in study.models.items():
         if model.trained:
             for sentence in unreached_strengths(request_of(model).plan(0)[0].against):
                 yield f"models.{name}", sentence
-    for name, plan in _plans(study):
+    for name, plan in _reference_plans(study):
         for attack, strengths in plan.strengths.items():
             for sentence in unreached_strengths(plan.recipe_against(attack, float(strengths[0])).against):
                 yield f"references.{name} {attack}", sentence
 
 
-def _plans(study: Study) -> Iterator[tuple[str, ReferencePlan]]:
+def _reference_plans(study: Study) -> Iterator[tuple[str, ReferencePlan]]:
     for name, entry in study.references.items():
         yield name, plan_of(entry)

@@ -65,11 +65,11 @@ class StudyNumber:
     why: str = ""
 
     @classmethod
-    def missing(cls, why: str, trainings: int) -> StudyNumber:
+    def not_computable(cls, why: str, trainings: int) -> StudyNumber:
         """Return what stands in place of a number of so many trainings that cannot be computed.
 
         Example:
-            >>> StudyNumber.missing("no pair", 2).text
+            >>> StudyNumber.not_computable("no pair", 2).text
             'no pair'
         """
         nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
@@ -120,7 +120,7 @@ def number_of(
     try:
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
-        return StudyNumber.missing(str(error), len(results))
+        return StudyNumber.not_computable(str(error), len(results))
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])

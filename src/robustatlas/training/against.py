@@ -28,7 +28,7 @@ _FAR = 100
 """Strengths so many times above the catalogue's largest are in another unit."""
 
 _ROUNDING = 1e-9
-"""Of sums of steps in comparison with 1."""
+"""Tolerance of rounding in the sum of all steps, in units of the strength."""
 
 MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 """From threat model, steps and rate."""

@@ -54,7 +54,7 @@ class Defenses(Output):
         numbers = self._numbers(reference)
         printed = [name for name in _NUMBERS if any(name in values for values in self.printed.values())]
         rows: list[tuple[Cell, ...]] = [
-            (*_described(reference.defense(name)), *(_cell(values[number], number) for number in _NUMBERS),
+            (*_name_and_training(reference.defense(name)), *(_cell(values[number], number) for number in _NUMBERS),
              *(_said(self.printed.get(name, {}), number) for number in printed))
             for name, values in sorted(numbers.items(), key=lambda one: -one[1]["CR ind-avg"])
         ]  # fmt: skip
@@ -99,7 +99,7 @@ class Defenses(Output):
         return scattered(points, "clean", name)
 
 
-def _described(defense: Defense) -> tuple[str, ...]:
+def _name_and_training(defense: Defense) -> tuple[str, ...]:
     extra = "yes" if defense.extra_data else "no"
     return defense.name, defense.architecture or "not stated", extra, _trained(defense)
 

@@ -195,7 +195,7 @@ class Recipe:
             batch.labels,
             self.strength(opponent, batch),
             batch.noise.child(which),
-            value or _usual_value(opponent, batch),
+            value or _objective_of_crafting(opponent, batch),
             start=start,
         )
 
@@ -206,7 +206,7 @@ class Recipe:
         return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
 
 
-def _usual_value(opponent: Opponent, batch: Batch) -> Value:
+def _objective_of_crafting(opponent: Opponent, batch: Batch) -> Value:
     if isinstance(opponent.optimizer, FastLPA):
         return lambda logits: margin(logits, batch.labels, None)
     return entropy_of(batch.targets)
