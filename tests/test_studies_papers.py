@@ -12,6 +12,7 @@ from robustatlas.studies.outputs.pages import Gallery
 
 CLAIMS = Path(__file__).parents[1] / "benchmarks" / "paper_claims.toml"
 FEW = {"samples": 4}
+PRINTED = {"printed": {"linf": {"linf": 50.0}}, "printed_on": "cifar10"}
 SHOWN = {"attacks": ["linf"], "columns": 1, "strengths": {"linf": (0.9,)}}
 """A picture that one step of an attack makes."""
 
@@ -24,7 +25,7 @@ def smaller(study: Study) -> Study:
         for part, change in changes.items()
     }
     outputs = study.outputs | {
-        name: output.model_copy(update=SHOWN if isinstance(output, Gallery) else {"printed": {"linf": {"linf": 50.0}}})
+        name: output.model_copy(update=SHOWN if isinstance(output, Gallery) else PRINTED)
         for name, output in study.outputs.items()
         if isinstance(output, Gallery | CrMatrix)
     }

@@ -35,16 +35,16 @@ def printed_heading(printed_on: str | None, measured_on: str) -> str:
 
 
 def with_printed(
-    columns: Sequence[str], rows: Sequence[Sequence[Cell]], printed: Sequence[tuple[str, Cell]], place: int
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], printed: Sequence[tuple[str, Cell] | None], place: int
 ) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
-    """Return a table with what is printed for each row, (heading, value): of the same data set in the column ``place``,
-    of each other data set in a column of its own at the end.
+    """Return a table with what is printed for each row, (heading, value) or None: of the same data set in the column
+    ``place``, of each other data set in a column of its own at the end.
 
     Example:
         >>> with_printed(["model", "ours"], [["linf", 50.0]], [("printed for cifar10", "94")], 1)
         (('model', 'ours', 'printed for cifar10'), [('linf', 50.0, '94')])
     """
-    headings = list(dict.fromkeys(heading for heading, _ in printed))
+    headings = list(dict.fromkeys(each[0] for each in printed if each is not None))
     here = [heading for heading in headings if heading == PRINTED]
     elsewhere = [heading for heading in headings if heading != PRINTED]
 
@@ -53,8 +53,8 @@ def with_printed(
 
     order = [*here, *elsewhere]
     found = [
-        cells(row, [value if heading == each else "none" for each in order])
-        for row, (heading, value) in zip(rows, printed, strict=True)
+        cells(row, [each[1] if each is not None and each[0] == heading else "none" for heading in order])
+        for row, each in zip(rows, printed, strict=True)
     ]
     return tuple(str(head) for head in cells(columns, order)), found
 

@@ -12,7 +12,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import mean_over
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, label_of, number_of
-from robustatlas.studies.outputs.base import PRINTED, Made, Output, Wanted, printed_heading, with_printed
+from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ class ClaimsOfPapers(Output):
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
-    def _printed(self, done: Finished, claim: Claim) -> tuple[str, Cell]:
-        """Return the heading and the cell of what the paper prints."""
+    def _printed(self, done: Finished, claim: Claim) -> tuple[str, Cell] | None:
+        """Return the heading and the cell of what the paper prints; None where it prints nothing."""
         if claim.printed is None:
-            return PRINTED, "none"
+            return None
         on = self.data_name(done.study, claim.more.evaluation)
         return printed_heading(claim.printed_on, on), " > ".join(f"{value:g}" for value in claim.printed)
 
