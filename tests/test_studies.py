@@ -224,6 +224,24 @@ def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
         read_study(written(tmp_path, without_sizes(SMALL) + CLAIM))
 
 
+def test_a_claim_of_two_comparisons_holds_if_both_do(tmp_path: Path) -> None:
+    """No number is larger than another one and smaller too; both differences are those of the trainings."""
+    turned = (
+        CLAIM
+        + """
+[outputs.claims.claims.then]
+more = { model = "plain", number = "linf@0.1" }
+less = { model = "linf", number = "linf@0.1" }
+"""
+    )
+    text = without_sizes(SMALL).replace("seeds = [3, 4]", "seeds = 2") + turned
+    table = ra.study(written(tmp_path, text), tmp_path / "out", progress=False).tables["claims"]
+    row = dict(zip(table.columns, map(str, table.rows[0]), strict=True))
+    first, second = row["difference"].split("; ")
+    assert float(first.split(" ")[0]) == pytest.approx(-float(second.split(" ")[0]))
+    assert row["verdict"] != "holds" and row["printed"] == "60 > 50; none"
+
+
 PUBLISHED = """
 [outputs.published]
 kind = "published"
