@@ -110,9 +110,9 @@ class ClaimsOfPapers(Output):
             2,
         )
         notes = (
-            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t. A claim holds where "
-            "it lies above 0, and does not hold where it lies below; of two differences both have to. What has a * is an "
-            "upper bound only (gradients mislead), and decides nothing that a smaller number would undo.",
+            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t. A claim holds "
+            "where it lies above 0, and does not hold where it lies below; of two differences both have to. What has "
+            "a * is an upper bound only (gradients mislead), and decides nothing that a smaller number would undo.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
