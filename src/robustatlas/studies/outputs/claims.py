@@ -57,7 +57,7 @@ class Claim(Comparison):
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Those that all have to hold."""
+        """The comparisons that all have to hold."""
         return (self,) if self.then is None else (self, self.then)
 
     @property
