@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import Field
 
 from robustatlas.common.wording import wording
-from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio
+from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio, percent_seen
 from robustatlas.metrics.figures.paper import INK, axes_of
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.metrics.references.matching import compared, match_entries, seen_mask
+from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.reference import Defense
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.report.facts.ranks import ranked_entries
@@ -86,9 +86,8 @@ class Defenses(Output):
                 continue
             trained_on = compared(row.about.trained_on, entries[1].attacks)
             constant = stability_constant(*entries, trained_on)
-            seen = seen_mask(match_entries(*entries), trained_on, entries[1])
             values = {f"CR {kind}": competitiveness_ratio(*entries, kind) for kind in _RATIOS}
-            values |= {"clean": row.accuracies.clean, "seen": 100 * float(seen.mean())}
+            values |= {"clean": row.accuracies.clean, "seen": percent_seen(*entries, trained_on)}
             found[row.name] = values | {"SC": math.nan if constant.pair is None else constant.value}
         return found
 
