@@ -33,6 +33,8 @@ _RATIOS: tuple[RatioKind, ...] = ("ind-avg", "ind-worst", "exp", "max")
 _NUMBERS = ("clean", *(f"CR {kind}" for kind in _RATIOS), "SC", "seen")
 """As the leaderboard of MultiRobustBench has them; "seen" is the percentage of the points seen in training."""
 
+_EXTRA = "Extra data: as the source says, which does not count generated images."
+
 
 class Defenses(Output):
     """The published defenses of a reference that have all ranked accuracies.
@@ -67,7 +69,7 @@ class Defenses(Output):
         }
         means = [(wording(attack).label, value) for attack, value in by_attack.items()]
         sheets = {
-            "": Sheet(self.title, heads, rows),
+            "": Sheet(self.title, heads, rows, (_EXTRA,)),
             "by-attack": Sheet(f"{self.title}: mean CR ind-avg under each attack", ("attack", "CR ind-avg"), means),
         }
         figures = {
