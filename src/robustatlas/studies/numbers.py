@@ -1,5 +1,7 @@
 """Numbers by their names, such as ``linf@8/255``, ``CR ind-avg``, ``UAR elastic`` or ``AH linf``."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +33,14 @@ KINDS = (
 )
 
 
+NO_PAIR = "no pair"
+"""Why there is no stability constant: no two points, one of them seen in training, are of about the same difficulty."""
+
+
+class NotComputableError(UserError):
+    """A number that cannot be computed; its text says why, as the cell of a table."""
+
+
 @dataclass(frozen=True, eq=False)
 class StudyNumber:
     """A number of a model as a cell of a table.
@@ -40,6 +50,7 @@ class StudyNumber:
         digits: after the point.
         masked: whether it is an upper bound only.
         resampled: whether it has an interval over images.
+        why: it cannot be computed, in a few words; then its mean is NaN.
 
     Example:
         >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
@@ -51,6 +62,18 @@ class StudyNumber:
     digits: int = 1
     masked: bool = False
     resampled: bool = True
+    why: str = ""
+
+    @classmethod
+    def not_computable(cls, why: str, trainings: int) -> StudyNumber:
+        """Return what stands in place of a number of so many trainings that cannot be computed.
+
+        Example:
+            >>> StudyNumber.not_computable("no pair", 2).text
+            'no pair'
+        """
+        nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
+        return cls(OverTrainings(np.full(trainings, math.nan), nothing, nothing), resampled=False, why=why)
 
     @property
     def mean(self) -> float:
@@ -70,7 +93,9 @@ class StudyNumber:
 
     @property
     def text(self) -> str:
-        """The mean, and the deviation over trainings."""
+        """The mean, and the deviation over trainings; or why there is none."""
+        if self.why:
+            return self.why
         deviation = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
         return f"{self.mean:.{self.digits}f}{deviation}"
 
@@ -92,7 +117,10 @@ def number_of(
     Raises:
         UserError: there is no such number, or the runs or the reference lack what it needs.
     """
-    found = [statistic_of(name, result, reference, trained_on) for result in results]
+    try:
+        found = [statistic_of(name, result, reference, trained_on) for result in results]
+    except NotComputableError as error:
+        return StudyNumber.not_computable(str(error), len(results))
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     if len(found) == 1:
         over = replace(over, images=numbers.intervals({name: found[0]})[name])
@@ -194,9 +222,7 @@ def _against(
         seen = compared(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
-            return replace(
-                ours.average(), combine=lambda means: np.zeros(means.shape[:-1]), proportion=None, largest=None
-            )
+            raise NotComputableError(NO_PAIR)
         return ours.stability(ranked, seen, floor=floor)
     if last in held.shared and kind in ("UAR", "CR", "CR ind-worst"):
         grid = {last: held.shared[last]}

@@ -27,6 +27,9 @@ Against = Mapping[str, float] | Sequence[Opponent]
 _FAR = 100
 """Strengths so many times above the catalogue's largest are in another unit."""
 
+_ROUNDING = 1e-9
+"""Tolerance of rounding in the sum of all steps, in units of the strength."""
+
 MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 """From threat model, steps and rate."""
 
@@ -143,6 +146,29 @@ def _calibrated(name: str) -> float:
     """The largest strength that UAR's authors trained against on images of 224 pixels."""
     entries = load_reference("uar-imagenet100").accuracies.entries
     return max(entries.get(name, [0.0]))
+
+
+def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
+    """Return a sentence for each opponent whose strength all steps of crafting together, straight on, do not reach.
+
+    Optimizers that choose the lengths of their steps themselves have none.
+
+    Example:
+        >>> len(unreached_strengths(opponents_of({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
+        2
+    """
+    found = []
+    for opponent in opponents:
+        search = opponent.optimizer
+        if not isinstance(search, PGD) or search.length is not None:
+            continue
+        far = search.steps * search.rate
+        if far < 1 - _ROUNDING:
+            found.append(
+                f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
+                f"{opponent.name}={opponent.epsilon:.4g}; take more or longer steps."
+            )
+    return found
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

@@ -119,6 +119,12 @@ class ReferencePlan:
             raise UserError(f"protocol={self.protocol!r} is not known; expected default or paper.")
         if self.evaluation_steps is not None and (self.protocol != "paper" or self.evaluation_steps < 1):
             raise UserError("evaluation_steps are for UAR's attacks as published: at least 1, with protocol paper.")
+        asked = (self.recipe, self.steps, self.rate, self.recipe_settings, replace(self.settings, seed=0) != Settings())
+        if self.presets and any(asked):
+            raise UserError(
+                f"The presets {self.presets} have recipe, steps, rate and settings of their own; say what is otherwise "
+                "against each attack, or against all: per_attack={'all': {'epochs': 5}} (--for all:epochs=5)."
+            )
         strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
         if strange:
             known = some([*self.strengths, ALL, STANDARD])

@@ -195,7 +195,7 @@ const Metrics = (() => {
             most = Math.max(most, (high[from] - low[to]) / distance, (high[to] - low[from]) / distance);
           }
           const slope = Math.abs(accuracies[from] - accuracies[to]) / distance;
-          if (slope > value) {
+          if (pair === null || slope > value) {
             value = slope;
             pair = [from, to];
           }
@@ -268,7 +268,7 @@ const Metrics = (() => {
       const seen = seenAt(board, defense, entries);
       const stability = stabilityConstant(accuracies, entries, seen, board.alpha, 0, profile.low, profile.high);
       const floored = stabilityConstant(accuracies, entries, seen, board.alpha, 1, profile.low, profile.high);
-      [profile.sc, profile.scSpan, profile.witness] = [stability.value, stability.span, stability.pair];
+      [profile.sc, profile.scSpan, profile.witness] = [stability.pair ? stability.value : null, stability.span, stability.pair];
       [profile.scFloored, profile.scFlooredSpan] = [floored.pair ? floored.value : null, floored.span];
       profile.seen = (100 * seen.filter(Boolean).length) / seen.length;
     }

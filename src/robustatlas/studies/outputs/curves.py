@@ -20,7 +20,7 @@ from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
 from robustatlas.studies.description import DataEntry, Strength, Study, check_known
 from robustatlas.studies.numbers import StudyNumber
-from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import PRINTED, Made, Output, Wanted, printed_heading
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -56,11 +56,15 @@ class Curves(Output):
         figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
         if not self.at:
             return Made({}, {"": figure})
+        heading = printed_heading(self.printed_on, self.data_name(done.study))
         columns: dict[str, list[Cell]] = {"size": [written(size) for size in self.at]}
+        elsewhere: dict[str, list[Cell]] = {}
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
             columns[label] = [self._error(size, curves) for size in self.at]
             if model in self.printed:
-                columns[f"{label}, printed"] = [f"{100 * value:.0f}" for value in self.printed[model]]
+                place = columns if heading == PRINTED else elsewhere
+                place[f"{label}, {heading}"] = [f"{100 * value:.0f}" for value in self.printed[model]]
+        columns |= elsewhere
         title = f"{self.title}: robust error in % under {wording(self.attack).label}"
         rows = list(zip(*columns.values(), strict=True))
         return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})

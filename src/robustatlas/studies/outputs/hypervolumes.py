@@ -51,7 +51,7 @@ class Convergence(Output):
         for model in self.chosen(done.study):
             run = self.runs(done, model)[0]
             volume = hypervolume_of(run, self.attack)
-            by_levels = hypervolume_at_levels(run.outcome(self.attack).margins, run.clean_margin)
+            by_levels = hypervolume_at_levels(volume.frontier)
             limit, slope = hypervolume_limit(by_levels)
             figures[model] = plot_convergence(by_levels, limit, slope).figure
             means = ", ".join(f"{count}: {mean:.4f}" for count, mean in by_levels.items())
