@@ -369,4 +369,4 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"{some(reference.accuracies.attacks)}."
             )
         if meant := in_levels(most, max(reference.accuracies.entries[attack])):
-            raise UserError(f"--trained-on {attack}={most:g} is beyond every strength of {reference.name}; {meant}.")
+            raise UserError(f"--trained-on {attack}={strength(most, of=attack)} is beyond every strength of {reference.name}; {meant}.")

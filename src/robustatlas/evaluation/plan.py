@@ -25,8 +25,8 @@ from robustatlas.attacks.table import run_in_words
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.host import check_default_device
-from robustatlas.common.scalars import real, whole
-from robustatlas.common.wording import FALLING, instead, typed
+from robustatlas.common.scalars import whole
+from robustatlas.common.wording import falls_from, instead
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.sampling import is_sorted, some_of
@@ -36,7 +36,7 @@ from robustatlas.outcomes import AttackRecord, DataRecord, Run
 from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.records import GradientRecord
 from robustatlas.outcomes.storage import is_run
-from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of
+from robustatlas.outcomes.strengths import check_strengths, merged_strengths, position_of, read_strength
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def chosen_attacks(asked: Request, model: Classifier, first: Tensor) -> list[Att
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
-    wanted = _strengths(asked.strengths, names)
+    wanted = strengths_of(asked.strengths, names)
     for attack in attacks:
         largest = wanted.get(attack.name, attack.strengths)[-1]
         if largest > max(attack.threat.most(first), attack.strengths[-1]):
@@ -252,7 +252,11 @@ def attack_as_recorded(name: str, records: Iterable[AttackRecord]) -> Attack:
     return replace(attack, eight_bit=recorded.get(PIXELS) == EIGHT_BIT)
 
 
-def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def strengths_of(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Read the strengths that are `given` for some of the attacks `names`, as people type them.
+
+    Raises :class:`UserError` where they are of another attack, no strengths, or not in the order of harm.
+    """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -266,11 +270,12 @@ def _strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(typed(name, real(value)) for value in np.atleast_1d(array_of(values)).tolist())
+            grid = tuple(read_strength(value, name) for value in np.atleast_1d(array_of(values)).tolist())
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            expected = f"falling numbers below {FALLING[name]:g}" if name in FALLING else "positive, increasing numbers"
+            top = falls_from(name)
+            expected = "positive, increasing numbers" if top is None else f"falling numbers below {top:g}"
             raise UserError(f"The strengths of {name!r} are {brief(repr(values))}; expected {expected}.")
         check_strengths(grid, name)
         wanted[name] = grid

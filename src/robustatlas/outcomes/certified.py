@@ -234,7 +234,7 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
     row = int(crossed[0])
     more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
     raise CrossedError(
-        f"{name}: of sample {index[row]} an example under {attack!r} has the size {written(float(found[row]))}, and "
-        f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]))}{more}. "
+        f"{name}: of sample {index[row]} an example under {attack!r} has the size {written(float(found[row]), of=attack)}, and "
+        f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]), of=attack)}{more}. "
         "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."
     )

@@ -200,7 +200,7 @@ class Outcome:
         if (strange := sizes[places < 0]).size:
             raise UserError(
                 f"{self.attack} is judged at each strength by itself, and was run at "
-                f"{listed_strengths(self.strengths, self.attack)}; {strange[0]:g} is none of these."
+                f"{listed_strengths(self.strengths, self.attack)}; {strength(strange[0], 6, of=self.attack)} is none of these."
             )
         return places
 

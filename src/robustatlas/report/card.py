@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from robustatlas.common.files import named, picture_kind, write_text
-from robustatlas.common.wording import MARK, MASKED, marked, shortened, size, strength
+from robustatlas.common.wording import MARK, MASKED, beyond, marked, shortened, size, strength, up_to
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -160,9 +160,9 @@ def _sizes(strip: Strip) -> str:
     """Where the clean accuracy is halved, of the largest strength, in the attack's own unit."""
     last = strength(strip.last, 3, of=strip.attack)
     if not strip.searched:
-        return f"up to {last}"
+        return f"{up_to(strip.attack)} {last}"
     within = strip.halved <= strip.last
-    return f"{size(strip.halved, of=strip.attack)} of {last}" if within else f"beyond {last}"
+    return f"{size(strip.halved, of=strip.attack)} of {last}" if within else f"{beyond(strip.attack)} {last}"
 
 
 def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:

@@ -98,8 +98,8 @@ def board_data(
             {
                 "name": attack,
                 "label": wording(attack).label,
-                "axis": axis(unit_of(attack)),
-                "falls": falls_from(unit_of(attack)),
+                "axis": axis(unit_of(attack), of=attack),
+                "falls": falls_from(attack),
                 "usual": STANDARD.get(attack),
                 "group": wording(attack).group,
                 "ranked": attack in reference.ranked,

@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, listed
-from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import instead, listed, number
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
@@ -23,9 +22,15 @@ def _strength(given: Any) -> float:
     return found
 
 
-def _strengths(given: Any) -> tuple[float, ...]:
+def _strengths_by_attack(given: Any) -> dict[str, tuple[float, ...]]:
+    """Read lists of strengths, or texts such as "0.1:20", by attack; they stay as people type them."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{given!r}; expected strengths for each attack, such as {{linf = [0.01, 0.02]}}")
     try:
-        return strengths_in(given) if isinstance(given, str) else tuple(map(_strength, given))
+        return {
+            attack: strengths_in(each, attack) if isinstance(each, str) else tuple(map(_strength, each))
+            for attack, each in given.items()
+        }
     except (UserError, TypeError) as error:
         raise ValueError(f"{error}") from error
 
@@ -39,7 +44,10 @@ def _seeds(given: Any) -> tuple[int, ...]:
 
 
 Strength = Annotated[float, BeforeValidator(_strength)]
-Strengths = Annotated[tuple[float, ...], BeforeValidator(_strengths)]
+"""A strength as people type it: :func:`robustatlas.outcomes.strengths.read_strength` reads it where its attack is
+known."""
+Strengths = Annotated[dict[str, tuple[float, ...]], BeforeValidator(_strengths_by_attack)]
+"""Attack -> its strengths, as people type them."""
 Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -133,7 +141,7 @@ class EvaluationEntry(StudyEntry):
     models: list[str] | None = None
     data: str | None = None
     exclude: list[str] = []
-    strengths: dict[str, Strengths] | None = None
+    strengths: Strengths | None = None
     search: Search | None = None
     protocol: ProtocolName = "default"
     effort: Effort = "default"
@@ -150,10 +158,10 @@ class ReferenceEntry(StudyEntry):
     """Accuracies of models that are trained against each attack; ``attack``: name -> settings of its own."""
 
     architecture: str
-    strengths: dict[str, Strengths]
+    strengths: Strengths
     data: str | None = None
     rule: Rule = "acc"
-    trained: dict[str, Strengths] | None = None
+    trained: Strengths | None = None
     seeds: Count = 1
     presets: str = ""
     recipe: str = ""
@@ -230,7 +238,7 @@ class Study(StudyEntry):
 
 
 def _said(against: Mapping[str, float]) -> str:
-    return " and ".join(f"{attack} {written(strength)}" for attack, strength in against.items())
+    return " and ".join(f"{attack} {number(strength)}" for attack, strength in against.items())
 
 
 def check_known(name: str, among: Iterable[str], place: str) -> None:

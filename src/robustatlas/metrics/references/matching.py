@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.common.wording import some, typed
+from robustatlas.common.wording import some, strength
 from robustatlas.metrics.references.points import CLEAN, Points, value_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -37,7 +37,7 @@ class MatchedEntries:
     def name(self, index: int) -> str:
         """Short name of a point, such as `linf@0.01`."""
         attack = self.attacks[index]
-        return attack if attack == CLEAN else f"{attack}@{typed(attack, self.strengths[index]):g}"
+        return attack if attack == CLEAN else f"{attack}@{strength(float(self.strengths[index]), of=attack)}"
 
 
 def chosen_attacks(

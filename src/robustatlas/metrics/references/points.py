@@ -7,11 +7,10 @@ from typing import Any
 
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction, real
+from robustatlas.common.scalars import real
 from robustatlas.common.wording import some
-from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 
 CLEAN = "clean"
 """Name of the unperturbed input among the attacks; its strength is 0."""
@@ -43,10 +42,11 @@ def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | di
     strengths: list[float] = list(known.entries[attack])
     row: dict[float, float] = {}
     for strength, value in given.items():
-        place = position_of(fraction(strength) if isinstance(strength, str) else real(strength), strengths)
+        place = position_of(read_strength(strength, attack), strengths)
         if place is None:
             raise UserError(
-                f"{what} name {attack}@{strength}, which is not there; {attack} is at {some(map(written, strengths))}."
+                f"{what} name {attack}@{strength}, which is not there; {attack} is at "
+                f"{some([listed_strengths([each], attack) for each in strengths])}."
             )
         row[strengths[place]] = _number(value, f"{what} of {attack}@{strength}")
     return row

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import wording
+from robustatlas.common.wording import typed, wording
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import StudyNumber
@@ -123,10 +123,11 @@ class Accuracies(Output):
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
-            grid = [written(strength, of=attack) for strength in first.strengths(attack).tolist()]
+            strengths = first.strengths(attack).tolist()
+            grid = [written(strength, of=attack) for strength in strengths]
+            names = [f"{attack}@{typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
-                (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
-                for m in runs
+                (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
             ]
             sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
         figures = {
@@ -186,8 +187,8 @@ class OfCalibration(Output):
             except UserError as error:
                 rows.append((wording(attack).label, str(error), "none", "none", "none", "none"))
                 continue
-            ends = [("none" if end is None else written(end)) for end in (found.smallest, found.largest)]
-            strengths = ", ".join(map(written, found.strengths))
+            ends = ["none" if end is None else written(end, of=attack) for end in (found.smallest, found.largest)]
+            strengths = listed_strengths(found.strengths, attack)
             ata = ", ".join(f"{value:.1f}" for value in found.ata)
             rows.append((wording(attack).label, strengths, ata, found.cost, *ends))
         heads = ("attack", "strengths", "ATA", "cost", "smallest", "largest")
