@@ -173,7 +173,9 @@ def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None 
                 "the clean input and do not depend on the model, such as recolor+stadv+linf."
             )
     full = (
-        [part.strengths[-1] / 2 for part in parts] if strengths is None else [read_strength(strength, part.name) for part, strength in zip(parts, strengths, strict=True)]
+        [part.strengths[-1] / 2 for part in parts]
+        if strengths is None
+        else [read_strength(strength, part.name) for part, strength in zip(parts, strengths, strict=True)]
     )
     if not all(0 < value <= LARGEST_STRENGTH for value in full):
         raise UserError(

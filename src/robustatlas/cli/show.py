@@ -31,12 +31,13 @@ from robustatlas.common.wording import (
     some,
     strength,
     typed,
+    typed_text,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import in_levels
+from robustatlas.outcomes.strengths import in_levels, read_strength, typed_strengths
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
@@ -85,7 +86,8 @@ def show(
     forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
     if len(forms) > 1:
         raise UserError(f"{listed(forms)} are given together; give one of them.")
-    training = parse_strength_of(trained_on, "--trained-on")
+    asked = parse_strength_of(trained_on, "--trained-on")
+    training = None if asked is None else typed_strengths(asked)
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
     chosen = chosen_reference(reference, [result], weights)
@@ -368,5 +370,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{some(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(most, max(reference.accuracies.entries[attack])):
-            raise UserError(f"--trained-on {attack}={strength(most, of=attack)} is beyond every strength of {reference.name}; {meant}.")
+        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.entries[attack])):
+            raise UserError(
+                f"--trained-on {attack}={typed_text(most)} is beyond every strength of {reference.name}; {meant}."
+            )

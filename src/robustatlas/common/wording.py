@@ -145,12 +145,12 @@ def size(value: float, *, of: str) -> str:
 
 
 def strength(value: float, digits: int = 4, *, of: str) -> str:
-    """Write a strength of the attack `of` as people type it; see :func:`number`.
+    """Write a strength of the attack `of` as people type it; see :func:`typed_text`.
 
     >>> strength(8 / 255, of="linf"), strength(5.0, of="jpeg-quality")
     ('8/255', '95')
     """
-    return number(typed(of, value), digits)
+    return typed_text(typed(of, value), digits)
 
 
 def interval(low: float, high: float, digits: int = 4, *, of: str) -> str:
@@ -181,11 +181,11 @@ def beyond(attack: str) -> str:
     return "beyond" if falls_from(attack) is None else "below"
 
 
-def number(value: float, digits: int = 4) -> str:
+def typed_text(value: float, digits: int = 4) -> str:
     """Write a strength that is already as people type it: as a part of 255 that no decimal or simpler fraction is, else
     with `digits` significant digits.
 
-    >>> number(8 / 255), number(128 / 255), number(0.2), number(1 / 3), number(2000.0)
+    >>> typed_text(8 / 255), typed_text(128 / 255), typed_text(0.2), typed_text(1 / 3), typed_text(2000.0)
     ('8/255', '128/255', '0.2', '0.3333', '2000')
     """
     steps = round(255 * value) if 0 < value < _LEVELS_END else 0

@@ -143,7 +143,12 @@ class RobustnessCurve(Tabular):
         median = float(self.quantile(0.5))
         half = "half never break" if np.isinf(median) else f"half break at {written(median, of=self.attack)}"
         about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
-        return Grid(about, (axis(self.unit or "size", of=self.attack), "robust error, %", "95 % interval"), rows, numbers=(0, 1, 2))
+        return Grid(
+            about,
+            (axis(self.unit or "size", of=self.attack), "robust error, %", "95 % interval"),
+            rows,
+            numbers=(0, 1, 2),
+        )
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         band = self.band(kind="pointwise")

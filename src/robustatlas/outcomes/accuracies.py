@@ -196,7 +196,9 @@ are expected; multiply them by 100.
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
         entries = {
-            attack: {_read(strength, attack): value for strength, value in _mapping(row, f"the row of {attack}").items()}
+            attack: {
+                _read(strength, attack): value for strength, value in _mapping(row, f"the row of {attack}").items()
+            }
             for attack, row in _mapping(data["entries"], "the entries").items()
         }
         table = cls(math.nan if data["clean"] is None else data["clean"], entries)

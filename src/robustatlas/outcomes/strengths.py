@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real, reals
-from robustatlas.common.wording import falls_from, number, typed
+from robustatlas.common.wording import falls_from, typed, typed_text
 from robustatlas.common.wording import strength as written
 
 STRENGTH_TOLERANCE = 1e-5
@@ -211,7 +211,7 @@ def strengths_in(text: str, attack: str, said: str = "") -> tuple[float, ...]:
         found = grid(most, int(count)) if math.isfinite(most) else ()
     if not found or not all(0 < strength < math.inf for strength in found):
         top = falls_from(attack)
-        below = "" if top is None else f", below {number(top)}"
+        below = "" if top is None else f", below {typed_text(top)}"
         example = "0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20" if top is None else "80,50,20 or LAST:COUNT"
         raise UserError(f"{said} is not understood; expected {example}{below}.")
     return tuple(typed(attack, strength) for strength in found)

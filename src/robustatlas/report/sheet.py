@@ -159,7 +159,10 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
-    sizes = [f"{'≤' if falls_from(attack.name) is None else '≥'} {strength(cell.strength, of=attack.name)}," for cell in found]
+    sizes = [
+        f"{'≤' if falls_from(attack.name) is None else '≥'} {strength(cell.strength, of=attack.name)},"
+        for cell in found
+    ]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
     axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)

@@ -42,7 +42,8 @@ class Result(OutcomeTable, Tabular):
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample. Its columns
     are index, label, clean_prediction, attack, minimal_strength, minimal_size (as people type them; where typed
-    strengths fall, -inf is never), found_class, forward and backward. Randomised models have mistakes and drawn as well (see :class:`Outcome`).
+    strengths fall, -inf is never), found_class, forward and backward. Randomised models have mistakes and drawn as well
+    (see :class:`Outcome`).
 
     Attributes:
         name: of the model.

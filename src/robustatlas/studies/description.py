@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, listed, number
+from robustatlas.common.wording import instead, listed, typed_text
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
@@ -238,7 +238,7 @@ class Study(StudyEntry):
 
 
 def _said(against: Mapping[str, float]) -> str:
-    return " and ".join(f"{attack} {number(strength)}" for attack, strength in against.items())
+    return " and ".join(f"{attack} {typed_text(strength)}" for attack, strength in against.items())
 
 
 def check_known(name: str, among: Iterable[str], place: str) -> None:

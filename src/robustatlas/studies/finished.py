@@ -137,12 +137,12 @@ class Finished:
         return [read_history(folder) for folder in self.trainings(model)]
 
     def trained_on(self, model: str) -> Mapping[str, float]:
-        """Return what a model was trained against: attack -> strength."""
+        """Return what a model was trained against: attack -> strength, as people type it."""
         entry = self.study.models[model]
         if entry.of is not None:
             return self.trained_on(entry.of)
         if entry.trained_on is not None or not entry.trained:
-            return read_strengths(entry.trained_on or {})
+            return entry.trained_on or {}
         return self.card(model).trained_on
 
     def label(self, model: str) -> str:

@@ -83,7 +83,7 @@ def number_of(
         name: see :data:`KINDS`.
         results: a run of each training, on the same images.
         reference: for those that need one.
-        trained_on: attack -> strength, for SC.
+        trained_on: attack -> strength, as people type it, for SC.
 
     Returns:
         its values, and their mean with its interval over the images.

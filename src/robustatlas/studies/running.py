@@ -163,7 +163,7 @@ def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, d
     if study.models[step.model].source is not None and step.seed is not None:
         request = replace(request, seed=step.seed)
     result = evaluated_and_audited(model, _images(data, "test"), request)
-    result.describe({"trained_on": typed_strengths(finished.trained_on(step.model))})
+    result.describe({"trained_on": dict(finished.trained_on(step.model))})
 
 
 def evaluation_request(entry: EvaluationEntry) -> Request:

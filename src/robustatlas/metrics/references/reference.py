@@ -13,18 +13,18 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import MASKED, number, some, strength, why_masked
+from robustatlas.common.wording import MASKED, some, why_masked
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.points import different_points
-from robustatlas.outcomes.strengths import read_strengths, typed_strengths
 
 
 def _table(value: Any) -> AccuracyTable:
@@ -40,17 +40,6 @@ Table = Annotated[AccuracyTable, PlainValidator(_table), PlainSerializer(Accurac
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _read_training(given: Mapping[str, float]) -> dict[str, float]:
-    found = read_strengths(given)
-    if nothing := [attack for attack, strength in found.items() if not strength > 0]:
-        raise ValueError(f"{nothing[0]}={number(given[nothing[0]])} is not a strength, as it changes nothing")
-    return found
-
-
-TrainedOn = Annotated[Mapping[str, Positive], AfterValidator(_read_training), PlainSerializer(typed_strengths)]
-"""Attack -> largest strength of a training; in files, as people type it."""
-
-
 @dataclass(frozen=True)
 class Defense:
     """A published defense and its accuracies.
@@ -62,7 +51,7 @@ class Defense:
         paper_url: where the paper is.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own training images.
-        trained_on: attack -> largest strength it was trained against; empty for none.
+        trained_on: attack -> largest strength it was trained against, as people type it; empty for none.
         notes: what the source says about the training, and every correction made to the source's data.
         train_petaflops: cost of the training in 10^15 floating point operations, None where unknown.
 
@@ -81,7 +70,7 @@ class Defense:
     paper_url: str = ""
     architecture: str = ""
     extra_data: bool = False
-    trained_on: TrainedOn = field(default_factory=dict)
+    trained_on: Mapping[str, Positive] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     train_petaflops: float | None = None
 
@@ -180,7 +169,7 @@ class Reference:
         """
         entries = self.accuracies.entries
         zero = [
-            f"{attack}@{strength(s, of=attack)}"
+            f"{attack}@{written(s, of=attack)}"
             for attack, grid in entries.items()
             for s, value in grid.items()
             if value == 0

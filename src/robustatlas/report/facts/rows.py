@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -15,13 +15,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, why_masked
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.metrics.references.reference import Reference, TrainedOn
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
-from robustatlas.outcomes.strengths import typed_strengths
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.attack import best_known
 from robustatlas.report.facts.headline import Headline, headline_of
@@ -41,7 +40,7 @@ FEW = 0.1
 
 
 class About(BaseModel):
-    """What a run does not know of its model; ``trained_on`` is written as people type strengths."""
+    """What a run does not know of its model; ``trained_on``: attack -> strength, as people type it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +48,7 @@ class About(BaseModel):
     url: str = ""
     architecture: str = ""
     extra_data: bool | None = None
-    trained_on: TrainedOn = Field(default_factory=dict)
+    trained_on: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     notes: str = ""
 
     @property
@@ -161,7 +160,7 @@ def published_rows(reference: Reference) -> list[Row]:
                 url=defense.paper_url,
                 architecture=defense.architecture,
                 extra_data=defense.extra_data,
-                trained_on=typed_strengths(defense.trained_on),
+                trained_on=dict(defense.trained_on),
             ),
             samples=samples,
             notes="; ".join(defense.notes),

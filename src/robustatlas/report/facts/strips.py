@@ -76,7 +76,11 @@ class Strip:
     @property
     def words(self) -> str:
         """The strip in words."""
-        reach = f"{up_to(self.attack)} {size(self.proved, of=self.attack)}" if math.isfinite(self.proved) else "at every size"
+        reach = (
+            f"{up_to(self.attack)} {size(self.proved, of=self.attack)}"
+            if math.isfinite(self.proved)
+            else "at every size"
+        )
         if not self.searched:
             return f"{self.label}: half proved {reach}, not attacked"
         said = (

@@ -185,7 +185,7 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
 
 
 def _median(result: Result, attack: str) -> Interval:
-    """The median size as people type it: where typed strengths fall, a smaller one is more robust, and never is -inf."""
+    """Return the median size as people type it: where typed strengths fall, less is more robust, and never is -inf."""
     curve = result.curve(attack)
     band = curve.band(CONFIDENCE)
     ends = [float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low)]
