@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._help import OUTPUT
-from robustatlas.common.wording import CORRUPTION, FALLEN, GROUPS, OTHER, typed, wording
+from robustatlas.common.wording import CORRUPTION, GROUPS, OTHER, typed, typed_unit, wording
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack
@@ -59,7 +59,7 @@ def _span(attack: Attack) -> str:
 
 def _unit(attack: Attack) -> str:
     """Of its strengths, and whose they are where they are not those of a source."""
-    return "; ".join(filter(None, [attack.about.unit.removeprefix(FALLEN), attack.about.calibrated]))
+    return "; ".join(filter(None, [typed_unit(attack.about.unit, of=attack.name), attack.about.calibrated]))
 
 
 def _list(console: Console) -> None:
