@@ -1,11 +1,12 @@
 """Strengths that fall: what is typed is what is read, ordered, compared and printed, in every place that takes one."""
 
+import ast
 import csv
 import html
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.common.wording import falls_from, typed
+from robustatlas.common.wording import typed
 from robustatlas.metrics import AccuracyTable, RobustnessCurve, competitiveness_ratio, stability_constant
 from robustatlas.metrics.competitiveness import competitiveness_in_out, percent_seen
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves, plot_frontiers, plot_two_sided
@@ -50,7 +51,7 @@ SAMPLES = sum(FAILS_FROM.values())
 LABELS = np.arange(SAMPLES) % 10
 
 
-def made_up(attack: str, model: str = "made", fails_from: dict[float, int] = FAILS_FROM) -> Result:  # noqa: B006
+def made_up(attack: str, model: str = "made", fails_from: dict[float, int] = FAILS_FROM) -> Result:
     sizes = [size for size, count in fails_from.items() for _ in range(count)]
     linf = np.where(np.arange(SAMPLES) < 10, 0.05, inf)
     return Result.from_arrays(
@@ -298,7 +299,7 @@ def test_who_leads_above_and_below_a_crossing(tmp_path: Path) -> None:
 
 
 def test_a_reference_file_holds_what_was_typed(found: tuple[str, Result, Path], tmp_path: Path) -> None:
-    attack, result, run = found
+    attack, _, run = found
     file = tmp_path / "own.json"
     row = {str(strength): 45 for strength in STANDING}
     row["20"] = 60
@@ -315,18 +316,16 @@ def test_a_reference_file_holds_what_was_typed(found: tuple[str, Result, Path], 
     weights.write_text(json.dumps({attack: {"20": 1}}), encoding="utf-8")
     told = json.loads(entered("show", run, "--json", "--reference", file, "--weights", weights).out)["reference"]
     assert told["numbers"]["CR ind-avg"]["value"] == pytest.approx(100 * 30 / 60)
-    gone = load_reference(str(file)).accuracies
-    zero = Reference("own", "", AccuracyTable(100, {attack: dict(zip(gone.strengths(attack), (60, 50, 0), strict=True))}),
-                     (attack,))  # fmt: skip
-    assert f"{attack}@20" in zero.above_zero().marks[0]
+    document["accuracies"]["entries"][attack]["20"] = 0  # type: ignore[index]
+    assert f"{attack}@20" in Reference.from_dict(document).above_zero().marks[0]
     weights.write_text(json.dumps({attack: {"30": 1}}), encoding="utf-8")
     said = entered("show", run, "--reference", file, "--weights", weights, code=1).line
     assert f"{attack}@30" in said and "80, 50" in said
 
 
 def test_what_a_model_was_trained_on_is_typed(found: tuple[str, Result, Path]) -> None:
-    """Clean images and all that harms less than the strength of the training are seen: 80 and 50 of a training at 50."""
-    attack, result, run = found
+    """Clean images and all that harms no more than the training are seen: 80 and 50 of a training at 50."""
+    attack, result, _ = found
     table, own = result.accuracies().restrict([attack]), Reference("own", "", result.accuracies(), (attack,))
     for strength, seen in ((80, 2), (50, 3), (20, 4)):
         assert percent_seen(table, own, {attack: strength}) == pytest.approx(100 * seen / 4)
@@ -497,5 +496,70 @@ strengths = { resolution = "25:3" }
     assert "| resolution 75 |" in (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
 
 
-def test_only_these_fall() -> None:
-    assert {attack for attack in ATTACKS if falls_from(attack) == 100} == set(ATTACKS)
+# ---- all doors and printers ---------------------------------------------------------------------------------------
+
+SOURCE = Path(ra.__file__).parent
+OTHER_NUMBERS = {
+    "cli/_options.py": "means and deviations",
+    "cli/certify.py": "settings of a method",
+    "evaluation/field.py": "means and deviations",
+    "evaluation/throughput.py": "passes a second",
+    "outcomes/strengths.py": "read_strength itself",
+    "report/gate/requirements.py": "bounds",
+    "studies/description.py": "strengths that stay as they are typed until their attack is known",
+    "training/against.py": "strengths that stay as they are typed until their attack is known",
+}
+"""Files that read numbers from texts by `fraction`, and which; strengths are read by `read_strength`."""
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_strengths_are_read_by_one_function() -> None:
+    """No other file turns texts into numbers, nor has a number from which strengths fall."""
+    reading = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fraction"
+    }
+    assert reading == set(OTHER_NUMBERS)
+    turning = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "round"
+        and any(isinstance(part, ast.Name) and part.id == "top" for part in ast.walk(node))
+    }  # fmt: skip
+    assert turning == {"common/wording.py", "outcomes/strengths.py"}
+
+
+ONLY_RISE = {
+    "metrics/hypervolume.py": "arrays at hand, of no attack",
+    "outcomes/strengths.py": "parts of 255",
+    "training/references.py": "names of folders, by what was typed",
+    "threats/base.py": "attacks whose strengths rise; those that fall have a sentence of their own",
+    "threats/probe.py": "threat models of one's own, by themselves",
+}
+"""Files that format strengths by themselves, and which."""
+
+
+def test_strengths_are_written_by_few_functions() -> None:
+    """Nobody formats what is called a strength or size by `:g`, as that forgets how it is typed."""
+
+    def is_strength(node: ast.FormattedValue) -> bool:
+        spec = ast.unparse(node.format_spec) if node.format_spec else ""
+        names = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+        names |= {part.attr for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
+        written = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+        return "g" in spec and not written and any(re.search("strength|epsilon|^size$|minimal", name) for name in names)
+
+    writing = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FormattedValue) and is_strength(node)
+    }
+    assert writing == set(ONLY_RISE)

@@ -185,8 +185,8 @@ class Result(OutcomeTable, Tabular):
 
         Args:
             about: any of ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``, ``trained_on`` (attack
-                to largest strength), ``notes``. What is said later replaces what was said before; results that are
-                loaded from then on have it.
+                to largest strength, as people type it), ``notes``. What is said later replaces what was said before;
+                results that are loaded from then on have it.
 
         Raises:
             UserError: the numbers are of no run.

@@ -129,7 +129,7 @@ def scale_of(
     if distances and known and all(attack in distances for attack in known):
         units = {attack: distances[attack] for attack in known}
         return Scale("distance", units, "unit: the smallest distance between images of different classes")
-    return Scale("strength", dict(known), "unit: the largest strength of each attack")
+    return Scale("strength", dict(known), "unit: the last strength of each attack")
 
 
 def strip_of(source: StripSource, scale: Scale) -> Strip:
