@@ -421,6 +421,14 @@ def test_texts_of_strengths() -> None:
             strengths_in(strange, "resolution")
 
 
+def test_parts_of_compositions_are_typed() -> None:
+    attack = ra.compose("resolution", "linf", strengths=(80, 8 / 255))
+    assert attack.threat.strengths == (20, 8 / 255)  # type: ignore[attr-defined]
+    assert attack.about.unit == "share of resolution 80, linf 8/255"
+    with pytest.raises(ra.UserError, match="no slope"):
+        attack_named("pgd-resolution")
+
+
 def test_arrays_are_read_as_they_are_typed() -> None:
     """Sizes too; 0 is misclassified without a change, inf is never."""
     sizes = {"resolution": [85, 0, inf, 20]}

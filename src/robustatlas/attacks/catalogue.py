@@ -10,6 +10,7 @@ from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, Att
 from robustatlas.attacks.families import SMOOTH
 from robustatlas.common.errors import UserError, brief, first_line, unknown, warn
 from robustatlas.common.registry import Registry
+from robustatlas.common.wording import falls_from
 from robustatlas.common.wording import strength as written
 from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
@@ -117,6 +118,11 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
     for optimizer in OPTIMIZERS:
         attack = attacks.get(name.removeprefix(f"{optimizer}-"))
         if attack is not None and attack.name != name:
+            if falls_from(attack.name) is not None:
+                raise UserError(
+                    f"{name!r} cannot be searched: {attack.name} has no slope that an optimizer could follow; give "
+                    f"{attack.name!r}, which looks at its strengths one by one."
+                )
             run = AttackRun(OPTIMIZERS[optimizer](), "margin")
             about = AttackInfo(attack.about.unit)
             return replace(attack, name=name, runs=(run,), rules=(), search_order=(), about=about)
