@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.common.wording import typed
+from robustatlas.common.wording import value_as_typed
 from robustatlas.metrics import AccuracyTable, RobustnessCurve, competitiveness_ratio, stability_constant
 from robustatlas.metrics.competitiveness import competitiveness_in_out, percent_seen
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves, plot_frontiers, plot_two_sided
@@ -396,7 +396,7 @@ def test_a_gallery_draws_the_strengths_that_are_typed() -> None:
 def test_what_is_read_is_printed_as_it_was_typed(value: float) -> None:
     for attack in (*ATTACKS, "jpeg-quality.wrong", "linf"):
         read = read_strength(value, attack)
-        assert typed(attack, read) == pytest.approx(value, rel=1e-9)
+        assert value_as_typed(attack, read) == pytest.approx(value, rel=1e-9)
         assert read == pytest.approx(value if attack == "linf" else 100 - value)
         assert read_strength(repr(value), attack) == read
 

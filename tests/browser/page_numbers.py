@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import rough, size, typed_text, wording
+from robustatlas.common.wording import rough, size, text_as_typed, wording
 from robustatlas.metrics.registry import against_reference
 
 Told = Mapping[str, Any]
@@ -86,11 +86,14 @@ def _heat(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             if attack["accuracy"] is None:
                 continue
             cells = zip(attack["strengths"], attack["accuracy"], strict=True)
-            yield row[2 : 2 + len(attack["strengths"])], [f"strength {typed_text(s)}: {percent(a)}" for s, a in cells]
+            yield (
+                row[2 : 2 + len(attack["strengths"])],
+                [f"strength {text_as_typed(s)}: {percent(a)}" for s, a in cells],
+            )
             yield row[-1], bare(attack["average accuracy"])
         for row, held in zip(rows[len(run["attacks"]) :], run["certified"].values(), strict=True):
             cells = zip(held["strengths"], held["robust accuracy, at least"], strict=True)
-            said = [f"strength {typed_text(s)}: certified, at least {percent(a)}" for s, a in cells]
+            said = [f"strength {text_as_typed(s)}: certified, at least {percent(a)}" for s, a in cells]
             yield row[2 : 2 + len(said)], said
 
 

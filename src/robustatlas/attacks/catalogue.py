@@ -123,10 +123,15 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
                     f"{name!r} cannot be searched: {attack.name} has no slope that an optimizer could follow; give "
                     f"{attack.name!r}, which looks at its strengths one by one."
                 )
-            run = AttackRun(OPTIMIZERS[optimizer](), "margin")
-            about = AttackInfo(attack.about.unit)
-            return replace(attack, name=name, runs=(run,), rules=(), search_order=(), about=about)
+            return searched_by(optimizer, attack)
     return None
+
+
+def searched_by(optimizer: str, attack: Attack) -> Attack:
+    """Return the threat model and strengths of `attack`, searched by one optimizer alone: ``"OPTIMIZER-ATTACK"``."""
+    run = AttackRun(OPTIMIZERS[optimizer](), "margin")
+    about = AttackInfo(attack.about.unit)
+    return replace(attack, name=f"{optimizer}-{attack.name}", runs=(run,), rules=(), search_order=(), about=about)
 
 
 def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:

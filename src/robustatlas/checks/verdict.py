@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import MARK, counted, listed, some, strength, typed, up_to
+from robustatlas.common.wording import MARK, counted, listed, some, strength, value_as_typed, words_up_to
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
@@ -288,7 +288,8 @@ class Diagnosis(Tabular):
             },
             "samples": len(self.record.index),
             "looked_at": {
-                attack: [typed(attack, each) for each in strengths] for attack, strengths in self.looked_at.items()
+                attack: [value_as_typed(attack, each) for each in strengths]
+                for attack, strengths in self.looked_at.items()
             },
             "doubted": self.samples.doubtful.tolist(),
         }
@@ -316,7 +317,7 @@ class Diagnosis(Tabular):
         if self.looked_at:
             ends = some(
                 [
-                    f"{attack} {up_to(attack)} {strength(strengths[-1], of=attack)}"
+                    f"{attack} {words_up_to(attack)} {strength(strengths[-1], of=attack)}"
                     for attack, strengths in self.looked_at.items()
                 ]
             )

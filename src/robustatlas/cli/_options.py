@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import falls_from, typed_text
+from robustatlas.common.wording import falls_from, text_as_typed
 from robustatlas.outcomes.strengths import read_strength, strengths_in
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
@@ -54,7 +54,7 @@ def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, flo
         strength = read_strength(value, name)
         if not name or name in found or not 0 < strength < math.inf:
             sign, top = "@" if option == "--headline" else "=", falls_from(name)
-            below = "" if top is None else f" below {typed_text(top)}"
+            below = "" if top is None else f" below {text_as_typed(top)}"
             raise UserError(
                 f"{option} {joined!r} is not understood at {item.strip()!r}; expected each attack once with a "
                 f"strength{below}, such as linf{sign}8/255,l2{sign}0.5."

@@ -30,14 +30,14 @@ from robustatlas.common.wording import (
     size,
     some,
     strength,
-    typed,
-    typed_text,
+    text_as_typed,
+    value_as_typed,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import in_levels, read_strength, typed_strengths
+from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
@@ -87,7 +87,7 @@ def show(
     if len(forms) > 1:
         raise UserError(f"{listed(forms)} are given together; give one of them.")
     asked = parse_strength_of(trained_on, "--trained-on")
-    training = None if asked is None else typed_strengths(asked)
+    training = None if asked is None else strengths_as_typed(asked)
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
     chosen = chosen_reference(reference, [result], weights)
@@ -358,7 +358,9 @@ def _write_csv(facts: RunFacts) -> None:
         empty = [None] * (len(columns) - 3)
         rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([columns, *([attack, typed(attack, at), *values] for (attack, at), values in rows.items())])
+    writer.writerows(
+        [columns, *([attack, value_as_typed(attack, at), *values] for (attack, at), values in rows.items())]
+    )
 
 
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:
@@ -372,5 +374,5 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
             )
         if meant := in_levels(read_strength(most, attack), max(reference.accuracies.entries[attack])):
             raise UserError(
-                f"--trained-on {attack}={typed_text(most)} is beyond every strength of {reference.name}; {meant}."
+                f"--trained-on {attack}={text_as_typed(most)} is beyond every strength of {reference.name}; {meant}."
             )

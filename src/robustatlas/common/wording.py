@@ -94,7 +94,7 @@ def axis(unit: str, *, of: str) -> str:
     >>> axis("100 - quality", of="jpeg-quality"), axis("", of="mine")
     ('quality', 'strength')
     """
-    unit = typed_unit(unit, of=of)
+    unit = unit_as_typed(unit, of=of)
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
@@ -104,10 +104,10 @@ FALLEN = "100 - "
 """The beginning of the unit of an attack whose typed strengths fall."""
 
 
-def typed_unit(unit: str, *, of: str) -> str:
+def unit_as_typed(unit: str, *, of: str) -> str:
     """Return the unit of strengths of the attack `of` as people type them.
 
-    >>> typed_unit("100 - quality", of="jpeg-quality"), typed_unit("pixels", of="blur")
+    >>> unit_as_typed("100 - quality", of="jpeg-quality"), unit_as_typed("pixels", of="blur")
     ('quality', 'pixels')
     """
     return unit if falls_from(of) is None else unit.removeprefix(FALLEN)
@@ -123,12 +123,12 @@ def falls_from(attack: str) -> float | None:
     return _FALLS_FROM.get(attack.partition(".")[0])
 
 
-def typed(attack: str, value: float) -> float:
+def value_as_typed(attack: str, value: float) -> float:
     """Return a strength or size of `attack` as people type it; -inf stands for "never" where typed strengths fall.
 
     The other direction is :func:`robustatlas.outcomes.strengths.read_strength`, which says where each belongs.
 
-    >>> typed("jpeg-quality", 70.0), typed("linf", 0.1)
+    >>> value_as_typed("jpeg-quality", 70.0), value_as_typed("linf", 0.1)
     (30.0, 0.1)
     """
     top = falls_from(attack)
@@ -141,16 +141,16 @@ def size(value: float, *, of: str) -> str:
     >>> size(0.0123456, of="linf"), size(float("inf"), of="linf"), size(70.0, of="jpeg-quality")
     ('0.0123', 'never', '30')
     """
-    return "never" if math.isinf(value) else significant(typed(of, value), 3)
+    return "never" if math.isinf(value) else significant(value_as_typed(of, value), 3)
 
 
 def strength(value: float, digits: int = 4, *, of: str) -> str:
-    """Write a strength of the attack `of` as people type it; see :func:`typed_text`.
+    """Write a strength of the attack `of` as people type it; see :func:`text_as_typed`.
 
     >>> strength(8 / 255, of="linf"), strength(5.0, of="jpeg-quality")
     ('8/255', '95')
     """
-    return typed_text(typed(of, value), digits)
+    return text_as_typed(value_as_typed(of, value), digits)
 
 
 def interval(low: float, high: float, digits: int = 4, *, of: str) -> str:
@@ -159,34 +159,34 @@ def interval(low: float, high: float, digits: int = 4, *, of: str) -> str:
     >>> interval(0.1, 0.2, of="linf"), interval(20.0, 60.0, of="resolution")
     ('[0.1, 0.2]', '[40, 80]')
     """
-    ends = ["never" if math.isinf(end) else significant(typed(of, end), digits) for end in (low, high)]
+    ends = ["never" if math.isinf(end) else significant(value_as_typed(of, end), digits) for end in (low, high)]
     return f"[{', '.join(ends if falls_from(of) is None else reversed(ends))}]"
 
 
-def up_to(attack: str) -> str:
+def words_up_to(attack: str) -> str:
     """Return the words before the most harmful of several strengths of `attack`.
 
-    >>> up_to("linf"), up_to("resolution")
+    >>> words_up_to("linf"), words_up_to("resolution")
     ('up to', 'down to')
     """
     return "up to" if falls_from(attack) is None else "down to"
 
 
-def beyond(attack: str) -> str:
+def word_beyond(attack: str) -> str:
     """Return the word before a strength of `attack` for all that is more harmful.
 
-    >>> beyond("linf"), beyond("resolution")
+    >>> word_beyond("linf"), word_beyond("resolution")
     ('beyond', 'below')
     """
     return "beyond" if falls_from(attack) is None else "below"
 
 
-def typed_text(value: float, digits: int = 4) -> str:
+def text_as_typed(value: float, digits: int = 4) -> str:
     """Write a strength that is already as people type it: as a part of 255 that no decimal or simpler fraction is, else
     with `digits` significant digits.
 
-    >>> typed_text(8 / 255), typed_text(128 / 255), typed_text(0.2), typed_text(1 / 3), typed_text(2000.0)
-    ('8/255', '128/255', '0.2', '0.3333', '2000')
+    >>> [text_as_typed(value) for value in (8 / 255, 128 / 255, 0.2, 1 / 3, 2000.0)]
+    ['8/255', '128/255', '0.2', '0.3333', '2000']
     """
     steps = round(255 * value) if 0 < value < _LEVELS_END else 0
     in_levels = abs(255 * value - steps) < _WHOLE * steps and 255 // math.gcd(steps, 255) > _SIMPLE

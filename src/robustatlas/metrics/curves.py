@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import axis, counted, typed
+from robustatlas.common.wording import axis, counted, value_as_typed
 from robustatlas.common.wording import size as written
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
@@ -152,7 +152,7 @@ class RobustnessCurve(Tabular):
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         band = self.band(kind="pointwise")
-        sizes = np.array([typed(self.attack, size) for size in band.sizes.tolist()])
+        sizes = np.array([value_as_typed(self.attack, size) for size in band.sizes.tolist()])
         return {"size": sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod

@@ -17,7 +17,7 @@ from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import invalid_sentence, marked, typed
+from robustatlas.common.wording import invalid_sentence, marked, value_as_typed
 from robustatlas.common.wording import strength as written
 from robustatlas.outcomes.strengths import check_strengths, read_strength, same_strength
 
@@ -91,7 +91,7 @@ class AccuracyTable(Tabular):
     def _columns(self) -> dict[str, NDArray[Any]]:
         entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
         attacks, strengths, values = zip(*entries, strict=True)
-        at = [typed(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
+        at = [value_as_typed(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
         return {"attack": objects(attacks), "strength": np.array(at), "accuracy": np.array(values)}
 
     @property
@@ -170,7 +170,7 @@ class AccuracyTable(Tabular):
         return {
             "clean": None if math.isnan(self.clean) else self.clean,
             "entries": {
-                attack: {repr(typed(attack, s)): value for s, value in row.items()}
+                attack: {repr(value_as_typed(attack, s)): value for s, value in row.items()}
                 for attack, row in self.entries.items()
             },
         }
@@ -195,12 +195,7 @@ are expected; multiply them by 100.
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        entries = {
-            attack: {
-                _read(strength, attack): value for strength, value in _mapping(row, f"the row of {attack}").items()
-            }
-            for attack, row in _mapping(data["entries"], "the entries").items()
-        }
+        entries = {attack: _read_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
         table = cls(math.nan if data["clean"] is None else data["clean"], entries)
         table.require_percent()
         return table
@@ -248,10 +243,15 @@ def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
     return value
 
 
-def _read(strength: Any, attack: str) -> float:
-    found = read_strength(strength, attack)
-    if math.isnan(found):
-        raise UserError(f"{strength!r} in {attack} of the accuracy table is not a number.")
+def _read_row(row: Any, attack: str) -> dict[float, Any]:
+    found: dict[float, Any] = {}
+    for given, value in _mapping(row, f"the row of {attack}").items():
+        strength = read_strength(given, attack)
+        if math.isnan(strength):
+            raise UserError(f"{given!r} in {attack} of the accuracy table is not a number.")
+        if strength in found:
+            raise UserError(f"The strength {given} of {attack} is given twice; give each strength once.")
+        found[strength] = value
     return found
 
 

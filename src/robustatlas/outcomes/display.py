@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.tabular import Grid, objects
 from robustatlas.common.wording import counted, marked, size, strength
-from robustatlas.outcomes.strengths import typed_sizes
+from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
 
 _HEADINGS = ("attack", "median size", "strengths", "passes")
@@ -94,7 +94,7 @@ _SIZES = ("minimal_strength", "minimal_size", "certified_size")
 
 
 def _as_typed(attack: str, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    return typed_sizes(values, attack) if name in _SIZES else values
+    return sizes_as_typed(values, attack) if name in _SIZES else values
 
 
 def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[Any]]:

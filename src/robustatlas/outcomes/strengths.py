@@ -7,8 +7,9 @@ becomes another number only here and at the printers:
 - **Doors**: :func:`read_strength` reads whatever people type or pass: options, requirements, studies, files of
   references, weights and models, SQL, and arguments of Python that choose strengths (``strengths`` of `evaluate`,
   `certify` and `Result.from_arrays`, ``against`` of `train`). It needs the name of the attack.
-- **Printers**: ``strength``, ``size``, ``interval`` and ``typed`` of :mod:`robustatlas.common.wording` give back what
-  people type. All need the name of the attack. Text, JSON, CSV, data frames, SQL and figures hold typed strengths.
+- **Printers**: ``strength``, ``size``, ``interval`` and ``value_as_typed`` of :mod:`robustatlas.common.wording` give
+  back what people type. All need the name of the attack. Text, JSON, CSV, data frames, SQL and figures hold typed
+  strengths.
 - **Between them** (arrays of tables, curves and metrics, and the files of a run), a strength or size is the distance
   from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an attack whose
   strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality").
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real, reals
-from robustatlas.common.wording import falls_from, typed, typed_text
+from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
 from robustatlas.common.wording import strength as written
 
 STRENGTH_TOLERANCE = 1e-5
@@ -58,13 +59,13 @@ def read_strengths(given: Mapping[str, Any]) -> dict[str, float]:
     return {attack: read_strength(value, attack) for attack, value in given.items()}
 
 
-def typed_strengths(strengths: Mapping[str, float]) -> dict[str, float]:
+def strengths_as_typed(strengths: Mapping[str, float]) -> dict[str, float]:
     """Return the strength of each attack as people type it.
 
-    >>> typed_strengths({"linf": 0.1, "resolution": 20.0})
+    >>> strengths_as_typed({"linf": 0.1, "resolution": 20.0})
     {'linf': 0.1, 'resolution': 80.0}
     """
-    return {attack: typed(attack, value) for attack, value in strengths.items()}
+    return {attack: value_as_typed(attack, value) for attack, value in strengths.items()}
 
 
 def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
@@ -81,10 +82,10 @@ def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
     return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
 
 
-def typed_sizes(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float64]:
+def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float64]:
     """Return sizes or strengths [N] of `attack` as people type them; where typed strengths fall, never is -inf.
 
-    >>> typed_sizes(np.array([20.0, 0.0, np.inf]), "resolution").tolist()
+    >>> sizes_as_typed(np.array([20.0, 0.0, np.inf]), "resolution").tolist()
     [80.0, 100.0, -inf]
     """
     top = falls_from(attack)
@@ -211,7 +212,7 @@ def strengths_in(text: str, attack: str, said: str = "") -> tuple[float, ...]:
         found = grid(most, int(count)) if math.isfinite(most) else ()
     if not found or not all(0 < strength < math.inf for strength in found):
         top = falls_from(attack)
-        below = "" if top is None else f", below {typed_text(top)}"
+        below = "" if top is None else f", below {text_as_typed(top)}"
         example = "0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20" if top is None else "80,50,20 or LAST:COUNT"
         raise UserError(f"{said} is not understood; expected {example}{below}.")
-    return tuple(typed(attack, strength) for strength in found)
+    return tuple(value_as_typed(attack, strength) for strength in found)

@@ -7,7 +7,17 @@ from pathlib import Path
 from textwrap import wrap
 
 from robustatlas.common.files import named, picture_kind, write_text
-from robustatlas.common.wording import MARK, MASKED, beyond, falls_from, marked, shortened, size, strength, up_to
+from robustatlas.common.wording import (
+    MARK,
+    MASKED,
+    falls_from,
+    marked,
+    shortened,
+    size,
+    strength,
+    word_beyond,
+    words_up_to,
+)
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -160,12 +170,14 @@ def _sizes(strip: Strip) -> str:
     """Where the clean accuracy is halved, of the last strength, in the attack's own unit."""
     last = strength(strip.last, 3, of=strip.attack)
     if not strip.searched:
-        return f"{up_to(strip.attack)} {last}"
+        return f"{words_up_to(strip.attack)} {last}"
     within = strip.halved <= strip.last
     if not within:
-        return f"{beyond(strip.attack)} {last}"
+        return f"{word_beyond(strip.attack)} {last}"
     halved = size(strip.halved, of=strip.attack)
-    return f"{halved} of {last}" if falls_from(strip.attack) is None else f"{halved}, {up_to(strip.attack)} {last}"
+    return (
+        f"{halved} of {last}" if falls_from(strip.attack) is None else f"{halved}, {words_up_to(strip.attack)} {last}"
+    )
 
 
 def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robustatlas.common.latex import in_latex, pvalue
-from robustatlas.common.wording import MASKED, counted, typed
+from robustatlas.common.wording import MASKED, counted, value_as_typed
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.pairs import Pair
 
@@ -49,7 +49,7 @@ class Comparison:
         told = {
             "data": self.data,
             "samples": self.samples,
-            "attacks": {attack: [typed(attack, at) for at in grid] for attack, grid in self.grid.items()},
+            "attacks": {attack: [value_as_typed(attack, at) for at in grid] for attack, grid in self.grid.items()},
             "models": models,
             "pairs": pairs,
         }

@@ -14,7 +14,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, one_sentence
 from robustatlas.common.standard import NEAR, STANDARD
 from robustatlas.common.styles import Style, styles_of
-from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, typed_text, wording
+from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, text_as_typed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
 from robustatlas.outcomes.masked import masked
@@ -309,7 +309,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "trainedOn": read_strengths(row.about.trained_on) if row.about.tells_training else None,
         "trainedTyped": dict(row.about.trained_on),
         "trainedWords": {
-            attack: f"{'≤' if falls_from(attack) is None else '≥'} {typed_text(at)}"
+            attack: f"{'≤' if falls_from(attack) is None else '≥'} {text_as_typed(at)}"
             for attack, at in row.about.trained_on.items()
         },
         "clean": finite(row.accuracies.clean),

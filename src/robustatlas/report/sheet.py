@@ -16,7 +16,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import falls_from, shortened, strength, typed, wording
+from robustatlas.common.wording import falls_from, shortened, strength, value_as_typed, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.evaluation.plan import strengths_of
@@ -62,8 +62,8 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
-            model, data, attack, search="every", strengths={attack.name: [typed(attack.name, at)]}, samples=[sample],
-            keep_adversarial=True, progress=False,
+            model, data, attack, search="every", strengths={attack.name: [value_as_typed(attack.name, at)]},
+            samples=[sample], keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
-from robustatlas.common.wording import typed_text, wording
+from robustatlas.common.wording import text_as_typed, wording
 from robustatlas.metrics.figures import COLUMN, STYLE
 from robustatlas.metrics.figures.paper import INK, legend_above, percent_axis
 from robustatlas.models.card import Card, read_card
@@ -156,7 +156,7 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 
 def _about(card: Card) -> list[tuple[str, str]]:
     identity = card.identity
-    against = ", ".join(f"{wording(name).label} {typed_text(at)}" for name, at in card.trained_on.items())
+    against = ", ".join(f"{wording(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
     return [
         ("Network", f"{card.architecture}, {card.parameters:,} parameters"),
         ("Recipe", f"{identity.recipe['name']}{f' against {against}' if against else ''}"),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, listed, typed_text
+from robustatlas.common.wording import instead, listed, text_as_typed
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
@@ -22,15 +22,24 @@ def _strength(given: Any) -> float:
     return found
 
 
-def _strengths_by_attack(given: Any) -> dict[str, tuple[float, ...]]:
-    """Read lists of strengths, or texts such as "0.1:20", by attack; they stay as people type them."""
+def _read_texts(given: Any) -> Any:
+    """Read texts such as "0.1:20" by the attacks that they are of; a mistake is raised by the entry itself."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{given!r}; expected strengths for each attack, such as {{linf = [0.01, 0.02]}}")
+        return given
+    found = dict(given)
+    for attack, each in given.items():
+        try:
+            found[attack] = strengths_in(each, attack) if isinstance(each, str) else each
+        except UserError as error:
+            found[attack] = error
+    return found
+
+
+def _strengths(given: Any) -> tuple[float, ...]:
     try:
-        return {
-            attack: strengths_in(each, attack) if isinstance(each, str) else tuple(map(_strength, each))
-            for attack, each in given.items()
-        }
+        if isinstance(given, UserError):
+            raise given
+        return tuple(map(_strength, given))
     except (UserError, TypeError) as error:
         raise ValueError(f"{error}") from error
 
@@ -46,7 +55,9 @@ def _seeds(given: Any) -> tuple[int, ...]:
 Strength = Annotated[float, BeforeValidator(_strength)]
 """A strength as people type it: :func:`robustatlas.outcomes.strengths.read_strength` reads it where its attack is
 known."""
-Strengths = Annotated[dict[str, tuple[float, ...]], BeforeValidator(_strengths_by_attack)]
+Strengths = Annotated[
+    dict[str, Annotated[tuple[float, ...], BeforeValidator(_strengths)]], BeforeValidator(_read_texts)
+]
 """Attack -> its strengths, as people type them."""
 Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
 Count = Annotated[int, Field(ge=1)]
@@ -238,7 +249,7 @@ class Study(StudyEntry):
 
 
 def _said(against: Mapping[str, float]) -> str:
-    return " and ".join(f"{attack} {typed_text(strength)}" for attack, strength in against.items())
+    return " and ".join(f"{attack} {text_as_typed(strength)}" for attack, strength in against.items())
 
 
 def check_known(name: str, among: Iterable[str], place: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from robustatlas.common.wording import typed
+from robustatlas.common.wording import value_as_typed
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import MakeOptimizer, opponents_of
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
@@ -112,7 +112,7 @@ def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Sett
     ours, theirs = ({o.name: o for o in each.against} for each in (recipe, printed))
     for name in ours | theirs:
         one, other = ours.get(name), theirs.get(name)
-        pairs[name] = (one and typed(name, one.epsilon), other and typed(name, other.epsilon))
+        pairs[name] = (one and value_as_typed(name, one.epsilon), other and value_as_typed(name, other.epsilon))
         if one is not None and other is not None:
             pairs[f"crafting in {name}"] = (one.optimizer, other.optimizer)
     options = [f.name for f in fields(recipe) if f.name != "against"]

@@ -14,7 +14,7 @@ from robustatlas.common.files import named
 from robustatlas.common.host import check_default_device
 from robustatlas.data import Dataset
 from robustatlas.models.card import Card
-from robustatlas.outcomes.strengths import typed_strengths
+from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.training.against import Against, check_opponents
 from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
@@ -148,7 +148,7 @@ def train(
     if folder is not None:
         restore(run, folder)
     told = Told(
-        identity, name, typed_strengths({opponent.name: opponent.epsilon for opponent in plan.against}), tuple(notes)
+        identity, name, strengths_as_typed({opponent.name: opponent.epsilon for opponent in plan.against}), tuple(notes)
     )
     shown = display_of(progress if team.main else False)
     with shown as display, generators_kept(team.device), logits_alone(net):

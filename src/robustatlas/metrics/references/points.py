@@ -8,7 +8,7 @@ from typing import Any
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.common.wording import some, typed
+from robustatlas.common.wording import some, value_as_typed
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 
@@ -49,7 +49,7 @@ def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | di
                 f"{what} name {attack}@{strength}, which is not there; {attack} is at "
                 f"{some([listed_strengths([each], attack) for each in strengths])}."
             )
-        row[typed(attack, strengths[place])] = _number(value, f"{what} of {attack}@{strength}")
+        row[value_as_typed(attack, strengths[place])] = _number(value, f"{what} of {attack}@{strength}")
     return row
 
 

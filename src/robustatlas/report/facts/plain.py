@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.common.wording import MASKED, typed, typed_unit, unmarked, why_masked
+from robustatlas.common.wording import MASKED, unit_as_typed, unmarked, value_as_typed, why_masked
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import typed_sizes, typed_strengths
+from robustatlas.outcomes.strengths import sizes_as_typed, strengths_as_typed
 
 if TYPE_CHECKING:
     from robustatlas.report.facts.attack import AttackFacts
@@ -32,9 +32,10 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "average accuracy": plain(facts.average),
         "worst case": facts.worst and _headline(facts.worst),
         "union accuracy": plain(facts.union),
-        "union at": typed_strengths(facts.union_at),
+        "union at": strengths_as_typed(facts.union_at),
         **{name: plain(number) for name, number in facts.own.items()},
-        "breaks": breaking and {"attack": breaking.attack, "half": finite(typed(breaking.attack, breaking.half))},
+        "breaks": breaking
+        and {"attack": breaking.attack, "half": finite(value_as_typed(breaking.attack, breaking.half))},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
@@ -49,7 +50,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
 
 
 def _headline(first: Headline) -> dict[str, Any]:
-    return {"at": typed_strengths(first.at), "accuracy": plain(first.accuracy), "why": first.why}
+    return {"at": strengths_as_typed(first.at), "accuracy": plain(first.accuracy), "why": first.why}
 
 
 def plain(interval: Interval | None) -> dict[str, float] | None:
@@ -65,10 +66,10 @@ def finite(value: float) -> float | None:
 def _attack(facts: AttackFacts) -> dict[str, Any]:
     advice, known = facts.advice, facts.best_known
     searched = None if known is None or known.searched is None else known.searched.tolist()
-    quartiles = [finite(typed(facts.attack, size)) for size in facts.quartiles]
+    quartiles = [finite(value_as_typed(facts.attack, size)) for size in facts.quartiles]
     return {
-        "unit": typed_unit(facts.unit, of=facts.attack),
-        "strengths": typed_sizes(facts.strengths, facts.attack).tolist(),
+        "unit": unit_as_typed(facts.unit, of=facts.attack),
+        "strengths": sizes_as_typed(facts.strengths, facts.attack).tolist(),
         "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
         "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
         "average accuracy": plain(facts.average),
@@ -89,7 +90,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "found last by": dict(facts.found_last),
         "success over queries": [
             {
-                "strength": typed(facts.attack, found.strength),
+                "strength": value_as_typed(facts.attack, found.strength),
                 "queries": list(found.limits),
                 "broken": [*map(plain, found.success)],
             }
@@ -105,17 +106,17 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
     return {
         "attack": held.attack,
         "of": held.of or None,
-        "unit": typed_unit(facts.unit, of=held.attack),
-        "strengths": [typed(held.attack, strength) for strength in facts.strengths],
+        "unit": unit_as_typed(facts.unit, of=held.attack),
+        "strengths": [value_as_typed(held.attack, strength) for strength in facts.strengths],
         "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
-        "median certified size": finite(typed(held.attack, float(facts.curve.quantile(0.5)))),
+        "median certified size": finite(value_as_typed(held.attack, float(facts.curve.quantile(0.5)))),
         "closed": None if both is None else both.share_closed,
         "area between": None if both is None else both.area,
         "upper / lower": None if both is None else finite(both.width),
         "passes spared, at most": facts.saved,
         "abstained": None if held.abstained is None else int(held.abstained.sum()),
         "methods": [record.shown() for record in held.records],
-        "sizes": [*map(finite, typed_sizes(held.sizes, held.attack).tolist())],
+        "sizes": [*map(finite, sizes_as_typed(held.sizes, held.attack).tolist())],
         "by": held.by,
     }
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import beside_masked, size, up_to, wording
+from robustatlas.common.wording import beside_masked, size, wording, words_up_to
 from robustatlas.metrics.references.reference import Reference
 
 CELLS = 48
@@ -77,7 +77,7 @@ class Strip:
     def words(self) -> str:
         """The strip in words."""
         reach = (
-            f"{up_to(self.attack)} {size(self.proved, of=self.attack)}"
+            f"{words_up_to(self.attack)} {size(self.proved, of=self.attack)}"
             if math.isfinite(self.proved)
             else "at every size"
         )

@@ -10,7 +10,7 @@ from typing import Literal
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, strength, typed, up_to
+from robustatlas.common.wording import instead, strength, value_as_typed, words_up_to
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
@@ -163,8 +163,8 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     if outcome.monotone and asked > largest * (1 + 1e-9):
         remedy = f"evaluate it at {given} as well (--strengths {attack}={given}), the same command goes on"
         raise UserError(
-            f"--require {requirement.text!r}: {attack} was evaluated {up_to(attack)} {strength(largest, of=attack)}; "
-            f"{in_levels(asked, largest) or remedy}."
+            f"--require {requirement.text!r}: {attack} was evaluated {words_up_to(attack)} "
+            f"{strength(largest, of=attack)}; {in_levels(asked, largest) or remedy}."
         )
     standing = int((~outcome.broken([asked])).sum())
     return proportion_interval(standing, result.samples, CONFIDENCE)
@@ -189,8 +189,8 @@ def _median(result: Result, attack: str) -> Interval:
     curve = result.curve(attack)
     band = curve.band(CONFIDENCE)
     ends = [float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low)]
-    low, high = sorted(typed(attack, end) for end in ends)
-    return Interval(typed(attack, float(curve.quantile(0.5))), low, high, CONFIDENCE)
+    low, high = sorted(value_as_typed(attack, end) for end in ends)
+    return Interval(value_as_typed(attack, float(curve.quantile(0.5))), low, high, CONFIDENCE)
 
 
 def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, interval, typed_text, wording
+from robustatlas.common.wording import counted, interval, text_as_typed, wording
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
@@ -42,7 +42,9 @@ class Curves(Output):
         super().check(study, place)
         for size in (*self.at, *(() if self.up_to is None else (self.up_to,))):
             if not read_strength(size, self.attack) > 0:
-                raise UserError(f"{place}: {typed_text(size)} is not a size of {self.attack}, as it changes nothing.")
+                raise UserError(
+                    f"{place}: {text_as_typed(size)} is not a size of {self.attack}, as it changes nothing."
+                )
         for model, values in self.printed.items():
             if self.at and len(values) != len(self.at):
                 raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
@@ -65,7 +67,7 @@ class Curves(Output):
         figure = plot_curves(drawn, error=True, up_to=self.end).figure
         if not self.at:
             return Made({}, {"": figure})
-        columns: dict[str, list[Cell]] = {"size": [typed_text(size) for size in self.at]}
+        columns: dict[str, list[Cell]] = {"size": [text_as_typed(size) for size in self.at]}
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
             columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
@@ -91,7 +93,7 @@ class Slopes(Curves):
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
             bend = change_of_slope(curves[0], read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
-            at = "clean" if trained is None else typed_text(trained)
+            at = "clean" if trained is None else text_as_typed(trained)
             rows.append(
                 (label, at, written(bend.size, of=self.attack),
                  interval(bend.low, bend.high, of=self.attack), f"{bend.before:.0f}", f"{bend.after:.0f}",

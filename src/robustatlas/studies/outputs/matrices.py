@@ -11,7 +11,7 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import typed, wording
+from robustatlas.common.wording import value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
@@ -125,7 +125,7 @@ class Accuracies(Output):
         for attack in self.attacks or first.attacks:
             strengths = first.strengths(attack).tolist()
             grid = [written(strength, of=attack) for strength in strengths]
-            names = [f"{attack}@{typed(attack, strength)!r}" for strength in strengths]
+            names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
                 (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
             ]
