@@ -19,6 +19,8 @@ COMPARED = 32
 """Samples on which logits are compared, and as many images of noise and inputs that each attack may make."""
 
 _BATCHES = (1, 2, 3)
+"""Sizes of batches besides that of the run: a forward that looks at the size of its batch tells 1 from several, or odd
+from even."""
 _CALLS = 8
 """Batches of one size, at most."""
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-7, torch.bfloat16: 2.0**-4}
