@@ -236,6 +236,6 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
     more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
     raise CrossedError(
         f"{name}: of sample {index[row]} an example under {attack!r} has the size {example}, and "
-        f"{', '.join(certified.methods)} certifies that there is none up to {least}{more}. "
+        f"{', '.join(certified.methods)} certifies that none is below {least}{more}. "
         "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."
     )
