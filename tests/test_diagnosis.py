@@ -20,8 +20,8 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
 from robustatlas.checks.verdict import EXCLUDED, FEW, Diagnosis
 from robustatlas.common.noise import Noise
-from robustatlas.evaluation.plan import samples_of
 from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.samples import choose_samples
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.sources.functions import object_named
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -158,7 +158,7 @@ def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
 
     def read(samples: Any, batch: int) -> DiagnosisRecord:
         with model.evaluating():
-            return readings_of(model, question_of(samples_of(DATA, samples), [attack], plans, 0, batch, 40))
+            return readings_of(model, question_of(choose_samples(DATA, samples), [attack], plans, 0, batch, 40))
 
     first, second = read(60, 60), read(np.random.default_rng(1).permutation(60), 7)
     assert first.index == second.index

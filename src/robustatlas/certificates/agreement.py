@@ -12,7 +12,7 @@ from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier
 
 COMPARED = 32
@@ -49,7 +49,7 @@ def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack]
                 _compare(model, found, known[some], off[some], size)
 
 
-def check_known(subject: Subject, attacks: Sequence[Attack], work: Work, batch: int) -> None:
+def check_known(subject: Subject, attacks: Sequence[Attack], work: ChosenSamples, batch: int) -> None:
     """:func:`check_reading` on some of the samples, where a method has read the network."""
     if subject.network_read is not None:
         rows = torch.linspace(0, len(work.labels) - 1, min(COMPARED, len(work.labels))).round().long()
