@@ -13,13 +13,8 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli._options import parse_strengths
 from robustatlas.common.noise import Noise
-<<<<<<< HEAD
 from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
-from robustatlas.evaluation.plan import chosen_attacks
-=======
-from robustatlas.common.wording import FALLING, strength, typed
 from robustatlas.evaluation.attack_choice import choose_attacks
->>>>>>> main
 from robustatlas.evaluation.request import Request
 from robustatlas.threats.compose import Compose
 from robustatlas.threats.flow import StAdv
@@ -82,15 +77,9 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
         beyond = 1.001 * max(most, attack.strengths[-1])
         why = "; give at least 1" if falls_from(name) else r" for images in \[0, 1\], .* at most"
         with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
-<<<<<<< HEAD
-            chosen_attacks(Request(attacks=name, strengths={name: [value_as_typed(name, beyond)]}), MODEL, COLOUR)
+            choose_attacks(Request(attacks=name, strengths={name: [value_as_typed(name, beyond)]}), MODEL, COLOUR)
     asked = Request(attacks=name, strengths={name: [value_as_typed(name, min(most, 1e4))]})
-    (kept,) = chosen_attacks(asked, MODEL, COLOUR)
-=======
-            choose_attacks(Request(attacks=name, strengths={name: [typed(name, beyond)]}), MODEL, COLOUR)
-    asked = Request(attacks=name, strengths={name: [typed(name, min(most, 1e4))]})
     (kept,) = choose_attacks(asked, MODEL, COLOUR)
->>>>>>> main
     assert kept.strengths == (min(most, 1e4),)
 
 

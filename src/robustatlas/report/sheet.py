@@ -19,7 +19,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.common.wording import falls_from, shortened, strength, value_as_typed, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
-from robustatlas.evaluation.plan import strengths_of
+from robustatlas.evaluation.attack_choice import read_grids
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
@@ -118,7 +118,7 @@ def plot_gallery(
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
     rows, drawn = [], attacks_of(attacks, sides=clean.shape[1:])
-    given = strengths_of(strengths, [attack.name for attack in drawn])
+    given = read_grids(strengths, [attack.name for attack in drawn])
     columns = max([columns if len(given) < len(drawn) else 1, *map(len, given.values())])
     for each in drawn:
         attack = replace(each, strengths=given.get(each.name, each.strengths))
