@@ -38,7 +38,7 @@ def query(
     There are five views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
     strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
     index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, mistakes, drawn, strengths,
-    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, typed, accuracy, typical.
+    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, accuracy, typical.
     broken(strength): run, attack, index and broken, which says whether the sample is broken at that strength.
 
     The samples that are hardest to fool:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
@@ -22,7 +21,7 @@ from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.results.result import Result
@@ -109,7 +108,7 @@ def number_of(
         name: see :data:`KINDS`.
         results: a run of each training, on the same images.
         reference: for those that need one.
-        trained_on: attack -> strength, for SC.
+        trained_on: attack -> strength, as people type it, for SC.
 
     Returns:
         its values, and their mean with its interval over the images.
@@ -147,12 +146,12 @@ def label_of(name: str) -> str:
     """What a table calls a number.
 
     Example:
-        >>> label_of("linf@8/255"), label_of("UAR jpeg-linf"), label_of("clean")
-        ('L∞ 8/255', 'UAR JPEG L∞', 'clean')
+        >>> label_of("linf@8/255"), label_of("resolution@80"), label_of("UAR jpeg-linf"), label_of("clean")
+        ('L∞ 8/255', 'Resolution 80', 'UAR JPEG L∞', 'clean')
     """
     attack, at, strength = name.partition("@")
     if at:
-        return f"{wording(attack).label} {written(fraction(strength))}"
+        return f"{wording(attack).label} {written(read_strength(strength, attack), of=attack)}"
     *before, last = name.split(" ")
     return " ".join([*before, wording(last).label]) if before else name
 
@@ -204,9 +203,9 @@ def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, st
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.strengths(attack).tolist()
-    place = position_of(fraction(strength), grid)
+    place = position_of(read_strength(strength, attack), grid)
     if place is None:
-        known = ", ".join(map(written, grid))
+        known = listed_strengths(grid, attack)
         raise UserError(f"{judged.name} was not evaluated with {attack} at {strength}; its strengths are {known}.")
     return accuracies.accuracy(attack, place)
 

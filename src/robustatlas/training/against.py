@@ -10,14 +10,15 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import FALLING, axis, instead, typed
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import axis, falls_from, instead
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references import load_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.threats.base import ThreatModel, beyond_images
 from robustatlas.threats.lp import L1, Linf, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
@@ -128,16 +129,16 @@ def _known(name: str) -> Any:
 
 
 def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
-    strength = typed(name, real(given))
+    strength, top = read_strength(given, name), falls_from(name)
     if not 0 < strength < inf:
-        expected = f"a number below {FALLING[name]:g}" if name in FALLING else "a positive number"
-        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit)}).")
+        expected = "a positive number" if top is None else f"a number below {top:g}"
+        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit, of=name)}).")
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest and strength > _calibrated(name):
         raise UserError(
-            f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
-            f"{unit}."
+            f"{name}={written(strength, of=name)} is more than {_FAR} times the catalogue's largest strength "
+            f"{written(largest, of=name)}; its unit is: {axis(unit, of=name)}."
         )
     return strength
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import counted, value_as_typed
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import MakeOptimizer, opponents_of
@@ -124,7 +124,7 @@ def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Sett
     ours, theirs = ({o.name: o for o in each.against} for each in (recipe, printed))
     for name in ours | theirs:
         one, other = ours.get(name), theirs.get(name)
-        pairs[name] = (one and one.epsilon, other and other.epsilon)
+        pairs[name] = (one and value_as_typed(name, one.epsilon), other and value_as_typed(name, other.epsilon))
         if one is not None and other is not None:
             pairs[f"crafting in {name}"] = (_crafting(one.optimizer), _crafting(other.optimizer))
     options = [f.name for f in fields(recipe) if f.name != "against"]

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import wording
+from robustatlas.common.wording import value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import StudyNumber
@@ -123,10 +123,11 @@ class Accuracies(Output):
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
-            grid = [written(strength, of=attack) for strength in first.strengths(attack).tolist()]
+            strengths = first.strengths(attack).tolist()
+            grid = [written(strength, of=attack) for strength in strengths]
+            names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
-                (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
-                for m in runs
+                (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
             ]
             sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
         figures = {
@@ -187,8 +188,8 @@ class OfCalibration(Output):
             except UserError as error:
                 rows.append((wording(attack).label, str(error), *["none"] * 5))
                 continue
-            ends = [("none" if end is None else written(end)) for end in (found.smallest, found.largest)]
-            strengths = ", ".join(map(written, found.strengths))
+            ends = ["none" if end is None else written(end, of=attack) for end in (found.smallest, found.largest)]
+            strengths = listed_strengths(found.strengths, attack)
             ata = ", ".join(f"{value:.1f}" for value in found.ata)
             known = len(reference.accuracies.entries[attack])
             of = f"{len(found.strengths)} of {known}{', no choice' if known == len(found.strengths) else ''}"
