@@ -100,7 +100,7 @@ def search_there(unsearched: tuple[Point, ...]) -> str:
     'robustatlas evaluate ... --strengths linf=0.1,0.2'
     """
     options = [
-        f"--strengths {attack}={','.join(written(strength, 6, attack) for strength in strengths)}"
+        f"--strengths {attack}={','.join(written(strength, 6, of=attack) for strength in strengths)}"
         for attack, strengths in _by_attack(unsearched).items()
     ]
     return " ".join(["robustatlas evaluate ...", *options])

@@ -77,7 +77,11 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
             for attack, usual in strengths.items():
                 at = searched_from(table.outcome(attack), usual) if attack in table.attacks else None
                 if at is not None:
-                    near = "" if same_strength(at, usual) else f"the next one searched from {strength(usual)} on, "
+                    near = (
+                        ""
+                        if same_strength(at, usual)
+                        else f"the next one searched from {strength(usual, of=attack)} on, "
+                    )
                     return {attack: at}, f"{near}the usual strength for {table.data}: {source}"
     return _at_usual(table)
 

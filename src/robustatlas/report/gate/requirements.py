@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, typed
+from robustatlas.common.wording import instead, value_as_typed
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.known import Known, not_searched, search_there
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, same_strength
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
@@ -171,7 +171,7 @@ def points_of(requirement: Requirement) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in requirement.what.split(","):
         attack, _, given = part.partition("@")
-        strength = typed(attack, fraction(given))
+        strength = read_strength(given, attack)
         if not strength > 0 or attack in found:
             raise UserError(f"--require {requirement.text!r}: {part!r} is not one attack at one strength; {FORMS}.")
         found[attack] = strength
@@ -228,7 +228,7 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     points = points_of(requirement)
     attack, _, asked = requirement.what.removeprefix(_TYPICAL).partition("@")
     if asked and not points:
-        points = {attack: typed(attack, fraction(asked))}
+        points = {attack: read_strength(asked, attack)}
     for attack, at in points.items():
         grid = grids[attack]
         last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
@@ -255,7 +255,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
 def _typical_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.removeprefix(_TYPICAL).partition("@")
     outcome = result.outcome(attack)
-    place = position_of(typed(attack, fraction(given)), outcome.strengths.tolist())
+    place = position_of(read_strength(given, attack), outcome.strengths.tolist())
     numbers = typical_accuracies(outcome, CONFIDENCE)
     if place is None or numbers is None:
         lacking = f"{attack} was not evaluated at {given}" if place is None else f"nothing was drawn of {attack}"
@@ -275,17 +275,16 @@ def _known(table: OutcomeTable, points: Mapping[str, float]) -> Known:
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
-    """The size that fools one half: at least where the samples that certainly withstand say so, at most where the
-    examples do."""
-    curve = result.curve(attack)
-    band, value = curve.band(CONFIDENCE), float(curve.quantile(0.5))
-    high = _half_wrong(band.sizes, band.low)
-    certain = _certain_curve(result, attack)
-    if certain is None:
-        return Interval(0.0 if requirement.sign == ">=" else value, 0.0, high, CONFIDENCE)
-    band = certain.band(CONFIDENCE)
-    low = _half_wrong(band.sizes, band.high)
-    return Interval(float(certain.quantile(0.5)) if requirement.sign == ">=" else value, low, high, CONFIDENCE)
+    """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
+    withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    curve, certain = result.curve(attack), _certain_curve(result, attack)
+    far = curve.band(CONFIDENCE)
+    values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
+    if certain is not None:
+        near = certain.band(CONFIDENCE)
+        values[1], ends[1] = float(certain.quantile(0.5)), _half_wrong(near.sizes, near.high)
+    values, ends = ([value_as_typed(attack, each) for each in sizes] for sizes in (values, ends))
+    return Interval(min(values) if requirement.sign == ">=" else max(values), min(ends), max(ends), CONFIDENCE)
 
 
 def _half_wrong(sizes: NDArray[np.float64], wrong: NDArray[np.float64]) -> float:
