@@ -63,7 +63,8 @@ _ALL = (
     Metric(
         "union accuracy",
         "Share of samples that no attack breaks, each attack up to the strength that is named, by default the "
-        "searched one that papers give or comes next, else the middle one: the worst case for every sample. --union linf=0.1,l2=0.5 chooses.",
+        "searched one that papers give or comes next, else the middle one: the worst case for every sample. --union "
+        "linf=0.1,l2=0.5 chooses.",
     ),
     Metric(
         "median size",
