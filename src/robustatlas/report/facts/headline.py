@@ -9,10 +9,11 @@ from robustatlas.common.wording import listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.known import Point, upper_bound_only
+from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.points import searched_from, searched_points, usual_points
+from robustatlas.report.facts.points import searched_from, searched_grid, searched_points, usual_points
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
@@ -107,13 +108,14 @@ def worst_case_of(judged: OutcomeTable) -> Headline | None:
 
 _USUAL_STRENGTH = ("its usual strength", "their usual strengths")
 _NEXT = ("the searched strength next to its usual one", "the searched strengths next to their usual ones")
+_LAST = ("the last of its strengths", "the last of their strengths")
 _MIDDLE = ("the middle of its strengths", "the middle of their strengths")
 
 
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     """Each attack at its usual strength, and in words which of them has one."""
     at = usual_points(table)
-    whose = {attack: _which(attack, most) for attack, most in at.items()}
+    whose = {attack: _which(table.outcome(attack), most) for attack, most in at.items()}
     kinds = dict.fromkeys(whose.values())
     if len(kinds) == 1:
         one, _ = next(iter(kinds))
@@ -122,8 +124,9 @@ def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     return at, "; ".join(f"{some(names)} at {kind[len(names) > 1]}" for kind, names in labels.items())
 
 
-def _which(attack: str, most: float) -> tuple[str, str]:
+def _which(outcome: Outcome, most: float) -> tuple[str, str]:
     """What to say of the strength of one attack, and of several alike."""
-    if attack not in STANDARD:
-        return _MIDDLE
-    return _USUAL_STRENGTH if same_strength(most, STANDARD[attack][0]) else _NEXT
+    if outcome.attack not in STANDARD:
+        return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
+    usual, _ = STANDARD[outcome.attack]
+    return _USUAL_STRENGTH if same_strength(most, usual) else _NEXT if most > usual else _LAST
