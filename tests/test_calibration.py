@@ -359,7 +359,7 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     found = make_reference(plan, data, ra.load_dataset("digits"), chain / "acc")
     assert found is not None
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert missing(plan, chain / "acc") == []
+    assert missing(plan, chain / "acc", len(ra.load_dataset("digits"))) == []
     with pytest.raises(UserError, match="differs in data"):
         make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
     for part in ((2, 2), (0, 0)):

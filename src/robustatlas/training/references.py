@@ -43,7 +43,6 @@ from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, o
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
-_ACCURACIES = "accuracies.json"
 _EVALUATION = "evaluation"
 _APART = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
 
@@ -241,7 +240,8 @@ def make_reference(
     folders = {
         folder / name_of(*each): each
         for number, each in enumerate(plan.trainings())
-        if number % share.of == share.number and _accuracies(folder, *each) is None
+        if number % share.of == share.number
+        and not _accuracies_file(plan, folder / name_of(*each), len(test)).is_file()
     }
     cluster = cluster_of(ray, workers if workers > 1 else None)
     places = cluster or ([chosen_device(device)] * workers if workers > 1 else [])
@@ -258,9 +258,10 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
     """The reference of the models in ``folder``, written to ``reference.json``; None where some are missing."""
     models = []
     for attack, strength, seed in plan.trainings():
-        table = _accuracies(folder, attack, strength, seed)
-        if table is None:
+        file = _accuracies_file(plan, folder / name_of(attack, strength, seed), len(test))
+        if not file.is_file():
             return None
+        table = AccuracyTable.from_json(file)
         models.append(ReferenceModel(attack, typed(attack or STANDARD, strength), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
     reference = reference_of(
@@ -308,16 +309,27 @@ def _recipes(plan: ReferencePlan) -> str:
     return ", ".join(f"{said} ({', '.join(attacks)})" for said, attacks in by.items())
 
 
-def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
-    """Names of the trainings that are not done."""
-    return [name_of(*each) for each in plan.trainings() if _accuracies(named(folder), *each) is None]
+def missing(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[str]:
+    """Return the names of the trainings that are not done, or not evaluated on the samples of so many test images."""
+    return [
+        name_of(*each)
+        for each in plan.trainings()
+        if not _accuracies_file(plan, named(folder) / name_of(*each), test_images).is_file()
+    ]
+
+
+def untrained(plan: ReferencePlan, folder: str | Path) -> list[str]:
+    """Return the names of the trainings that have no weights yet."""
+    return [name_of(*each) for each in plan.trainings() if not (named(folder) / name_of(*each) / CARD).is_file()]
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
+    """Have the folder be of this plan; the evaluations of its trainings may grow to other samples."""
     described = plan.to_record() | {
-        "data": [training.name, len(training), test.name, len(test)],
+        "data": [training.name, len(training), test.name],
         "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
     }
+    del described["samples"]
     path = folder / PLAN
     if not path.is_file():
         write_text(path, json.dumps(described, indent=1) + "\n")
@@ -334,9 +346,10 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         )
 
 
-def _accuracies(folder: Path, attack: str | None, strength: float, seed: int) -> AccuracyTable | None:
-    path = folder / name_of(attack, strength, seed) / _ACCURACIES
-    return AccuracyTable.from_json(path) if path.is_file() else None
+def _accuracies_file(plan: ReferencePlan, place: Path, images: int) -> Path:
+    """Return the file of what the training in ``place`` reached on the samples of the plan, of so many test images."""
+    samples = images if plan.samples is None else plan.samples
+    return place / f"accuracies-{samples}-of-{images}.json"
 
 
 def _one(
@@ -374,7 +387,7 @@ def _one(
             progress=False,
         )
         table = result.accuracies()
-    write_text(place / _ACCURACIES, json.dumps(table.to_dict()) + "\n")
+    write_text(_accuracies_file(plan, place, len(test)), json.dumps(table.to_dict()) + "\n")
 
 
 def _clean(net: nn.Module, test: Dataset, samples: int | None) -> float:
