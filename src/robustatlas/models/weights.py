@@ -32,7 +32,7 @@ def load_weights(net: nn.Module, path: str | Path) -> Fitted:
         robustatlas.common.errors.UserError: There is no weights file nothing.safetensors; give the path of ...
     """
     file = named(path, "a file of weights")
-    return _put(read_weights(file), net, file)
+    return _fit_into(read_weights(file), net, file)
 
 
 def copy_weights(net: nn.Module, model: Classifier) -> Fitted:
@@ -60,10 +60,10 @@ def copy_weights(net: nn.Module, model: Classifier) -> Fitted:
             "(network, mean, std) of that model."
         )
     tensors = {name: value for name, value in model.net.state_dict().items() if isinstance(value, Tensor)}
-    return _put(tensors, inner, Path(model.name))
+    return _fit_into(tensors, inner, Path(model.name))
 
 
-def _put(tensors: Tensors, net: nn.Module, origin: Path) -> Fitted:
+def _fit_into(tensors: Tensors, net: nn.Module, origin: Path) -> Fitted:
     own = {name: value for name, value in net.state_dict().items() if isinstance(value, Tensor)}
     buffers = {name for name, _ in net.named_buffers()}
     fitted = fit(tensors, own, buffers, origin, type(net).__name__)

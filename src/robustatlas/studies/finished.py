@@ -82,7 +82,7 @@ class Finished:
     def state(self, step: Step) -> State:
         """Return what becomes of a step if the study is carried out."""
         before, finished = self.identity_there(step)
-        return State.NEW if before is None else state_of(step.kind, before, self.identities.of(step), finished)
+        return State.NEW if before is None else state_of(step.kind, before, self.identities.identity_of(step), finished)
 
     def done(self, step: Step) -> bool:
         """Return whether a step was done as the file asks for it."""
@@ -91,7 +91,7 @@ class Finished:
     def begin(self, step: Step) -> None:
         """Say that a step begins, and put an evaluation of something else aside."""
         before, _ = self.identity_there(step)
-        identity, place = self.identities.of(step), self.folder / step.place
+        identity, place = self.identities.identity_of(step), self.folder / step.place
         if before is not None and self.state(step) is State.AGAIN:
             with one_sentence(place):
                 self._mark_file(step).unlink(missing_ok=True)  # first: a mark always speaks of what is in its place
@@ -109,7 +109,7 @@ class Finished:
 
     def mark(self, step: Step, warned: Sequence[str] = (), result: Result | None = None) -> None:
         """Say that a step is done, what was warned of, and which samples an evaluation is of."""
-        said = dict(self.identities.of(step))
+        said = dict(self.identities.identity_of(step))
         if warned:
             said[WARNED] = [*warned]
         if result is not None:
@@ -137,7 +137,7 @@ class Finished:
         """A model, ready to be evaluated, under the name that runs keep: trained in the study, of another source, or
         behind a defense."""
         entry = self.study.models[name]
-        called = self._called(name, seed)
+        called = self._name_in_tables(name, seed)
         if entry.source is not None:
             return load_model(entry.source, entry.weights, device=device, name=called, arguments=entry.arguments)
         folder = self.folder / Step("models", entry.of or name, seed=seed).place
@@ -147,7 +147,7 @@ class Finished:
         before = "" if entry.of is None else f"defended:{entry.defense},"
         return load_model(f"{before}trained:{place}", device=device, name=called)
 
-    def _called(self, model: str, seed: int | None) -> str:
+    def _name_in_tables(self, model: str, seed: int | None) -> str:
         return self.label(model) if seed is None else f"{self.label(model)} seed {seed}"
 
     def runs(self, evaluation: str, model: str, epoch: int | None = None) -> list[Result]:
@@ -161,7 +161,7 @@ class Finished:
             index = np.concatenate([np.arange(first, end) for first, end in found["spans"]])
             result = Result.of_run(Run.open(self.folder / step.place), found["attacks"], index)
             about = {**result.about, "trained_on": dict(self.trained_on(step.model))}
-            self._results[step.name] = replace(result, name=self._called(step.model, step.seed), about=about)
+            self._results[step.name] = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
         return self._results[step.name]
 
     def epochs(self, evaluation: str, model: str) -> tuple[int, ...]:

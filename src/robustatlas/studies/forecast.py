@@ -28,10 +28,10 @@ from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
 from robustatlas.studies.planning import Step, request_of
-from robustatlas.studies.running import announced, check_claim, evaluation_request, plan_of, steps_wanted
+from robustatlas.studies.running import check_claim, evaluation_request, plan_of, steps_in_words, steps_wanted
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes import Recipe, recipe_named
-from robustatlas.training.references import ReferencePlan, missing, name_of, untrained
+from robustatlas.training.references import ReferencePlan, missing, name_of, trainings_without_weights
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
 
@@ -91,7 +91,7 @@ def forecast_study(
     check_claim(named(out), study)
     counter = _Counter(Finished.of(study, named(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))
-    announced(counter.done, wanted)
+    steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
     for step in wanted:
         if not counter.done.done(step):
@@ -214,7 +214,10 @@ class _Counter:
         entry = self.study.references[steps[0].entry]
         data, plan = self.study.data_of(entry), plan_of(entry)
         place = self.done.folder / steps[0].place
-        lacking, without_weights = missing(plan, place, self._test_images(data)), set(untrained(plan, place))
+        lacking, without_weights = (
+            missing(plan, place, self._test_images(data)),
+            set(trainings_without_weights(plan, place)),
+        )
         attacks = {name_of(*training): training[0] for training in plan.trainings()}
         trained, evaluated = (
             {attack: cost(plan, attack, data) for attack in dict.fromkeys(attacks.values())}

@@ -1,4 +1,4 @@
-"""Everything that determines the numbers of each step of a study, as one record; what a folder holds is judged by it."""
+"""Everything that determines the numbers of each step of a study, as one record, by which a folder is judged."""
 
 import hashlib
 import importlib.util
@@ -36,7 +36,7 @@ _CHUNK = 2**20
 
 
 class State(Enum):
-    """What becomes of a step, given what the folder holds of it; each value is its word in the sentence of the plan."""
+    """The fate of a step, given what the folder holds of it; each value is its word in the sentence of the plan."""
 
     NEW = "new"
     REUSED = "Reused"
@@ -55,7 +55,7 @@ def state_of(kind: str, before: Identity, now: Identity, finished: bool) -> Stat
         >>> state_of("references", was, larger, finished=True), state_of("references", was, {"seed": 1}, finished=True)
         (<State.CONTINUED: 'continued, as the file asks for other samples or attacks'>, <State.REFUSED: 'refused'>)
     """
-    same = equal(_fixed(kind, before), _fixed(kind, now))
+    same = equal(_unchanging_part(kind, before), _unchanging_part(kind, now))
     if kind == "models":
         kept = set(now.get("kept", ())) <= set(before.get("kept", ()))
         return State.REFUSED if not (same and kept) else State.REUSED if finished else State.NEW
@@ -69,7 +69,7 @@ def state_of(kind: str, before: Identity, now: Identity, finished: bool) -> Stat
     return State.REUSED if equal(before, now) else State.CONTINUED
 
 
-def _fixed(kind: str, identity: Identity) -> Identity:
+def _unchanging_part(kind: str, identity: Identity) -> Identity:
     """Return the part of an identity in which a step must not differ."""
     return {key: value for key, value in identity.items() if key not in _GROWS[kind]}
 
@@ -89,10 +89,10 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
     if place.endswith("images") and None in (before, now):
         return []
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        keys = dict.fromkeys([*now, *before])
-        return [
-            said for key in keys for said in differences(before.get(key), now.get(key), f"{place}.{key}".strip("."))
-        ]
+        found = []
+        for key in dict.fromkeys([*now, *before]):
+            found += differences(before.get(key), now.get(key), f"{place}.{key}".strip("."))
+        return found
     if before == now:
         return []
     if all(isinstance(each, str) and len(each) == _SHA256 for each in (before, now)):
@@ -114,7 +114,7 @@ class Identities:
         self._data: dict[str, Identity | None] = {}
         self._sha256s: dict[Path, str] = {}
 
-    def of(self, step: Step) -> Identity:
+    def identity_of(self, step: Step) -> Identity:
         """Return the identity of a training, an evaluation or a reference.
 
         Raises:
@@ -127,16 +127,13 @@ class Identities:
 
     def _training(self, step: Step) -> Identity:
         entry = self._study.models[step.entry]
-        start = (
-            None if entry.start is None else self._model(entry.start, self._study.seed_beside(entry.start, step.seed))
-        )
         own = {key: value for key, value in entry.to_record().items() if key not in _NAMES}
         return {
             "model": own,
             "files": self._hashes([*source_files(entry.architecture or ""), *_features_file(entry.features)]),
             "data": self._images(entry, "train"),
             "extra": None if entry.extra in (None, "none") else self._loaded(DataEntry(name=str(entry.extra)), "train"),
-            "start": start,
+            "start": None if entry.start is None else self._model(entry.start, step.seed),
             "seed": step.seed,
             "kept": kept_epochs(entry),
         }
@@ -145,10 +142,12 @@ class Identities:
         """Return what determines the answers of a model: of a training all that determines that."""
         entry = self._study.models[name]
         if entry.source is not None:
-            weights = [] if entry.weights is None else [named(entry.weights)]
-            files = self._hashes(source_files(entry.source)) | {"weights": list(self._hashes(weights).values())}
+            files = self._hashes(source_files(entry.source))
+            if entry.weights is not None:
+                files |= {"weights": next(iter(self._hashes([named(entry.weights)]).values()))}
             return {"source": entry.source, "arguments": entry.arguments, "files": files}
-        training = dict(self.of(Step("models", entry.of or name, seed=seed)))
+        trained = entry.of or name
+        training = dict(self.identity_of(Step("models", trained, seed=self._study.seed_beside(trained, seed))))
         training.pop("kept")
         return {"training": training, "defense": entry.defense, "epoch": epoch}
 
@@ -184,7 +183,7 @@ class Identities:
                 if attack.name not in entry.exclude:
                     found[attack.name] = {
                         "strengths": list((entry.strengths or {}).get(attack.name, attack.strengths)),
-                        "files": self._hashes([*_own_attack_file(name), *features]),
+                        "files": self._hashes([*_attack_file(name), *features]),
                     }
         return found
 
@@ -218,7 +217,7 @@ class Identities:
         return {"name": found.name, "classes": digest(found.classes), **vars(found.fingerprint)}
 
 
-def _own_attack_file(name: str) -> list[Path]:
+def _attack_file(name: str) -> list[Path]:
     """Return the file of ``file.py:ATTACK``; attacks of the catalogue have none."""
     return [named(name.rpartition(":")[0])] if ".py:" in name else []
 

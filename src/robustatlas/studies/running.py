@@ -31,7 +31,7 @@ _STUDY = "study.txt"
 """File that says which study, at which size, a folder is of."""
 
 
-def announced(finished: Finished, steps: Sequence[Step]) -> str:
+def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
     """Return what becomes of these steps, in a sentence; empty where the folder has nothing of them.
 
     Raises:
@@ -43,9 +43,11 @@ def announced(finished: Finished, steps: Sequence[Step]) -> str:
             continue
         state = finished.state(step)
         if state is State.REFUSED:
+            before, _ = finished.identity_there(step)
+            different = differences(before, finished.identities.identity_of(step))[0]
             raise UserError(
-                f"{step.name} was done in {finished.folder} as something else ({_first_difference(finished, step)}), and "
-                "nothing is replaced; give another folder (--out), or the entry another name."
+                f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
+                "give another folder (--out), or the entry another name."
             )
         names.setdefault(state, []).append(step.name)
     if not names.keys() - {State.NEW}:
@@ -69,12 +71,7 @@ def plan_sentence(
     folder = named(out)
     check_claim(folder, study)
     finished = Finished.of(study, folder)
-    return announced(finished, steps_wanted(finished, only, share_of(part)))
-
-
-def _first_difference(finished: Finished, step: Step) -> str:
-    before, _ = finished.identity_there(step)
-    return differences(before, finished.identities.of(step))[0]
+    return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
 
 
 def steps_wanted(finished: Finished, only: Sequence[str], share: Share) -> list[Step]:
@@ -101,7 +98,7 @@ def carry_out(
     finished = Finished.of(study, folder)
     wanted = steps_wanted(finished, only, share)
     check_claim(folder, study)
-    reused = announced(finished, wanted)
+    reused = steps_in_words(finished, wanted)
     _claim(folder, study)
     todo = [step for step in wanted if not finished.done(step)]
     with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:

@@ -318,7 +318,7 @@ def missing(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[s
     ]
 
 
-def untrained(plan: ReferencePlan, folder: str | Path) -> list[str]:
+def trainings_without_weights(plan: ReferencePlan, folder: str | Path) -> list[str]:
     """Return the names of the trainings that have no weights yet."""
     return [name_of(*each) for each in plan.trainings() if not (named(folder) / name_of(*each) / CARD).is_file()]
 

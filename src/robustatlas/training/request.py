@@ -24,7 +24,8 @@ class TrainingRequest:
     """A training by names; None: as the preset has it, or by default. ``preset`` or ``recipe``: one of the two;
     neither: the recipe standard. ``against``: attack -> strength. ``given``: settings of the trainer. ``weights``: to
     begin with, a file, the folder of another training, or a model. ``keep``: weights are kept after every so many
-    epochs. The others are as of :func:`robustatlas.training.network_named` and :func:`robustatlas.training.recipe_named`.
+    epochs. The others are as of :func:`robustatlas.training.network_named` and
+    :func:`robustatlas.training.recipe_named`.
 
     >>> asked = TrainingRequest(architecture="digits-cnn", preset="trades", given={"epochs": 2})
     >>> asked.plan(seed=1)[1].epochs
