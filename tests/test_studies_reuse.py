@@ -178,7 +178,8 @@ ROWS = {
     "evaluation's samples": Row(in_study("seed = 0", "seed = 0\nsamples = 9"), trained=CONTINUED, source=CONTINUED),
     "seed of the evaluation": Row(in_study("seed = 0", "seed = 3"), trained=AGAIN, source=AGAIN),
     "effort": Row(in_study('effort = "low"\n', ""), trained=AGAIN, source=AGAIN),
-    "search": Row(in_study('effort = "low"', 'effort = "low"\nsearch = "bisection"'), trained=AGAIN, source=AGAIN),
+    "audit": Row(in_study("audit = 0", "audit = 4"), trained=AGAIN, source=AGAIN),
+    "diagnosis": Row(in_study("diagnose = false", "diagnose = true"), trained=AGAIN, source=AGAIN),
     "test images": Row(other_images("test"), trained=AGAIN, source=AGAIN),
     "seed of the training": Row(in_study("keep = 1", "keep = 1\nseeds = [5]"), training=NEW, trained=NEW),
     "training images": Row(other_images("train"), refused="data.images"),
@@ -309,7 +310,7 @@ def test_a_training_begins_with_the_weights_of_a_model_of_a_source(weights: bool
 
 
 def test_weights_of_a_model_with_another_normalisation_are_refused(folder: Path) -> None:
-    text = f"{NETWORK}\ndef started():\n    return Scaled(1.0)\ndef normalised(scale):\n    return Scaled(scale), 0.5, 0.25\n"
+    text = NETWORK + "\ndef started():\n    return Scaled(1.0)\ndef normalised(scale):\n    return Scaled(scale), 0.5, 0.25\n"
     (folder / "net.py").write_text(text, encoding="utf-8")
     in_study("[evaluations.main]", f"{START.format(folder=folder)}\n[evaluations.main]")(folder)
     in_study("net.py:network", "net.py:normalised")(folder)

@@ -1,11 +1,7 @@
 """Everything that determines the numbers of each step of a study, as one record, by which a folder is judged."""
 
-import hashlib
-import importlib.util
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -13,10 +9,9 @@ from typing import Any
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import PERCEPTUAL, requested_attacks
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import at_home, named
+from robustatlas.common.files import named
 from robustatlas.data import Dataset
-from robustatlas.models.card import WEIGHTS
-from robustatlas.models.schemes import SCHEMES
+from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes.hashes import digest
 from robustatlas.studies.description import DataEntry, EvaluationEntry, Study
 from robustatlas.studies.planning import Step, kept_epochs
@@ -32,7 +27,6 @@ _GROWS = {"models": ("kept",), "evaluations": ("attacks", "samples"), "reference
 _NAMES = {"label", "data", "models", "seeds", "trained_on", "epochs", "keep", "start", "extra"}
 """Keys of entries that are names in the file, or are resolved into other keys of the identity."""
 _SHA256 = 64
-_CHUNK = 2**20
 
 
 class State(Enum):
@@ -130,7 +124,7 @@ class Identities:
         own = {key: value for key, value in entry.to_record().items() if key not in _NAMES}
         return {
             "model": own,
-            "files": self._hashes([*source_files(entry.architecture or ""), *_features_file(entry.features)]),
+            "files": self._hashes([*source_files(entry.architecture or ""), *features_file(entry.features)]),
             "data": self._images(entry, "train"),
             "extra": None if entry.extra in (None, "none") else self._loaded(DataEntry(name=str(entry.extra)), "train"),
             "start": None if entry.start is None else self._model(entry.start, step.seed),
@@ -168,7 +162,7 @@ class Identities:
         own = {key: value for key, value in entry.to_record().items() if key not in (*_NAMES, "samples")}
         return {
             "reference": own,
-            "files": self._hashes([*source_files(entry.architecture), *_features_file(entry.features)]),
+            "files": self._hashes([*source_files(entry.architecture), *features_file(entry.features)]),
             "data": self._images(entry, "test"),
             "training": self._images(entry, "train"),
             "samples": [self._study.data[self._study.data_of(entry)].samples, entry.samples],
@@ -179,7 +173,7 @@ class Identities:
         found: dict[str, Identity] = {}
         for name in entry.attacks:
             for attack in attacks_of(requested_attacks([name], entry.protocol, None), entry.protocol):
-                features = _features_file(entry.features) if attack.name == PERCEPTUAL else []
+                features = features_file(entry.features) if attack.name == PERCEPTUAL else []
                 if attack.name not in entry.exclude:
                     found[attack.name] = {
                         "strengths": list((entry.strengths or {}).get(attack.name, attack.strengths)),
@@ -191,7 +185,7 @@ class Identities:
         """Return the SHA-256 of the bytes of each file, by its name."""
         for file in files:
             if file not in self._sha256s:
-                self._sha256s[file] = _sha256_of_file(file)
+                self._sha256s[file] = hashes_of_files([file])[file.name]
         return {file.name: self._sha256s[file] for file in files}
 
     def _images(self, entry: Any, split: str) -> Identity:
@@ -220,55 +214,3 @@ class Identities:
 def _attack_file(name: str) -> list[Path]:
     """Return the file of ``file.py:ATTACK``; attacks of the catalogue have none."""
     return [named(name.rpartition(":")[0])] if ".py:" in name else []
-
-
-def _features_file(features: str | None) -> list[Path]:
-    """Return the file in ``ARCHITECTURE=FILE``."""
-    file = (features or "").partition("=")[2]
-    return [named(file)] if file else []
-
-
-def source_files(source: str) -> list[Path]:
-    """Return the local files that the source of a model, or an architecture, is made of; shipped and published ones
-    have none.
-
-    Example:
-        >>> source_files("builtin:digits-linf"), source_files("nets/mine.py:net")
-        ([], [PosixPath('nets/mine.py')])
-    """
-    scheme, colon, rest = source.partition(":")
-    if not colon:
-        return []
-    if scheme == "defended":
-        return source_files(rest.partition(",")[2])
-    if scheme in SCHEMES:
-        takes, place = next(iter(inspect.signature(SCHEMES[scheme]).parameters), ""), Path(at_home(rest))
-        if takes == "folder":
-            return [place / WEIGHTS]
-        if takes == "file":
-            return [place]
-        return sorted(file for file in place.iterdir() if file.is_file()) if scheme == "hf" and place.is_dir() else []
-    place, _, _ = source.rpartition(":")
-    return [named(place)] if place.endswith(".py") else _module_file(place)
-
-
-def _module_file(module: str) -> list[Path]:
-    """Return the file of a module that can be imported; the run says it where none can."""
-    with suppress(ImportError, AttributeError, ValueError):
-        found = importlib.util.find_spec(module)
-        if found is not None and found.origin is not None and Path(found.origin).is_file():
-            return [Path(found.origin)]
-    return []
-
-
-def _sha256_of_file(file: Path) -> str:
-    found = hashlib.sha256()
-    try:
-        with file.open("rb") as opened:
-            while part := opened.read(_CHUNK):
-                found.update(part)
-    except OSError as error:
-        raise UserError(
-            f"The study names the file {file}, which cannot be read ({error.strerror or error})."
-        ) from error
-    return found.hexdigest()

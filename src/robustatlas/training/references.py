@@ -26,6 +26,7 @@ from robustatlas.metrics.references.building import ReferenceModel, Rule, refere
 from robustatlas.models.card import CARD, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
+from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths
@@ -330,6 +331,7 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
     }
     del described["samples"]
+    described["files"] = hashes_of_files([*source_files(plan.architecture), *features_file(plan.features)])
     path = folder / PLAN
     if not path.is_file():
         write_text(path, json.dumps(described, indent=1) + "\n")

@@ -136,11 +136,12 @@ def train(
     if extra is not None and bool(held.any()):
         kept = data.chosen(held.nonzero()[:, 0])
         check_apart(kept, extra, "give other extra images, or hold none out (held_out=0)")
-    identity = identity_of(net, data, plan, given, held, team, extra)
+    identity = identity_of(net, data, plan, given, held, team, extra, architecture or "")
     folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
-        finished = claimed(folder, identity, net, team)
+        kept = range(keep, given.epochs + 1, keep) if keep else ()
+        finished = claimed(folder, identity, net, team, kept)
         if finished is not None:
             return Trained(net.eval(), *finished)
     run = begin(net, data, plan_here, given, team, held, classes, extra)
