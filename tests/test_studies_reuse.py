@@ -247,6 +247,7 @@ def test_after_a_change_outputs_are_those_of_an_empty_folder(name: str, folder: 
     assert set(plan_sentence(read_study(file), out).split(":")) & {NEW, CONTINUED, AGAIN} == set()
 
 
+@pytest.mark.slow
 def test_what_was_put_aside_comes_back(folder: Path) -> None:
     file, out = folder / "mine.toml", folder / "out"
     before, runs = tables(out), sorted(path for path in (out / "runs").rglob("*.parquet"))
@@ -259,6 +260,7 @@ def test_what_was_put_aside_comes_back(folder: Path) -> None:
     assert written and {path.stat().st_mtime_ns for path in runs} >= set(written.values())
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_interrupted_with_another_file_is_no_part_of_this_one(folder: Path) -> None:
     file, out = folder / "mine.toml", folder / "out"
     shutil.rmtree(out / "done")
@@ -310,7 +312,8 @@ def test_a_training_begins_with_the_weights_of_a_model_of_a_source(weights: bool
 
 
 def test_weights_of_a_model_with_another_normalisation_are_refused(folder: Path) -> None:
-    text = NETWORK + "\ndef started():\n    return Scaled(1.0)\ndef normalised(scale):\n    return Scaled(scale), 0.5, 0.25\n"
+    started = "def started():\n    return Scaled(1.0)\n"
+    text = f"{NETWORK}\n{started}def normalised(scale):\n    return Scaled(scale), 0.5, 0.25\n"
     (folder / "net.py").write_text(text, encoding="utf-8")
     in_study("[evaluations.main]", f"{START.format(folder=folder)}\n[evaluations.main]")(folder)
     in_study("net.py:network", "net.py:normalised")(folder)
