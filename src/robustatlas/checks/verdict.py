@@ -20,7 +20,7 @@ Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
 - ``"sound"``: none speaks against the numbers.
 - ``"masked"``: attacks by gradients are blind at many samples, so robust accuracies are too high.
 - ``"doubtful"``: something else speaks against the numbers.
-- ``"inconclusive"``: too few samples, or no gradients, to say anything.
+- ``"inconclusive"``: no gradients, or fewer than 32 samples that leave more than 30 % of doubtful ones possible.
 """
 
 EXCLUDED = 0.3
@@ -307,15 +307,23 @@ class Diagnosis(Tabular):
         silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."
-        return f"{count} are too few to tell; look at {FEW} or more."
+        shares = [
+            finding.share.high for finding in self.indicators if finding.share is not None and _undecided(finding)
+        ]
+        widest = max(shares, default=100.0)
+        return f"{count} looked at, and up to {widest:.0f} % of such may be doubtful; look at {FEW} or more to decide."
 
     def _reach(self) -> str:
         """How far from the samples was looked; empty where there is nothing to look at."""
         if self.looked_at:
             ends = some([f"{attack} up to {strengths[-1]:.4g}" for attack, strengths in self.looked_at.items()])
-            return f"Searches were looked at where they ended: {ends}; beyond that nothing was looked at."
+            return (
+                f"Gradients were checked there and at the points where attacks ended ({ends}), not at larger strengths."
+            )
         by_gradients = any(finding.severity == "masked" for finding in self.indicators)
-        return "This is said of the samples as they are: nothing was looked at where searches end." * by_gradients
+        if not by_gradients:
+            return ""
+        return "Gradients were checked there, not at the points where attacks ended."
 
     def _telling(self) -> list[Finding]:
         """Flags that say something of the numbers, decisive or not; those that are known for false alarms do not."""

@@ -140,7 +140,8 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
         return Check(
             text,
             False,
-            f"Nothing was looked at where these searches ended: {where}; run 'robustatlas diagnose' on the run. "
+            f"Gradients were not checked at the points where these attacks ended: {where}; run 'robustatlas diagnose' "
+            "on the run. "
             f"{diagnosis.sentence}",
         )
     return Check(text, diagnosis.verdict == wanted, diagnosis.sentence)
