@@ -27,6 +27,7 @@ from robustatlas.training.given import (
     check_options,
     check_weights,
     held_out,
+    output_warnings,
     recipe_of,
     settings_of,
 )
@@ -131,6 +132,7 @@ def train(
     check_opponents(plan_here.against, data.rows[:1].to(team.device))
     with logits_alone(net):
         classes = check_net(net, data, team.device)
+        concerns = output_warnings(net, data, team.device)
     check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
     if extra is not None and bool(held.any()):
@@ -151,6 +153,10 @@ def train(
     shown = display_of(progress if team.main else False)
     with shown as display, generators_kept(team.device), logits_alone(net):
         display.begin(plan.name, run.steps, run.position.step)
+        for concern in concerns:
+            if concern not in run.position.warnings:
+                run.position.warnings.append(concern)
+            display.warn(concern)
         _carry_out(run, display, folder if team.main else None, told, keep)
         return _finish(run, told, folder)
 
