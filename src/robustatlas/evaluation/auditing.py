@@ -18,10 +18,11 @@ from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.remedies import around, estimated
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.evaluation.evaluating import evaluated
-from robustatlas.evaluation.plan import Data, attack_as_recorded, opened, samples_of
-from robustatlas.evaluation.prepared import Model
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.evaluating import evaluate_request
+from robustatlas.evaluation.preparation import Model
+from robustatlas.evaluation.records import recorded_attack
+from robustatlas.evaluation.request import Data, Request
+from robustatlas.evaluation.samples import choose_samples, open_data
 from robustatlas.evaluation.workers.share import WHOLE, Share
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.outcomes.locks import part_lock
@@ -39,8 +40,8 @@ _LOOKED_AT = 32
 
 def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request, with the audit that it asks for."""
-    data = opened(data)
-    result = evaluated(model, data, request)
+    data = open_data(data)
+    result = evaluate_request(model, data, request)
     count = request.audit
     if count is None:
         count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
@@ -60,7 +61,7 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
         raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     drawn = _drawn(result.index, samples, seed)
-    positions = np.flatnonzero(np.isin(samples_of(data, None).index, drawn)).tolist()
+    positions = np.flatnonzero(np.isin(choose_samples(data, None).index, drawn)).tolist()
     beside = result.run.begin_audit()
     with part_lock(beside.path, part.number, part.of):
         for name in (name for name in result.attacks if name in catalogue()):
@@ -72,7 +73,7 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
                 asked = Request(
                     attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False
                 )
-                fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
+                fallen[kind] = _more_by(evaluate_request(through, data, asked), result, name)
             beside.describe({f"kinds {name}": fallen})
     return result.reread()
 
@@ -100,7 +101,7 @@ def _kinds(
     if not blind:
         return
     with undisturbed(), seeded(0, model.device), model.evaluating():
-        work = samples_of(data, list(positions[:_LOOKED_AT]))
+        work = choose_samples(data, list(positions[:_LOOKED_AT]))
         x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
         noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
         ways = around(model, LookedAt(model, x, labels, noise))
@@ -119,7 +120,7 @@ def _others(attack: Attack) -> list[Attack]:
 
 def _recorded(name: str, result: Result) -> Attack:
     """The attack of that name with the threat model and the strengths of a result."""
-    recorded = attack_as_recorded(name, result.records.values())
+    recorded = recorded_attack(name, result.records.values())
     return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
 
 

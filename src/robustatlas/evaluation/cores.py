@@ -9,9 +9,8 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
-from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
 from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
-from robustatlas.evaluation.workers import can_start_workers, start_fork_server
+from robustatlas.evaluation.workers import can_start_workers
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
@@ -21,12 +20,10 @@ _GAIN = 0.9
 """Several threads must take less than this share of the time of one: on a busy machine they wait for each other."""
 _AS_GOOD = 0.85
 """Threads that reach this share of as many times the speed are as good as processes, which take more memory."""
-FIRST = 5.0
-"""Seconds that the plan aims at for the part by which that is decided; it takes less (see `_TOO_HIGH`)."""
-_WORTH = 10.0
-"""Seconds of work of one process from which on starting others pays: they take two or three."""
-_TOO_HIGH = 10.0
-"""How many times less than its plan says an attack may take: most samples are through long before the last run."""
+SMALLEST_CHUNK = 16
+"""Samples of a chunk, at least; several worker processes need as many each."""
+WORTH_WORKERS = 10.0
+"""Seconds of work from which worker processes are started; one takes two to three seconds to start."""
 _MEMORY = 0.7
 """Share of the machine's memory that processes may take."""
 
@@ -48,9 +45,9 @@ class Cores:
             >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000, memory=1e8)
             8
         """
-        if seconds < _WORTH or self.speedup >= _AS_GOOD * self.count:
+        if seconds < WORTH_WORKERS or self.speedup >= _AS_GOOD * self.count:
             return 1
-        return max(1, min(self.count, samples // SMALLEST, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
+        return max(1, min(self.count, samples // SMALLEST_CHUNK, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -82,32 +79,6 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
             raise
         return Cores(1, count, 1.0)  # the evaluation takes fewer samples at once
     return Cores(count, count if several < _GAIN * alone else 1, alone / several)
-
-
-class Sharing:
-    """Decides, after each part that this process has done, among how many processes the rest is shared.
-
-    If they may well be several, half way between what is sure and what the plan allows, their fork server gets ready
-    meanwhile.
-
-    Args:
-        cores: what may be used.
-        dispatcher: of the work, which begins with a short part.
-        memory: bytes that each takes.
-    """
-
-    def __init__(self, cores: Cores, dispatcher: Dispatcher, memory: float) -> None:
-        self.cores, self.dispatcher, self.memory = cores, dispatcher, memory
-        if self._among(too_high=_TOO_HIGH**0.5) > 1:
-            start_fork_server()
-
-    def processes(self) -> int:
-        """How many the rest is worth; 1 where this one goes on alone."""
-        return self._among(1.0 if self.dispatcher.costs.measured else _TOO_HIGH)
-
-    def _among(self, too_high: float) -> int:
-        seconds = self.dispatcher.remaining() / too_high
-        return self.cores.processes(seconds, self.dispatcher.lacking, self.memory)
 
 
 def can_share(model: Classifier) -> bool:

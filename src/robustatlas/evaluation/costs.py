@@ -1,13 +1,10 @@
 """What a sample costs under each attack: what was measured, and until then what its plan says."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from robustatlas.attacks.passes import maximal_passes
-from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
 """Forward and backward pairs of a sample that nothing is known of, on average over the tasks that may take so many."""
@@ -91,11 +88,3 @@ def _misfit(parts: NDArray[np.float64], fixed: int) -> float:
     """Sum of the squares of how far they are from what they should take, as shares."""
     samples, seconds = parts.T
     return float(np.square(1 - _per_sample(parts, fixed) * (samples + fixed) / seconds).sum())
-
-
-def weight_of(task: Task, classes: int, passes: Callable[..., int] = maximal_passes) -> float:
-    """How much work a task may be, in pairs of a forward and a backward pass of a sample: by default at most, where
-    every run comes to nothing."""
-    attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
-    searched = passes(attack.plan(search), search, strengths, classes, attack.threat.chooses)
-    return (searched + strengths * attack.typical) / 2

@@ -15,8 +15,7 @@ from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import in_path
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
-from robustatlas.evaluation.plan import Data
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models import load_model, parse_settings
 from robustatlas.models.classifier import Classifier

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from robustatlas.attacks.passes import expected_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.evaluation.cores import can_share, cores_for
-from robustatlas.evaluation.costs import weight_of
-from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.chunks import Chunk
+from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, cores_for
+from robustatlas.evaluation.dispatcher import CHUNK_SECONDS
 from robustatlas.evaluation.identity import check_answers
-from robustatlas.evaluation.plan import Data, Task, tasks_for
-from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
+from robustatlas.evaluation.request import Data, Request
+from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.evaluation.throughput import DeviceThroughput
-from robustatlas.evaluation.work import Job, done
 from robustatlas.models.classifier import Passes
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
@@ -112,17 +112,17 @@ def forecasted(
     """Return the forecast of an evaluation, as :func:`robustatlas.evaluation.forecast`, of a request."""
     if not 0 < real(budget) < math.inf:
         raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
-    classifier, work = given(model, data, request)
-    cores = request.cores or cores_for(classifier, work.rows)
-    with cores.used(), surroundings(classifier, request) as display:
-        ready = prepared(classifier, work, request, display)
+    classifier, samples = open_model(model, data, request)
+    cores = request.cores or cores_for(classifier, samples.rows)
+    with cores.used(), evaluation_context(classifier, request) as display:
+        ready = prepare_attacks(classifier, samples, request, display)
         store = request.begun(ready.identity)
-        check_answers(ready.model, store, ready.work)
-        mine = request.mine(len(ready.work.index))
-        expected, memory = [], ready.memory()
-        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
+        check_answers(ready.model, store, ready.samples)
+        mine = request.mine(len(ready.samples.index))
+        expected, memory = [], ready.bytes_per_process()
+        for task in (task for asked in ready.tasks for task in missing_tasks(asked, store)):
             held = store.done(task.record, examples=request.keep_adversarial)
-            missing = np.flatnonzero(mine & ~np.isin(ready.work.index, held))
+            missing = np.flatnonzero(mine & ~np.isin(ready.samples.index, held))
             if len(missing):
                 pace = (
                     _tried_pace(ready, task, missing, real(budget))
@@ -132,26 +132,26 @@ def forecasted(
                 expected.append(_expected(ready, task, len(missing), pace))
     workers = request.worker_count(ready.model)
     if throughput is None and request.shares and can_share(ready.model):
-        seconds, samples = sum(each.seconds for each in expected), sum(each.number for each in expected)
-        workers = cores.processes(seconds, samples, memory)
-    return Forecast(tuple(expected), workers, ready.at_once, memory=memory if throughput is None else None)
+        seconds, number = sum(each.seconds for each in expected), sum(each.number for each in expected)
+        workers = cores.processes(seconds, number, memory)
+    return Forecast(tuple(expected), workers, ready.batch_size, memory=memory if throughput is None else None)
 
 
-def usual_passes_of(task: Task, classes: int, draws: int | None) -> float:
+def usual_passes_of(task: AttackTask, classes: int, draws: int | None) -> float:
     """Return the forward and backward passes of a sample that the plan of a task usually takes."""
-    return 2 * weight_of(task, classes, expected_passes) * (1 if draws is None else draws)
+    return 2 * task.pass_pairs(classes, expected_passes) * (1 if draws is None else draws)
 
 
-def _expected(ready: Prepared, task: Task, samples: int, seconds_a_pass: float) -> Expected:
+def _expected(ready: PreparedAttacks, task: AttackTask, samples: int, seconds_a_pass: float) -> Expected:
     passes = usual_passes_of(task, ready.classes, ready.model.draws)
     seconds = passes * seconds_a_pass
     size = _bytes_on_disk(ready, task.record, samples, seconds)
     return Expected(task.record.name, samples, passes * samples, seconds * samples, size)
 
 
-def _known_pace(ready: Prepared, throughput: DeviceThroughput) -> float:
+def _known_pace(ready: PreparedAttacks, throughput: DeviceThroughput) -> float:
     """Return the seconds of a pass on a device of known throughput."""
-    image = ready.work.rows[:1].to(ready.model.device, ready.model.dtype)
+    image = ready.samples.rows[:1].to(ready.model.device, ready.model.dtype)
     return throughput.seconds_a_pass(ready.model.net, image)
 
 
@@ -170,24 +170,24 @@ def _stop_after(seconds: float) -> Callable[[Passes], None]:
     return watch
 
 
-def _tried_pace(ready: Prepared, task: Task, missing: NDArray[np.int64], budget: float) -> float:
+def _tried_pace(ready: PreparedAttacks, task: AttackTask, missing: NDArray[np.int64], budget: float) -> float:
     """Attack a batch of the missing samples for ``budget`` seconds and return the seconds of a pass."""
-    count = min(len(missing), ready.manner.batch_size)
-    job = Job.of(ready.work, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
+    count = min(len(missing), ready.settings.batch_size)
+    chunk = Chunk.of(ready.samples, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
     begun = time.perf_counter()
     with ready.model.counting(_stop_after(budget)) as passes, suppress(_Enough):
-        done(ready.model, task, job, ready.manner, lambda count: None)
+        task.run(ready.model, chunk, ready.settings, lambda finished: None)
     return (time.perf_counter() - begun) / max(passes.forward + passes.backward, 1)
 
 
-def _bytes_on_disk(ready: Prepared, record: AttackRecord, samples: int, seconds: float) -> float:
+def _bytes_on_disk(ready: PreparedAttacks, record: AttackRecord, samples: int, seconds: float) -> float:
     """Return the bytes of ``samples`` rows in parts, where a sample takes ``seconds``."""
     row = sum(
         np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
         for kind, dimensions in OUTCOME_COLUMNS.values()
     )
-    part = min(samples, max(SMALLEST, SECONDS / max(seconds, 1e-9)))
-    image = 4 * math.prod(ready.work.rows.shape[1:]) if ready.manner.keep_adversarial else 0
+    part = min(samples, max(SMALLEST_CHUNK, CHUNK_SECONDS / max(seconds, 1e-9)))
+    image = 4 * math.prod(ready.samples.rows.shape[1:]) if ready.settings.keep_adversarial else 0
     return samples * (row + image) + math.ceil(samples / max(part, 1)) * _FILE_BYTES
 
 

@@ -15,7 +15,7 @@ from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
 from robustatlas.evaluation.gradients import projected_gradients
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, Origin, seeded
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
@@ -113,7 +113,7 @@ _MARGIN_ROUNDING = 1e-5
 """Margins are kept in float32."""
 
 
-def check_answers(model: Classifier, run: Run, work: Work) -> None:
+def check_answers(model: Classifier, run: Run, work: ChosenSamples) -> None:
     """Raise :class:`UserError` where the clean margins that ``run`` holds of the samples asked for are not those of
     ``model``.
 

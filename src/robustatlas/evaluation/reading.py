@@ -16,7 +16,7 @@ from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
 from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Run
@@ -58,7 +58,7 @@ class Question:
         gradients: as the run records them; another gradient is another question.
     """
 
-    work: Work
+    work: ChosenSamples
     attacks: Sequence[Attack]
     plans: Sequence[Plan]
     seed: int
@@ -83,7 +83,7 @@ class Question:
 
 
 def question_of(
-    work: Work,
+    work: ChosenSamples,
     attacks: Sequence[Attack],
     plans: Sequence[Plan],
     seed: int,

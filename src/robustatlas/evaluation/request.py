@@ -9,13 +9,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from robustatlas.attacks.definition import Effort, ProtocolName, Search
+from robustatlas.attacks.definition import Attack, Effort, ProtocolName, Search
 from robustatlas.attacks.suites import default_attacks
 from robustatlas.common.errors import UserError, check_among
 from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.data import Dataset
 from robustatlas.evaluation.cores import Cores
-from robustatlas.evaluation.plan import Attacks, Pixels, Samples, Strengths
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers import Cluster, cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
@@ -23,6 +25,18 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.locks import part_lock
 from robustatlas.threats.everyday.change import Border
+
+Data = Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | torch.utils.data.Dataset[Any]
+"""A data set, or images ``[N, ...]`` in [0, 1] and labels ``[N]``."""
+Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
+"""Number of samples, their positions, or a mask of all; None: all."""
+Attacks = str | Attack | Sequence[str | Attack]
+"""Attacks, names of attacks and names of suites."""
+Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
+"""Name of an attack -> its strengths, as people type them."""
+Pixels = Literal["any", "8bit"]
+"""Inputs that count as found: any, or only those that an 8-bit file can hold."""
+EIGHT_BIT: Pixels = "8bit"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
-from robustatlas.evaluation.plan import PIXELS, Work, attack_as_recorded, samples_of
+from robustatlas.evaluation.records import PIXELS, recorded_attack
+from robustatlas.evaluation.samples import ChosenSamples, choose_samples
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, Run
@@ -50,7 +51,7 @@ class Case:
 
     store: Run
     model: Classifier
-    work: Work
+    work: ChosenSamples
     rows: NDArray[np.int64]
     given: Examples
     wanted: Mapping[str, tuple[AttackRecord, ThreatModel]]
@@ -78,11 +79,11 @@ def model_of(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any]
 
 def rows_of(
     store: Run, given: Examples, data: Dataset | tuple[Any, Any] | str | None
-) -> tuple[Work, NDArray[np.int64]]:
+) -> tuple[ChosenSamples, NDArray[np.int64]]:
     """The samples that the examples change, and the row of each example among them."""
     if data is None or isinstance(data, str):
         data = load_dataset(data or store.identity.data.name)
-    whole = samples_of(data, None)
+    whole = choose_samples(data, None)
     index = given.index
     if index is None:
         index = _positions(store, len(given), whole.index)
@@ -158,7 +159,7 @@ def wanted_of(
 def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]]) -> Attack:
     """An attack of the catalogue with the threat model that the run searched; another one as it is."""
     ours = attack is catalogue().get(attack.name)
-    return attack_as_recorded(attack.name, searched.get(attack.name, ())) if ours else attack
+    return recorded_attack(attack.name, searched.get(attack.name, ())) if ours else attack
 
 
 def _as_recorded(threat: ThreatModel) -> Any:

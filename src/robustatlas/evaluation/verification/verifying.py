@@ -16,12 +16,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset
+from robustatlas.evaluation.attack_task import clean_answers
 from robustatlas.evaluation.examples import Arrays, examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
-from robustatlas.evaluation.plan import PIXELS
+from robustatlas.evaluation.records import PIXELS
 from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
 from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
-from robustatlas.evaluation.work import clean_answers
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run

@@ -33,7 +33,7 @@ _ATTEMPTS = 2
 """Workers that may die or fail over one job: the first may have a sick device; a second one has the same cause."""
 _SECONDS_BETWEEN_LOOKS = 0.5
 """Seconds after which the pool asks how far the jobs at work are, and whether there is room for more workers."""
-_PRELOADED = ["robustatlas.evaluation.work"] if sys.platform == "linux" else []
+_PRELOADED = ["robustatlas.evaluation.attack_task"] if sys.platform == "linux" else []
 """Modules that are imported before workers are forked. Libraries of macOS may not be forked once they are loaded."""
 
 Report = Callable[[int], None]
