@@ -1,6 +1,7 @@
 """Weights from files into networks; nothing is unpickled."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -50,8 +51,10 @@ def copy_weights(net: nn.Module, model: Classifier) -> Fitted:
     """
     if not isinstance(model.net, nn.Module):
         raise UserError(f"{model.name} is a plain function, which has no weights to begin with; give a network.")
-    inner = net.net if isinstance(net, Normalised) and not isinstance(model.net, Normalised) else net
-    own = (net.mean.flatten().tolist(), net.std.flatten().tolist()) if inner is not net else (0.0, 1.0)
+    inner: nn.Module = net
+    own: tuple[Any, Any] = (0.0, 1.0)
+    if isinstance(net, Normalised) and not isinstance(model.net, Normalised):
+        inner, own = net.net, (net.mean.flatten().tolist(), net.std.flatten().tolist())
     given = (0.0 if model.mean is None else model.mean, 1.0 if model.std is None else model.std)
     if not all(np.allclose(mine, its) for mine, its in zip(own, given, strict=True)):
         raise UserError(

@@ -142,8 +142,8 @@ def train(
     folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
-        kept = range(keep, given.epochs + 1, keep) if keep else ()
-        finished = claimed(folder, identity, net, team, kept)
+        snapshots = list(range(keep, given.epochs + 1, keep)) if keep else []
+        finished = claimed(folder, identity, net, team, snapshots)
         if finished is not None:
             return Trained(net.eval(), *finished)
     run = begin(net, data, plan_here, given, team, held, classes, extra)

@@ -43,8 +43,8 @@ def source_files(source: str) -> list[Path]:
         if takes == "file":
             return [place]
         return sorted(file for file in place.iterdir() if file.is_file()) if scheme == "hf" and place.is_dir() else []
-    place, _, _ = source.rpartition(":")
-    return _with_neighbours([named(place)] if place.endswith(".py") else _module_file(place))
+    module, _, _ = source.rpartition(":")
+    return _with_neighbours([named(module)] if module.endswith(".py") else _module_file(module))
 
 
 def _with_neighbours(files: list[Path]) -> list[Path]:
