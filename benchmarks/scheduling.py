@@ -102,7 +102,7 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
         seconds = _seconds(priced, job)
         dispatcher.finish(job, _found(job, seconds))
         clock += seconds
-        many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=BYTES)
+        many = cores.processes(dispatcher.work_seconds(), dispatcher.unfinished_samples, memory=BYTES)
     dispatcher.workers = many
     return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
 

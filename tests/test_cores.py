@@ -164,7 +164,7 @@ def test_threads_are_those_that_were_faster(slow: int, two_threads: None) -> Non
 
     found = cores_for(classifier(Slow()), ra.load_dataset("digits").rows)
     assert (found.count, found.threads) == (2, 3 - slow) and (found.speedup > 2) == (slow == 1)
-    with found.used():
+    with found.limit_threads():
         assert torch.get_num_threads() == 3 - slow
     assert torch.get_num_threads() == 2
 

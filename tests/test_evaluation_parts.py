@@ -94,7 +94,7 @@ def jobs_of(dispatcher: Dispatcher, seconds: float = 1e-9) -> Iterator[Chunk]:
     while (job := dispatcher.next()) is not None:
         yield job
         dispatcher.finish(job, found_of(job, seconds))
-    assert dispatcher.lacking == 0
+    assert dispatcher.unfinished_samples == 0
 
 
 CASES: dict[str, tuple[dict[str, Any], float, int]] = {
@@ -143,7 +143,7 @@ def test_no_part_is_more_than_half_of_what_parts_cost_whatever_their_length() ->
     while (job := dispatcher.next()) is not None:
         sizes.append(len(job.index))
         dispatcher.finish(job, found_of(job, 0.01 * (len(job.index) + 128) / len(job.index)))
-    assert dispatcher.costs.fixed == 128 and dispatcher.costs.of(0) == pytest.approx(0.01)
+    assert dispatcher.costs.fixed == 128 and dispatcher.costs.seconds_per_sample(0) == pytest.approx(0.01)
     assert sum(sizes) == 2_000 and min(sizes[2:]) >= 128
 
 

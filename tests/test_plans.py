@@ -416,4 +416,5 @@ def test_every_constant_of_every_attack_stands_in_the_committed_tables() -> None
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.tables() == script.FILE.read_text(encoding="utf-8")
+    found = script.tables() == script.FILE.read_text(encoding="utf-8")
+    assert found, "run python scripts/attack_tables.py, and read what the difference says was touched"

@@ -12,8 +12,7 @@ from helpers_core import bounded, digits_images, digits_network, with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import AttackRun
 from robustatlas.attacks.search.descent import Minimum
-from robustatlas.attacks.search.plan import MINIMUM_SIZE
-from robustatlas.attacks.search.rules import StopFruitless
+from robustatlas.attacks.search.rules import MINIMUM_SIZE, StopFruitless
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.records import attack_record
 from robustatlas.optimizers.fmn import FMN

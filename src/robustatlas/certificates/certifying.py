@@ -97,13 +97,13 @@ def certify_request(model: Model, data: Data, request: Request, method: Methods 
     with _prepare(model, data, request, method) as ready:
         for warning in ready.warnings:
             show_warning(ready.display, warning)
-        run = request.begin(ready.identity)
+        run = request.begin_run(ready.identity)
         check_answers(ready.model, run, ready.samples)
         for task in ready.tasks:
             run.certificates.add(task.record)
         with request.lock_part(run, ready.display.note), _withdrawing_crossed_sizes(run, ready):
             complete(run, run.certificates, ready, request, {None})
-        mine = ready.samples.index[request.mine(len(ready.samples.index))]
+        mine = ready.samples.index[request.part_mask(len(ready.samples.index))]
     return Result.of_certificates(run, [task.record.name for task in ready.tasks], mine)
 
 
@@ -131,8 +131,8 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
         4
     """
     with _prepare(model, data, request, method) as ready:
-        run, samples = request.begun(ready.identity), ready.samples
-        mine, expected = request.mine(len(samples.index)), []
+        run, samples = request.open_run(ready.identity), ready.samples
+        mine, expected = request.part_mask(len(samples.index)), []
         for task in ready.tasks:
             missing = np.flatnonzero(mine & ~np.isin(samples.index, run.certificates.done(task.record)))
             if len(missing):
@@ -146,7 +146,7 @@ def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Ite
     """Choose the certificates, check them against the model and the data, and yield them where they are computed."""
     classifier, samples = open_model(model, data, request)
     cores = request.cores or cores_for(classifier, samples.rows)
-    with cores.used(), evaluation_context(classifier, request) as display:
+    with cores.limit_threads(), evaluation_context(classifier, request) as display:
         begun = time.perf_counter()
         warnings = check_model(classifier, samples.rows, samples.labels)
         subject = Subject(classifier, tuple(samples.rows.shape[1:]), request.seed)
@@ -162,7 +162,7 @@ def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Ite
         check_known(subject, attacks, samples, size)
         settings = ChunkSettings(request.seed, min(size, len(samples.labels)))
         identity = identity_of(classifier, samples.rows.shape[1:], samples.record)
-        for warning in check_classes(samples.labels, samples.classes, classifier, drawn=request.by_number):
+        for warning in check_classes(samples.labels, samples.classes, classifier, drawn=request.is_number_of_samples):
             show_warning(display, warning)
         seconds = time.perf_counter() - begun
         yield PreparedCertificates(
@@ -184,14 +184,14 @@ def _withdrawing_crossed_sizes(run: Run, ready: PreparedCertificates) -> Iterato
 
 def _try_samples(ready: PreparedCertificates, task: CertificateTask, missing: Integers) -> Expected:
     """Return what a task will take, from a few samples spread over those that are missing."""
-    first, _ = Chunk.of(ready.samples, missing[:1]).inputs(ready.model)
+    first, _ = Chunk.cut(ready.samples, missing[:1]).inputs(ready.model)
     most = task.certificate.seconds_at_most(ready.subject, task.attack, first)
     count, seconds = 0, 0.0
     while most < _LONGEST_TRIAL and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
         count = min(len(missing), max(_TRIED_SAMPLES, count * _TRIED_SAMPLES))
         chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
         begun = time.perf_counter()
-        task.run(ready.model, Chunk.of(ready.samples, chosen), ready.settings, lambda finished: None)
+        task.run(ready.model, Chunk.cut(ready.samples, chosen), ready.settings, lambda finished: None)
         seconds = time.perf_counter() - begun
     each = seconds / count if count else most
     return Expected(
@@ -199,5 +199,5 @@ def _try_samples(ready: PreparedCertificates, task: CertificateTask, missing: In
         len(missing),
         seconds=each * len(missing),
         bytes=_BYTES_PER_SAMPLE * len(missing),
-        at_most=not count,
+        is_upper_bound=not count,
     )

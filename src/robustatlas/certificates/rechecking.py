@@ -116,7 +116,7 @@ def _rechecked(
     held = sizes == 0  # of which nothing is said
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            x, labels = work.on(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
+            x, labels = work.load(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
             samples = Samples(x.double(), labels, torch.from_numpy(index)[some])
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])

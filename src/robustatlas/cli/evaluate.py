@@ -216,7 +216,7 @@ def evaluate(
         from robustatlas.evaluation.forecast import forecasted
         from robustatlas.evaluation.throughput import DeviceThroughput
 
-        throughput = DeviceThroughput.given(device_throughput)
+        throughput = DeviceThroughput.parse_optional(device_throughput)
         expected = forecasted(classifier, dataset, request, 5.0, throughput)
         print_forecast(expected, "attack", "samples", throughput.name if throughput else str(classifier.device))
     else:

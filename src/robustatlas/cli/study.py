@@ -97,7 +97,7 @@ def study(
     if dry_run:
         from robustatlas.evaluation.throughput import DeviceThroughput
 
-        throughput = DeviceThroughput.given(device_throughput)
+        throughput = DeviceThroughput.parse_optional(device_throughput)
         wanted: dict[str, Any] = {"only": only or (), "part": share_here(part)}
         if becomes := studies.plan_sentence(what, folder, **wanted):
             Console(highlight=False).print(safe(becomes), soft_wrap=True)

@@ -211,4 +211,4 @@ def forecast(
         workers=workers,
         devices=devices,
     )
-    return forecasted(model, data, request, budget, DeviceThroughput.given(device_throughput))
+    return forecasted(model, data, request, budget, DeviceThroughput.parse_optional(device_throughput))

@@ -44,7 +44,7 @@ class CertifiedBefore:
     index: Integers
     sizes: Floats
 
-    def at(self, index: Integers) -> Floats:
+    def sizes_at(self, index: Integers) -> Floats:
         """Return the certified sizes of the samples ``index`` [M]; 0 for samples without a certificate."""
         place = np.searchsorted(self.index, index).clip(max=len(self.index) - 1)
         return np.where(self.index[place] == index, self.sizes[place], 0.0)
@@ -101,7 +101,7 @@ class AttackTask(Task):
                 # A copy of all samples would double the memory of a chunk, so the first batch takes them as they are.
                 images, truth = (x[rows], labels[rows]) if before else (x, labels)
                 index, counted = chunk.index[waiting], _report_from(before, report)
-                batch = _AttackedBatch.of(self, model, images, truth, index, settings, batch_size, counted)
+                batch = _AttackedBatch.attack(self, model, images, truth, index, settings, batch_size, counted)
                 if not batch.fits:
                     batch_size = max(1, min(batch_size, len(index)) // 2)
                 if batch.settled.any():
@@ -118,7 +118,7 @@ class AttackTask(Task):
         columns["seconds"] = np.full(len(order), seconds / len(order))
         about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
         examples = [each.examples for each in finished if each.examples is not None]
-        return ChunkResult(columns, samples, _joined_examples(examples), about, seconds, batch_size)
+        return ChunkResult(columns, samples, _join_examples(examples), about, seconds, batch_size)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _AttackedBatch:
     fits: bool
 
     @classmethod
-    def of(
+    def attack(
         cls,
         task: AttackTask,
         model: Classifier,
@@ -179,7 +179,7 @@ class _AttackedBatch:
         noise = Noise.of(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
         records, typical, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
-        certified = None if task.certified is None else torch.from_numpy(task.certified.at(index)).to(x)
+        certified = None if task.certified is None else torch.from_numpy(task.certified.sizes_at(index)).to(x)
         try:
             setting = engine.Setting(attacked, attack, task.search, x, labels, noise, batch_size, certified)
             execution = engine.begin(setting)
@@ -263,7 +263,7 @@ def _report_from(before: int, report: Report) -> Report:
     return lambda more: report(before + more)
 
 
-def _joined_examples(parts: Sequence[AdversarialExamples]) -> AdversarialExamples | None:
+def _join_examples(parts: Sequence[AdversarialExamples]) -> AdversarialExamples | None:
     if not parts:
         return None
     return np.concatenate([index for index, _ in parts]), np.concatenate([images for _, images in parts])

@@ -29,9 +29,9 @@ from robustatlas.outcomes.locks import part_lock
 from robustatlas.results.result import Result
 
 SAMPLES = 50
-"""Of an audit, by default."""
+"""Samples of an audit, by default."""
 _SHARE = 0.1
-"""Of the passes of an evaluation, up to which an audit is made by default."""
+"""Share of the passes of an evaluation up to which an audit is made by default."""
 _ALONE = ("pgd", "apgd", "adam")
 """Optimizers that also search threat models that have no other attacks in the catalogue."""
 _DRAW = 0x5EED
@@ -60,7 +60,7 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     if result.run is None:
         raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
     classifier = model if isinstance(model, Classifier) else Classifier(model)
-    drawn = _drawn(result.index, samples, seed)
+    drawn = _audit_positions(result.index, samples, seed)
     positions = np.flatnonzero(np.isin(choose_samples(data, None).index, drawn)).tolist()
     beside = result.run.begin_audit()
     with part_lock(beside.path, part.number, part.of):
@@ -73,18 +73,18 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
                 asked = Request(
                     attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False
                 )
-                fallen[kind] = _more_by(evaluate_request(through, data, asked), result, name)
+                fallen[kind] = _count_improved(evaluate_request(through, data, asked), result, name)
             beside.describe({f"kinds {name}": fallen})
     return result.reread()
 
 
-def _drawn(index: NDArray[np.int64], samples: int, seed: int) -> NDArray[np.int64]:
+def _audit_positions(index: NDArray[np.int64], samples: int, seed: int) -> NDArray[np.int64]:
     order = np.random.default_rng([seed % 2**63, _DRAW]).permutation(np.sort(index))
     return np.sort(order[:samples])
 
 
-def _more_by(found: Result, result: Result, name: str) -> int:
-    """How many samples the dear search broke at a smaller strength than the run."""
+def _count_improved(found: Result, result: Result, name: str) -> int:
+    """Return the number of samples that the audit broke at a smaller strength than the run."""
     rows = np.flatnonzero(np.isin(result.index, found.index))
     before = dict(zip(result.index[rows].tolist(), result.minimal_strength(name)[rows].tolist(), strict=True))
     after = zip(found.index.tolist(), found.minimal_strength(name).tolist(), strict=True)
@@ -94,9 +94,9 @@ def _more_by(found: Result, result: Result, name: str) -> int:
 def _kinds(
     attack: Attack, model: Classifier, data: Data, positions: Sequence[int], blind: bool
 ) -> Iterator[tuple[str, Classifier, Attack]]:
-    """What a sample is searched by: name, model (with a gradient that leads, where its own misleads), attack."""
+    """Yield name, model and attack of each search of an audit. If gradients mislead, some models have others."""
     yield "high effort", model, scale_effort(attack, "high")
-    for other in _others(attack):
+    for other in _attacks_of_threat(attack):
         yield other.name, model, other
     if not blind:
         return
@@ -110,8 +110,8 @@ def _kinds(
     yield "estimated gradient", estimated(model), _shortened(attack)
 
 
-def _others(attack: Attack) -> list[Attack]:
-    """Other kinds of attack with the same threat model."""
+def _attacks_of_threat(attack: Attack) -> list[Attack]:
+    """Return the other attacks with this threat model."""
     same = [other for other in catalogue().values() if other.threat == attack.threat and other.name != attack.name]
     if same or not attack.threat.optimised:
         return same
@@ -119,13 +119,13 @@ def _others(attack: Attack) -> list[Attack]:
 
 
 def _recorded(name: str, result: Result) -> Attack:
-    """The attack of that name with the threat model and the strengths of a result."""
+    """Return the attack with the threat model and the strengths that a result has."""
     recorded = recorded_attack(name, result.records.values())
     return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
 
 
 def _shortened(attack: Attack) -> Attack:
-    """The attack with one bounding run and one ascent, for gradients that cost many passes."""
+    """Return the attack with one bounding run and one ascent, for gradients that cost many passes."""
     search, plan = attack.searches[0], attack.plan(attack.searches[0])
     first = [*plan.runs_in("bound")[:1], *plan.runs_in("ascend")[:1]]
     runs = tuple(replace(run, count=1, searches=()) for run in first or plan.runs)
@@ -133,16 +133,22 @@ def _shortened(attack: Attack) -> Attack:
 
 
 def _cheap(result: Result) -> bool:
-    """Whether an audit costs at most a tenth of what the run has cost."""
+    """Return if an audit costs at most a tenth of what the run has cost."""
     spent = sum(sum(result.passes(name)) for name in result.attacks) * result.samples
-    dear = sum(map(_most, (name for name in result.attacks if name in catalogue()), [result] * len(result.attacks)))
+    dear = sum(
+        map(
+            _passes_per_sample, (name for name in result.attacks if name in catalogue()), [result] * len(result.attacks)
+        )
+    )
     return result.run is not None and SAMPLES * dear <= _SHARE * spent
 
 
-def _most(name: str, result: Result) -> float:
-    """Passes that the audit of a sample takes at most."""
+def _passes_per_sample(name: str, result: Result) -> float:
+    """Return the passes that the audit of a sample takes at most."""
     attack = _recorded(name, result)
-    kinds: Mapping[str, Attack] = {"": scale_effort(attack, "high")} | {each.name: each for each in _others(attack)}
+    kinds: Mapping[str, Attack] = {"": scale_effort(attack, "high")} | {
+        each.name: each for each in _attacks_of_threat(attack)
+    }
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
     first = [(each, each.searches[0]) for each in kinds.values()]
     count = len(attack.strengths)

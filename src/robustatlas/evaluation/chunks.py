@@ -32,7 +32,7 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True)
 class ChunkSettings:
-    """How chunks are worked on. Only the seed changes numbers.
+    """Settings of the work on chunks. Only the seed changes numbers.
 
     Attributes:
         seed: seed of all random numbers.
@@ -68,7 +68,7 @@ class Chunk:
     index: Integers
 
     @classmethod
-    def of(cls, samples: ChosenSamples, rows: Integers, number: int = 0, task: int = 0) -> Chunk:
+    def cut(cls, samples: ChosenSamples, rows: Integers, number: int = 0, task: int = 0) -> Chunk:
         """Return the chunk of ``samples`` at ``rows`` [M]."""
         at = torch.from_numpy(rows)
         return cls(number, task, samples.rows.stored(at), samples.labels[at], samples.index[rows])

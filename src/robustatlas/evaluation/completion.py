@@ -116,7 +116,7 @@ def complete(
     """
     places, workers = request.places(ready.model), request.worker_count(ready.model)
     costs = Costs([task.cost_weight(ready.classes) for task in ready.tasks], ready.unit_seconds)
-    mine = request.mine(len(ready.samples.index))
+    mine = request.part_mask(len(ready.samples.index))
     shared = cores if cores is not None and request.shares and cores.count > 1 and can_share(ready.model) else None
     first_seconds = None if shared is None else SECONDS_OF_FIRST_CHUNK
     while True:
@@ -132,7 +132,7 @@ def complete(
             samples_per_chunk=request.shard_size,
             first_seconds=first_seconds,
         )
-        if dispatcher.lacking:
+        if dispatcher.unfinished_samples:
             _work_through(dispatcher, ready, places, shared, ways)
         else:
             has_all = f"{run.path or 'the run'} has all of it, results of {run.identity.created}"
@@ -157,7 +157,7 @@ def _work_through(
         if cores is not None:
             worth = WorthOfWorkers(cores, dispatcher, ready.bytes_per_process())
             run_jobs(runner.run, dispatcher, until=lambda: worth.processes() > 1)
-            if not dispatcher.lacking:
+            if not dispatcher.unfinished_samples:
                 return
             count = worth.processes()
             try:
@@ -178,7 +178,7 @@ def _share(
     ways: Collection[Backward | None],
 ) -> None:
     """Have the chunks run by workers, each of which must have the same model, logits and gradients."""
-    probe = ModelProbe.of(ready.model, ready.identity, ready.samples.rows.shape[1:], ways)
+    probe = ModelProbe.take(ready.model, ready.identity, ready.samples.rows.shape[1:], ways)
     share_jobs(ModelWorkload(runner, probe), f"The model {ready.model.name}", places, threads, dispatcher)
 
 
@@ -204,5 +204,5 @@ class WorthOfWorkers:
         return self._processes(1.0 if self.dispatcher.costs.measured else _PLAN_ABOVE_WORK)
 
     def _processes(self, plan_above_work: float) -> int:
-        seconds = self.dispatcher.remaining() / plan_above_work
-        return self.cores.processes(seconds, self.dispatcher.lacking, self.memory)
+        seconds = self.dispatcher.work_seconds() / plan_above_work
+        return self.cores.processes(seconds, self.dispatcher.unfinished_samples, self.memory)

@@ -1,4 +1,4 @@
-"""Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
+"""The cores of a processor that an evaluation takes: threads of this process, or processes of one thread each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,8 +50,8 @@ class Cores:
         return max(1, min(self.count, samples // SMALLEST_CHUNK, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Inside, torch computes with so many threads; outside, as before."""
+    def limit_threads(self) -> Iterator[None]:
+        """Compute with this number of threads inside the block, and as before after it."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -61,14 +61,13 @@ class Cores:
 
 
 def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Cores:
-    """The cores that torch may use, and the faster of one thread and all, measured here and now; ``threads`` where they
-    are given."""
+    """Return the cores that torch may use, and the faster of one thread and all, measured now; or ``threads``."""
     count = torch.get_num_threads()
     if threads is not None:
         if threads < 1:
             raise UserError(f"--threads {threads} is not possible; expected at least 1.")
         return Cores(threads, threads, threads)
-    if count == 1 or not _by_torch(model):
+    if count == 1 or not _runs_on_torch_cpu(model):
         return Cores(1, count, 1.0)
     x = images[:_BATCH].to(model.dtype)
     try:
@@ -84,17 +83,17 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
 def can_share(model: Classifier) -> bool:
     """Return if processes of this machine may do the work of a model: it is torch's, on the processor, and this process
     may start others."""
-    return _by_torch(model) and can_start_workers()
+    return _runs_on_torch_cpu(model) and can_start_workers()
 
 
-def _by_torch(model: Classifier) -> bool:
+def _runs_on_torch_cpu(model: Classifier) -> bool:
     return model.device.type == "cpu" and model.knowledge == "gradients" and bool(weights_of(model))
 
 
 def _seconds(model: Classifier, x: Tensor, threads: int) -> float:
-    """Shortest time of a forward and backward pass, the first one apart where it was short."""
+    """Return the shortest time of a forward and backward pass; the first one does not count if it was short."""
     taken: list[float] = []
-    with Cores(threads, threads, 1.0).used():
+    with Cores(threads, threads, 1.0).limit_threads():
         while len(taken) <= _ROUNDS and sum(taken) < _ENOUGH:
             taken.append(seconds_of_a_pass(model, x.clone().requires_grad_()))
     return min(taken[1:] or taken)

@@ -87,7 +87,7 @@ class Dispatcher:
             stored = np.isin(samples.index, store.done(task.record, examples=settings.keep_adversarial))
             self._count_stored(number, samples.index[mine & stored])
             self.missing.append(self._missing_rows(number, np.flatnonzero(mine & ~stored)))
-        self._most_expensive_first = sorted(range(len(tasks)), key=costs.of, reverse=True)
+        self._most_expensive_first = sorted(range(len(tasks)), key=costs.seconds_per_sample, reverse=True)
 
     def _count_stored(self, number: int, index: Integers) -> None:
         """Show the rows that the run has of a task, and learn their cost."""
@@ -98,7 +98,7 @@ class Dispatcher:
             self.display.finish(task.record, columns)
 
     def _missing_rows(self, number: int, rows: Integers) -> _MissingRows:
-        task, settings, cost = self.tasks[number], self.settings, self.costs.of(number)
+        task, settings, cost = self.tasks[number], self.settings, self.costs.seconds_per_sample(number)
         sample = self.samples.rows[:1].nbytes
         room = bytes_of_a_part(sample, settings.kept, settings.batch_size)
         most = max(SMALLEST_CHUNK, int(room // max(sample * task.inputs_per_sample, 1)))
@@ -106,7 +106,7 @@ class Dispatcher:
         return _MissingRows(rows, max(SMALLEST_CHUNK, CHUNK_SECONDS / cost, full_batch), most)
 
     @property
-    def lacking(self) -> int:
+    def unfinished_samples(self) -> int:
         """Number of samples that are still to be handed out, of all tasks together."""
         return sum(len(missing.rows) for missing in self.missing)
 
@@ -117,7 +117,7 @@ class Dispatcher:
             if len(missing.rows):
                 rows, missing.rows = np.split(missing.rows, [self._chunk_size(number)])
                 self._chunks += 1
-                return Chunk.of(self.samples, rows, self._chunks, number)
+                return Chunk.cut(self.samples, rows, self._chunks, number)
         return None
 
     def report(self, chunk: Chunk, finished: int) -> None:
@@ -135,21 +135,23 @@ class Dispatcher:
         fitting = math.floor(CHUNK_SECONDS * len(chunk.index) / max(result.seconds, 1e-9))
         missing.size = min(max(SMALLEST_CHUNK, fitting), _GROWTH * missing.size)
         self.display.finish(task.record, result.columns)
-        self.display.expect(self.remaining() / self.workers)
+        self.display.expect(self.work_seconds() / self.workers)
 
-    def again(self, chunk: Chunk, why: str) -> None:
+    def note_retry(self, chunk: Chunk, why: str) -> None:
         """Show that another worker does a chunk again; the sentence ``why`` says what happened."""
         self.missing[chunk.task].finished.pop(chunk.number, None)
-        self.display.note(f"{why} Another worker does the {self.called(chunk)} again.")
+        self.display.note(f"{why} Another worker does the {self.describe(chunk)} again.")
 
-    def called(self, chunk: Chunk) -> str:
+    def describe(self, chunk: Chunk) -> str:
         """Return the words for a chunk in the middle of a sentence: its samples of the data set."""
         spans = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in spans_of(chunk.index)]
         return f"samples {some(spans, at_most=_LISTED_SPANS)} of {self.tasks[chunk.task].record.name!r}"
 
-    def remaining(self) -> float:
+    def work_seconds(self) -> float:
         """Return the seconds of work that are left, for one worker."""
-        return sum(self.costs.of(number) * len(missing.rows) for number, missing in enumerate(self.missing))
+        return sum(
+            self.costs.seconds_per_sample(number) * len(missing.rows) for number, missing in enumerate(self.missing)
+        )
 
     def _chunk_size(self, number: int) -> int:
         """Return the number of samples of the next chunk of a task.
@@ -158,7 +160,7 @@ class Dispatcher:
         share (guided self-scheduling: Polychronopoulos and Kuck, 1987). No chunk is so short that more than half of it
         is what a chunk costs whatever its length, unless it would take longer than `_SHORTEST_SECONDS`.
         """
-        missing, cost = self.missing[number], self.costs.of(number)
+        missing, cost = self.missing[number], self.costs.seconds_per_sample(number)
         left = len(missing.rows)
         size = max(1.0, self.samples_per_chunk or min(missing.size, missing.most))
         if self.first_seconds is not None and self.samples_per_chunk is None and not self.costs.measured:
@@ -166,6 +168,6 @@ class Dispatcher:
         chunks = math.ceil(left / size)
         if self.workers > 1 and self.samples_per_chunk is None:
             least = min(max(SMALLEST_CHUNK, self.costs.fixed), max(1.0, _SHORTEST_SECONDS / cost))
-            guided = max(least, self.remaining() / (self.workers * cost))
+            guided = max(least, self.work_seconds() / (self.workers * cost))
             chunks = max(chunks, min(math.ceil(left / guided), math.floor(left / least)))
         return math.ceil(left / chunks)

@@ -32,12 +32,12 @@ def evaluate_request(model: Model, data: Data, request: Request) -> Result:
     """Evaluate a model, as :func:`robustatlas.evaluate` does, on a request."""
     classifier, samples = open_model(model, data, request)
     cores = request.cores or cores_for(classifier, samples.rows)
-    with cores.used(), evaluation_context(classifier, request) as display:
+    with cores.limit_threads(), evaluation_context(classifier, request) as display:
         ready = prepare_attacks(classifier, samples, request, display)
         if request.batch_size == "auto":
             fitting = counted(ready.batch_size, "sample")
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
-        run = request.begin(ready.identity)
+        run = request.begin_run(ready.identity)
         check_answers(ready.model, run, ready.samples)
         with request.lock_part(run, ready.display.note):
             with start_lock(run.path):
@@ -49,7 +49,7 @@ def evaluate_request(model: Model, data: Data, request: Request) -> Result:
             if question is not None:
                 _diagnose_after(run, ready, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
-        mine = request.mine(len(ready.samples.index))
+        mine = request.part_mask(len(ready.samples.index))
         result = Result.of_run(run, list(grids), ready.samples.index[mine], grids)
         for attack in ready.attacks:
             if sentence := _sentence_on_rejections(result, attack):

@@ -81,7 +81,7 @@ def prepare_attacks(model: Classifier, samples: ChosenSamples, request: Request,
         check_levels(samples.rows[:_CHECKED_PIXELS])
     searches = {attack.name: attack.searched_by(request.search) for attack in attacks}
     warnings = check_attacks(model, attacks, samples.rows) + check_model(model, samples.rows, samples.labels)
-    warnings += check_classes(samples.labels, samples.classes, model, drawn=request.by_number)
+    warnings += check_classes(samples.labels, samples.classes, model, drawn=request.is_number_of_samples)
     model = with_what_gradient_it_has(model, samples.rows[:_TRIED_BACKWARD])
     attacks, left_out = fitting_attacks(attacks, named, _on_device(model, samples.rows[:1]))
     model, attacks = _smoothed(model, attacks, searches, samples)

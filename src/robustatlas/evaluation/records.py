@@ -8,7 +8,7 @@ from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
-from robustatlas.attacks.search.plan import MINIMUM_SIZE
+from robustatlas.attacks.search.rules import MINIMUM_SIZE
 from robustatlas.attacks.table import run_in_words
 from robustatlas.engine.numerics import NUMERICS
 from robustatlas.evaluation.request import EIGHT_BIT

@@ -1,4 +1,4 @@
-"""What one call asks of an evaluation: built once, checked once, and handed on as one thing."""
+"""The request of an evaluation: the arguments of one call, checked once and handed on as one thing."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -106,8 +106,8 @@ class Request:
         object.__setattr__(self, name, value)
 
     @property
-    def by_number(self) -> bool:
-        """Whether it asks for so many samples, or all, and not for some that it names."""
+    def is_number_of_samples(self) -> bool:
+        """True if a number of samples is asked for, or all, and not positions or a mask."""
         return self.samples is None or whole(self.samples) is not None
 
     def _keep_count(self, name: str) -> None:
@@ -115,7 +115,7 @@ class Request:
             self._keep(name, count_of(name, value))
 
     def attacks_on(self, model: Classifier) -> Attacks:
-        """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
+        """Return the attacks that are named, or the default ones of ``model``."""
         return default_attacks(model) if self.attacks is None else self.attacks
 
     @property
@@ -124,11 +124,11 @@ class Request:
 
     @property
     def shares(self) -> bool:
-        """Whether it is for the evaluation to say how many processes share the work."""
+        """True if the evaluation decides how many processes share the work."""
         return self.workers == "auto" and self.devices is None and self.ray is None
 
     def places(self, model: Classifier) -> list[str] | Cluster:
-        """The device of each worker, or the cluster that has them; none where this process works alone."""
+        """Return the device of each worker, or the cluster that has them; nothing if this process works alone."""
         if isinstance(self.ray, Cluster):
             return self.ray
         workers = self._count_of_workers or 0
@@ -142,12 +142,12 @@ class Request:
         places = self.places(model)
         return places.worker_count if isinstance(places, Cluster) else max(1, len(places))
 
-    def begin(self, identity: Identity) -> Run:
-        """The run to write to, begun where it is not there."""
+    def begin_run(self, identity: Identity) -> Run:
+        """Return the run to write to, and begin it if it does not exist."""
         return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
 
-    def begun(self, identity: Identity) -> Run:
-        """The run as it is; an empty one where there is none, and nothing is written."""
+    def open_run(self, identity: Identity) -> Run:
+        """Return the run as it is, or an empty one if it does not exist; nothing is written."""
         return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
 
     @property
@@ -165,8 +165,8 @@ class Request:
             return nullcontext()
         return part_lock(run.path, self.share.number, self.share.of, say)
 
-    def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """``[count]``: which of the samples are to be done here."""
+    def part_mask(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return a mask [count] of the samples of the part that is asked for."""
         return self.share.mask(count)
 
 

@@ -1,4 +1,4 @@
-"""What a run still lacks of the tasks that are asked for, so that nothing is computed twice."""
+"""The resumption of a run: only what it lacks of the tasks that are asked for is computed."""
 
 from collections.abc import Sequence
 from dataclasses import replace

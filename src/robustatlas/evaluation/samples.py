@@ -43,12 +43,12 @@ class ChosenSamples:
     first: Beginning
     classes: ClassesHeld = NOT_KNOWN
 
-    def at(self, positions: Tensor) -> ChosenSamples:
+    def select(self, positions: Tensor) -> ChosenSamples:
         """Return the samples at some positions [M]."""
         chosen = {"labels": self.labels[positions], "index": self.index[positions.numpy()]}
         return replace(self, rows=self.rows.chosen(positions), **chosen)
 
-    def on(self, model: Classifier, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def load(self, model: Classifier, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return images and labels at some positions [M], on the device of a model."""
         return self.rows[positions].to(model.device, model.dtype), self.labels[positions].to(model.device)
 
@@ -64,8 +64,8 @@ def choose_samples(
     """Return the samples of ``data`` that ``samples`` names: positions, a mask, or their number."""
     check_default_device()
     all_samples = _all_samples(open_data(data))
-    positions = chosen_positions(all_samples, samples, seed, run)
-    return all_samples if positions is None else all_samples.at(positions)
+    positions = select_positions(all_samples, samples, seed, run)
+    return all_samples if positions is None else all_samples.select(positions)
 
 
 def _all_samples(data: Data) -> ChosenSamples:
@@ -85,7 +85,7 @@ def _all_samples(data: Data) -> ChosenSamples:
     )
 
 
-def chosen_positions(
+def select_positions(
     work: ChosenSamples, samples: Samples, seed: int, run: str | Path | Run | None = None
 ) -> Tensor | None:
     """Return the positions of the samples that ``samples`` names, among all of a data set; None: all.
@@ -98,7 +98,7 @@ def chosen_positions(
     """
     if samples is None:
         return None
-    positions = torch.from_numpy(named_positions(samples, len(work.rows)))
+    positions = torch.from_numpy(positions_from_request(samples, len(work.rows)))
     if whole(samples) is None:
         return positions
     return some_of(work.labels, torch.from_numpy(work.index), len(positions), seed, _stratification(work.labels, run))
@@ -107,7 +107,7 @@ def chosen_positions(
 def take_samples(
     data: Dataset, count: int | None, stratified: bool | None, seed: int, run: str | Path | Run | None
 ) -> Dataset:
-    """Return ``count`` samples of ``data``, as :func:`chosen_positions` does unless ``stratified`` is given."""
+    """Return ``count`` samples of ``data``, as :func:`select_positions` does unless ``stratified`` is given."""
     if count is not None and stratified is None:
         stratified = _stratification(data.labels, run)
     return data.take(count, stratified, seed)
@@ -127,7 +127,7 @@ def began_with_first_samples(run: str | Path | Run | None, count: int) -> bool:
     return bool(asked) and len(asked[0]) < count and np.array_equal(asked[0], np.arange(len(asked[0])))
 
 
-def named_positions(samples: Samples, count: int) -> Integers:
+def positions_from_request(samples: Samples, count: int) -> Integers:
     """Return the positions [M] that ``samples`` names among ``count``: the first ones, a list, or a boolean mask.
 
     Raises:

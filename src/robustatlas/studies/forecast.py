@@ -87,7 +87,7 @@ def forecast_study(
     Raises:
         UserError: no such device, and no number; or as :func:`robustatlas.study`, before it does anything.
     """
-    throughput = DeviceThroughput.given(device_throughput)
+    throughput = DeviceThroughput.parse_optional(device_throughput)
     check_claim(named(out), study)
     counter = _Counter(Finished.of(study, named(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
 from robustatlas.common.host import check_default_device
 from robustatlas.data import Dataset
@@ -157,6 +157,7 @@ def train(
             if concern not in run.position.warnings:
                 run.position.warnings.append(concern)
             display.warn(concern)
+            warn(concern)
         _carry_out(run, display, folder if team.main else None, told, keep)
         return _finish(run, told, folder)
 

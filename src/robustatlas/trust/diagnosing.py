@@ -13,7 +13,7 @@ from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.ends import with_ends, withstood
 from robustatlas.evaluation.reading import Question, question_of, readings_of
 from robustatlas.evaluation.request import Attacks, Data, Request, Samples
-from robustatlas.evaluation.samples import named_positions
+from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.models.classifier.raw import raw
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -92,7 +92,7 @@ def diagnose(
         asked_for = (_FULL if full else _SAMPLES) if samples is None else count_of("samples", samples)
         count = min(asked_for, len(work.index))
     else:
-        work = samples_of_rows(work, named_positions(samples, len(work.index)))
+        work = samples_of_rows(work, positions_from_request(samples, len(work.index)))
         count = len(work.index)
     with undisturbed(), seeded(seed, known.model.device), known.model.evaluating():
         x = work.rows[:2].to(known.model.device, known.model.dtype)

@@ -61,7 +61,7 @@ def samples_of_rows(work: ChosenSamples, rows: Any) -> ChosenSamples:
     """Some rows of the samples."""
     import torch
 
-    return work.at(torch.from_numpy(np.asarray(rows, np.int64)))
+    return work.select(torch.from_numpy(np.asarray(rows, np.int64)))
 
 
 def _model_of(result: Result) -> Classifier:

@@ -1,4 +1,4 @@
-"""What is asked: which model, which samples, which attacks of the run the examples are evidence for."""
+"""The case of given examples: model, samples, and the attacks of a run for which they are evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ from robustatlas.threats.lp import L0, L1, L2, Linf
 NORMS = {"linf": Linf, "l2": L2, "l1": L1, "l0": L0}
 
 
-def seen_from_images(threat: ThreatModel) -> bool:
-    """Whether the size of an example follows from the image alone."""
+def is_size_from_images(threat: ThreatModel) -> bool:
+    """Return if the size of an example follows from the image alone."""
     return isinstance(threat, tuple(NORMS.values()))
 
 
@@ -60,7 +60,7 @@ class Case:
 
 
 def model_named_by(store: Run) -> str:
-    """What the model of a run was loaded from; :class:`UserError` where it was given as an object."""
+    """Return the source of the model of a run. Raise :class:`UserError` if the model was given as an object."""
     source = store.identity.model.source
     if not source:
         raise UserError(
@@ -91,11 +91,11 @@ def rows_of(
     if strange := [int(position) for position in index if int(position) not in known]:
         raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
     positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
-    return whole.at(torch.from_numpy(positions)), rows.reshape(-1)
+    return whole.select(torch.from_numpy(positions)), rows.reshape(-1)
 
 
 def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which images so many examples without ``index`` change."""
+    """Return the images that examples without ``index`` change."""
     searched = store.table().index
     for positions in (of_data, searched):
         if len(positions) == count:
@@ -106,7 +106,7 @@ def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np
     )
 
 
-def wanted_of(
+def records_to_support(
     store: Run,
     model: Classifier,
     given: Examples,
@@ -146,7 +146,7 @@ def wanted_of(
                 f"{attack.name!r} was judged at each strength by itself, so the size of an example says nothing of it; "
                 "only nested attacks take examples."
             )
-        if not seen_from_images(threat) and given.attack != attack.name:
+        if not is_size_from_images(threat) and given.attack != attack.name:
             raise UserError(
                 f"Whether {attack.name!r} may make an image cannot be seen from the image; give 'theta' and "
                 f"'attack' ({attack.name!r}) beside it."
