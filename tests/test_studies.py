@@ -112,8 +112,13 @@ def test_what_was_trained_is_never_replaced(studied: tuple[Path, Path, Studied],
 
 def test_one_step_alone_and_what_it_waits_for(tmp_path: Path) -> None:
     file = written(tmp_path, without_sizes(SMALL))
-    with pytest.raises(UserError, match=r"evaluations\.main\.plain\.seed-0 .*models\.plain\.seed-0"):
-        ra.study(file, tmp_path / "out", only=["evaluations"], progress=False)
+    for carry_out in (ra.study, forecast_study):
+        study = read_study(file)
+        with pytest.raises(UserError, match=r"evaluations\.main\.plain\.seed-0 .*models\.plain\.seed-0"):
+            carry_out(study, tmp_path / "out", only=["evaluations"])
+        with pytest.raises(UserError, match=r"evaluations\.main\.linf\.seed-3 .*models\.linf\.seed-3"):
+            carry_out(study, tmp_path / "out", only=["models.plain", "evaluations"])
+    assert not (tmp_path / "out").exists(), "nothing is done before it is known that all can be"
     done = ra.study(file, tmp_path / "out", only=["models.plain", "outputs.scores"], progress=False)
     assert (tmp_path / "out/trainings/plain/seed-1/card.json").is_file()
     assert not (tmp_path / "out/trainings/linf").exists()

@@ -35,9 +35,11 @@ def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
     """Return what becomes of these steps, in a sentence; empty where the folder has nothing of them.
 
     Raises:
-        UserError: a training or a reference in it was another one: these are never replaced.
+        UserError: a training or a reference in it was another one: these are never replaced; or a step waits for one
+            that is neither done nor asked for.
     """
     names: dict[State, list[str]] = {}
+    asked = {step.name for step in steps}
     for step in steps:
         if step.kind == "outputs":
             continue
@@ -49,6 +51,9 @@ def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
                 f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
                 "give another folder (--out), or the entry another name."
             )
+        lacking = [name for name in finished.missing(step) if name not in asked]
+        if lacking and state is not State.REUSED:
+            raise UserError(f"{step.name} needs {some(lacking)}; leave --only out, or name that first.")
         names.setdefault(state, []).append(step.name)
     if not names.keys() - {State.NEW}:
         return ""
@@ -105,8 +110,6 @@ def carry_out(
         if reused:
             display.say(reused)
         for number, step in enumerate(todo, start=1):
-            if missing := finished.missing(step):
-                raise UserError(f"{step.name} needs {some(missing)}; leave --only out, or name that first.")
             display.step(step.name, number, len(todo))
             begun = time.perf_counter()
             with warnings.catch_warnings(record=True) as caught:
