@@ -32,7 +32,6 @@ HANDED_ON = {
     "evaluation/completion.py",
     "outcomes/accuracies.py",
     "training/epoch.py",
-    "training/trainer.py",
 }
 """Files that hand such sentences to ``warn``. Who adds one says above where its sentences are made."""
 SHORTEST = 12

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from robustatlas.cli._help import GENERAL, OUTPUT
-from robustatlas.cli._terminal import for_spreadsheet, printable, safe
+from robustatlas.cli._terminal import safe
+from robustatlas.common.escaping import spreadsheet_cell, visible_text
 from robustatlas.outcomes import query as run_query
 from robustatlas.outcomes.query import written
 
@@ -37,7 +38,7 @@ def query(
     There are five views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
     strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
     index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, mistakes, drawn, strengths,
-    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, typed, accuracy, typical.
+    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, accuracy, typical.
     broken(strength): run, attack, index and broken, which says whether the sample is broken at that strength.
 
     The samples that are hardest to fool:
@@ -60,11 +61,11 @@ def query(
     table = run_query(sql, runs, unrestricted=unrestricted)
     if as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerows(map(for_spreadsheet, row) for row in [table.columns, *table.rows])
+        writer.writerows(map(spreadsheet_cell, row) for row in [table.columns, *table.rows])
         return
     view = Table(*map(safe, table.columns))
     for row in table.rows:
-        view.add_row(*(Text(printable(written(value))) for value in row))
+        view.add_row(*(Text(visible_text(written(value))) for value in row))
     console = Console(highlight=False)
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")

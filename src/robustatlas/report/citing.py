@@ -6,7 +6,7 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds
-from robustatlas.common.latex import in_latex
+from robustatlas.common.escaping import latex_text
 from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
 from robustatlas.common.wording import counted, listed, strength
@@ -114,12 +114,12 @@ def _evaluated(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
     """Yield a sentence for each set of images, with the models that were evaluated on it."""
     models: dict[tuple[str, int], list[str]] = {}
     for result in results:
-        models.setdefault((result.data, result.samples), []).append(in_latex(result.name))
+        models.setdefault((result.data, result.samples), []).append(latex_text(result.name))
     for number, ((data, samples), names) in enumerate(models.items()):
         version = f" with robustatlas {__version__} \\cite{{robustatlas}}" if number == 0 else ""
         yield (
             f"{listed(list(dict.fromkeys(names)))} {'were' if len(names) > 1 else 'was'} evaluated on "
-            f"{counted(samples, 'image')} of {in_latex(data)}{papers.cite(DATA.get(data, ''))}{version}."
+            f"{counted(samples, 'image')} of {latex_text(data)}{papers.cite(DATA.get(data, ''))}{version}."
         )
 
 
@@ -159,20 +159,20 @@ def _searched(used: Sequence[_Used], runs: int, papers: _Papers) -> str:
     first = used[0].record
     names = []
     for one in used:
-        of = "" if len(one.models) == runs else f" of {in_latex(listed(one.models))}"
+        of = "" if len(one.models) == runs else f" of {latex_text(listed(one.models))}"
         names.append(
-            f"{in_latex(one.record.name)}{papers.cite(*_sources(one.record.source))} ({_span(one.record)}){of}"
+            f"{latex_text(one.record.name)}{papers.cite(*_sources(one.record.source))} ({_span(one.record)}){of}"
         )
     stem = f"{listed(names)} {'were' if len(names) > 1 else 'was'}"
     if first.finder is not None:
-        return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
+        return f"{stem} judged by examples of {latex_text(first.finder)}, each checked again."
     known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.usable().values()}
     searched_by = [known_kinds.get(kind, (kind, "")) for kind in dict.fromkeys(_kinds(first))]
     if any(run.get("kick") for run in _recorded_runs(first)):
         searched_by.append(HOPPING)
-    by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in searched_by]
+    by = [f"{latex_text(name)}{papers.cite(paper)}" for name, paper in searched_by]
     protocol = papers.cite(BENCHMARK) if first.protocol.get("search") == "bisection" else ""
-    return f"{stem} searched by {in_latex(first.origin)}{protocol}{f', with {listed(by)}' if by else ''}."
+    return f"{stem} searched by {latex_text(first.origin)}{protocol}{f', with {listed(by)}' if by else ''}."
 
 
 def _span(record: AttackRecord) -> str:
@@ -194,7 +194,7 @@ def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Pa
         ratio, uar = (papers.cite(paper) for paper in REFERENCES.values())
         yield (
             f"Competitiveness ratios{ratio} and unforeseen attack robustness{uar} are relative to the reference "
-            f"{in_latex(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
+            f"{latex_text(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
         )
     if any(outcome.frontier for result in results for outcome in result.outcomes.values()):
         yield f"The adversarial hypervolume{papers.cite(VOLUME)} is computed from margins searched at every strength."
@@ -202,7 +202,7 @@ def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Pa
         yield f"Whether the attacks failed for the wrong reasons was checked by indicators{papers.cite(*INDICATORS)}."
     held = [sizes for result in results for sizes in result.certified_sizes.values()]
     for method, source in {record.method: record.source for sizes in held for record in sizes.records}.items():
-        yield f"Certified accuracies are by {in_latex(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
+        yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
 
 
 def _compared(results: Sequence[Result], papers: _Papers) -> Iterator[str]:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLING, shortened, strength, typed, wording
+from robustatlas.common.wording import falls_from, shortened, strength, value_as_typed, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
+from robustatlas.evaluation.attack_choice import read_grids
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
@@ -62,8 +64,8 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
-            model, data, attack, search="every", strengths={attack.name: [typed(attack.name, at)]}, samples=[sample],
-            keep_adversarial=True, progress=False,
+            model, data, attack, search="every", strengths={attack.name: [value_as_typed(attack.name, at)]},
+            samples=[sample], keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)
@@ -107,7 +109,8 @@ def plot_gallery(
         columns: strengths per attack.
         amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
             the full range, so that the differences of a row can be compared.
-        strengths: attack -> those to draw, in place of some of its own, such as UAR's smallest and largest.
+        strengths: attack -> those to draw as people type them, in place of some of its own, such as UAR's smallest and
+            largest.
 
     Raises:
         UserError: data that are no images, strengths of an attack that is not drawn, no such sample, or no attack that
@@ -120,10 +123,8 @@ def plot_gallery(
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
-    rows, given = [], {name: tuple(map(float, grid)) for name, grid in (strengths or {}).items()}
-    drawn = attacks_of(attacks, sides=clean.shape[1:])
-    if strange := given.keys() - {attack.name for attack in drawn}:
-        raise UserError(f"Strengths are given of {', '.join(sorted(strange))}, which is not among the attacks.")
+    rows, drawn = [], attacks_of(attacks, sides=clean.shape[1:])
+    given = read_grids(strengths, [attack.name for attack in drawn])
     columns = max([columns if len(given) < len(drawn) else 1, *map(len, given.values())])
     for each in drawn:
         attack = replace(each, strengths=given.get(each.name, each.strengths))
@@ -173,10 +174,13 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
-    sizes = [f"{'≥' if attack.name in FALLING else '≤'} {strength(cell.strength, of=attack.name)}," for cell in found]
+    sizes = [
+        f"{'≤' if falls_from(attack.name) is None else '≥'} {strength(cell.strength, of=attack.name)},"
+        for cell in found
+    ]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
-    axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
+    axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
     for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
         title = f"{name} {text}" if roomy else text
         said = f"read as {read}" if cell.fooled else f"still {read}"
@@ -189,7 +193,13 @@ def _show(axis: Axes, image: NDArray[np.float32], title: str, size: float, *, di
     grey = picture.shape[-1] == 1
     axis.imshow(picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=1)
     if title:
-        axis.set_title(title, fontsize=size, color="0.45" if dim else "0.1", linespacing=1.15, pad=2)
+        axis.set_title(
+            "\n".join(map(figure_text, title.split("\n"))),
+            fontsize=size,
+            color="0.45" if dim else "0.1",
+            linespacing=1.15,
+            pad=2,
+        )
 
 
 def _first_correct(model: Classifier, data: Dataset) -> int:

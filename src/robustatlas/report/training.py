@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
-from robustatlas.common.wording import strength, wording
+from robustatlas.common.wording import text_as_typed, wording
 from robustatlas.metrics.figures import COLUMN, STYLE
 from robustatlas.metrics.figures.paper import INK, legend_above, percent_axis
 from robustatlas.models.card import Card, read_card
@@ -63,7 +64,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
         for (label, values), style in zip(curves.items(), styles_of(list(curves)), strict=True):
             below.plot(
                 epochs, values, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
-                markevery=max(1, len(epochs) // 8), label=label,
+                markevery=max(1, len(epochs) // 8), label=figure_text(label),
             )  # fmt: skip
         below.set_xlabel("epoch")
         below.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -156,7 +157,7 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 
 def _about(card: Card) -> list[tuple[str, str]]:
     identity = card.identity
-    against = ", ".join(f"{wording(name).label} {strength(at, of=name)}" for name, at in card.trained_on.items())
+    against = ", ".join(f"{wording(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
     return [
         ("Network", f"{card.architecture}, {card.parameters:,} parameters"),
         ("Recipe", f"{identity.recipe['name']}{f' against {against}' if against else ''}"),

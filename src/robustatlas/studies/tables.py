@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robustatlas.common.escaping import markdown_text, spreadsheet_cell
 from robustatlas.studies.numbers import StudyNumber
 
 Cell = str | int | float | StudyNumber
@@ -58,7 +59,7 @@ class Sheet:
     @property
     def legend(self) -> tuple[str, ...]:
         """What the marks in the cells mean."""
-        cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber)]
+        cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber) and not cell.why]
         several = any(cell.std is not None for cell in cells)
         found = [IMAGES, TRAININGS][: 1 + several] if cells else []
         found += ["*: gradients mislead, upper bound only."] if any(cell.masked for cell in cells) else []
@@ -67,7 +68,7 @@ class Sheet:
     def markdown(self) -> str:
         """As a table of Markdown."""
         lines = [self.columns, ["---"] * len(self.columns)]
-        rows = [[_escaped(text) for text in row] for row in (self.columns, *self.texts())]
+        rows = [[_lines_in_markdown(text) for text in row] for row in (self.columns, *self.texts())]
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
         return "\n".join([head, f"|{'|'.join(lines[1])}|", *body]) + "\n"
 
@@ -94,8 +95,8 @@ def _heads(head: str, whole: bool) -> list[str]:
 
 
 def _values(cell: Cell, whole: bool) -> list[str]:
-    if not isinstance(cell, StudyNumber):
-        return [_plain(cell), *[""] * (len(_PARTS) * whole)]
+    if not isinstance(cell, StudyNumber) or cell.why:
+        return [_plain(cell.why if isinstance(cell, StudyNumber) else cell), *[""] * (len(_PARTS) * whole)]
     ends = [cell.intervals.get(name) for name in ("trainings", "images")]
     numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]
     numbers.append(cell.over.values.size)
@@ -103,9 +104,8 @@ def _values(cell: Cell, whole: bool) -> list[str]:
 
 
 def _plain(cell: Cell) -> str:
-    text = f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-    return f"'{text}" if isinstance(cell, str) and text.startswith(("=", "+", "-", "@")) else text
+    return f"{cell:.6g}" if isinstance(cell, float) else str(spreadsheet_cell(cell))
 
 
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", "<br>")
+def _lines_in_markdown(text: str) -> str:
+    return "<br>".join(map(markdown_text, text.split("\n")))

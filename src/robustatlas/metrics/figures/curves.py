@@ -9,6 +9,7 @@ import numpy as np
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
@@ -101,7 +102,7 @@ def plot_curves(
         if crossings and len(named) == 2:
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
-        size_axis(axes, end, *_unit_and_norm(named.values()))
+        size_axis(axes, end, *_size_labels(named.values()))
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
@@ -119,7 +120,7 @@ def _draw(
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
         linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
-        label=wording.shortened(name),
+        label=figure_text(wording.shortened(name)),
     )  # fmt: skip
     if confidence is not None:
         low, high = curve.band(confidence, "pointwise").at(sizes)
@@ -177,9 +178,10 @@ def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confide
             )  # fmt: skip
 
 
-def _unit_and_norm(curves: Iterable[Curve]) -> tuple[str, str]:
+def _size_labels(curves: Iterable[Curve]) -> tuple[str, str, str]:
+    """Return the attack, the unit and the sign of the norm that an axis is labelled by."""
     kinds = {(curve.attack, curve.unit) for curve in curves}
     if len({attack for attack, _ in kinds}) > 1:
-        return "perturbation size (in each attack's unit)", ""
+        return "", "perturbation size (in each attack's unit)", ""
     attack, unit = max(kinds)
-    return unit, _NORMS.get(attack, "")
+    return attack, unit, _NORMS.get(attack, "")

@@ -40,7 +40,7 @@ FEW = 0.1
 
 
 class About(BaseModel):
-    """What a run does not know of its model."""
+    """What a run does not know of its model; ``trained_on``: attack -> strength, as people type it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,8 +80,9 @@ def read_card(path: str | Path) -> dict[str, Any]:
 
 def about_of(result: Result, given: Mapping[str, About]) -> About:
     """What is known of the model of a run: what is given now under its name, else what the run keeps."""
-    if result.name in given:
-        return given[result.name]
+    for name in (result.name, result.recorded_name):
+        if name in given:
+            return given[name]
     return checked(_CARD, dict(result.about), f"the card of {result.name}")
 
 
@@ -194,7 +195,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     return Row(
         name=marked(result.name, result.suspect),
         accuracies=judged.restrict(compared).accuracies(),
-        about=given,
+        about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
         hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
