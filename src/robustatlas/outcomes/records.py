@@ -136,7 +136,8 @@ class AttackRecord(Record):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, and a fingerprint of its own."""
         copied = super().model_copy(update=update, deep=deep)
-        vars(copied).pop("fingerprint", None)
+        for derived in ("fingerprint", "threat_identity"):
+            vars(copied).pop(derived, None)
         return copied
 
     @property
@@ -185,9 +186,23 @@ class AttackRecord(Record):
         published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}
         return search == "frontier" or published
 
+    @cached_property
+    def threat_identity(self) -> str:
+        """Twelve hexadecimal digits, equal for attacks that search the same threat model, with all of its parameters,
+        and are judged alike, whatever they are called. An attack that records no threat model is known by its name."""
+        said = {"threat": self.threat or self.name, "monotone": self.monotone}
+        return digest(said | {"errors": self.protocol.get("errors", "accepted")})
+
+    @property
+    def is_measured_by_its_model(self) -> bool:
+        """Return if its sizes are distances of the attacked model's own activations, which differ among models."""
+        distance = self.threat.get("distance")
+        features = distance.get("features") if isinstance(distance, dict) else None
+        return isinstance(features, dict) and {"network", "layers"} <= features.keys()
+
     def same_set(self, other: AttackRecord) -> bool:
-        """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
-        return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
+        """Whether both have the same name and threat model and are judged alike, so that the smaller example counts."""
+        return (self.name, self.threat_identity) == (other.name, other.threat_identity)
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""

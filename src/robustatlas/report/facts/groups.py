@@ -12,9 +12,10 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.comparison import RankTest, rank_sum_test
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.comparison import Compared, Shared, what_is_shared
+from robustatlas.report.facts.comparison import Compared, Shared, subject_of, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, union_strengths
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
@@ -58,11 +59,13 @@ def groups_of(
     union: Mapping[str, float] | None = None,
 ) -> Groups:
     """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
-    middle one of each. Raises :class:`UserError`: no group, an empty one, or as of `what_is_shared`."""
+    middle one of each. Raises :class:`UserError`: no group, an empty one, two runs of one training, or as of
+    `what_is_shared`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
     results = in_a_row(groups)
     names = [f"{name} ({place})" for name, runs in groups.items() for place in range(1, len(runs) + 1)]
+    check_distinct_trainings([subject_of(result, name) for result, name in zip(results, names, strict=True)])
     shared = what_is_shared(results, names)
     first = shared.on(0)
     at = union_strengths(first.table, union)
