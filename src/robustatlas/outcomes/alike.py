@@ -101,12 +101,8 @@ def _difference(first: tuple[str, AttackRecord], second: tuple[str, AttackRecord
     (name, ours), (other, theirs) = first, second
     if ours.is_measured_by_its_model and theirs.is_measured_by_its_model:
         return "each model measures it by its own activations"
-    told = (
-        {"threat model": each.threat, "nested": each.monotone, "errors": each.protocol.get("errors", "accepted")}
-        for each in (ours, theirs)
-    )
-    found = differences(*told, f"of {name}", there=f"of {other}")
-    return ", ".join(phrase.removeprefix("threat model.") for phrase in islice(found, _NAMED))
+    found = differences(ours.threat_parameters, theirs.threat_parameters, f"of {name}", there=f"of {other}")
+    return ", ".join(islice(found, _NAMED))
 
 
 def threat_identities(records: Iterable[AttackRecord]) -> dict[str, str]:

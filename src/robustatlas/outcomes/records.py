@@ -188,10 +188,19 @@ class AttackRecord(Record):
 
     @cached_property
     def threat_identity(self) -> str:
-        """Twelve hexadecimal digits, equal for attacks that search the same threat model, with all of its parameters,
-        and are judged alike, whatever they are called. An attack that records no threat model is known by its name."""
-        said = {"threat": self.threat or self.name, "monotone": self.monotone}
-        return digest(said | {"errors": self.protocol.get("errors", "accepted")})
+        """Twelve hexadecimal digits, equal for attacks on the same threat model with all of its parameters.
+
+        What an attack is called, and how it searches, makes no difference; what counts as an error does. An attack that
+        records no threat model is known by its name.
+        """
+        return digest(self.threat_parameters or self.name)
+
+    @property
+    def threat_parameters(self) -> dict[str, JsonValue]:
+        """What the set of perturbed inputs depends on, and what counts as an error; empty: no threat model is recorded."""
+        held = _set_parameters(self.threat)
+        errors = self.protocol.get("errors", "accepted")
+        return {**held, "errors": errors} if isinstance(held, dict) and held else {}
 
     @property
     def is_measured_by_its_model(self) -> bool:
@@ -201,8 +210,8 @@ class AttackRecord(Record):
         return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
     def same_set(self, other: AttackRecord) -> bool:
-        """Whether both have the same name and threat model and are judged alike, so that the smaller example counts."""
-        return (self.name, self.threat_identity) == (other.name, other.threat_identity)
+        """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
+        return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
@@ -218,6 +227,18 @@ class AttackRecord(Record):
         else:
             by_gradient = self.gradient.same(other.gradient)
         return self.same_set(other) and self.protocol == other.protocol and by_gradient
+
+
+_SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sparsity"}, "L0": {"starts"}}
+"""Fields of recorded lp balls that say where a search begins and how it moves, not what the ball holds."""
+
+
+def _set_parameters(threat: JsonValue) -> JsonValue:
+    """Return a recorded threat model without the fields that do not change which inputs it holds."""
+    if isinstance(threat, dict):
+        left_out = _SEARCH_PARAMETERS.get(str(threat.get("kind")), set())
+        return {name: _set_parameters(value) for name, value in threat.items() if name not in left_out}
+    return [_set_parameters(value) for value in threat] if isinstance(threat, list) else threat
 
 
 def _run_settings(plan: JsonValue, name: str) -> list[JsonValue]:
