@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
+from robustatlas.outcomes.hashes import digest
 
 FORMAT_VERSION = 1
 """Version of the run directory."""
@@ -97,6 +98,11 @@ class DataRecord(Record):
     name: str
     images_sha256: str | None = None
     labels_sha256: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits, equal for the same images and labels; of the name where no hashes are recorded."""
+        return digest([self.images_sha256, self.labels_sha256] if self.images_sha256 else self.name)
 
     def differences(self, given: DataRecord) -> list[str]:
         """A phrase for each way in which ``given`` is other data."""

@@ -197,7 +197,7 @@ class AttackRecord(Record):
 
     @property
     def threat_parameters(self) -> dict[str, JsonValue]:
-        """What the set of perturbed inputs depends on, and what counts as an error; empty: no threat model is recorded."""
+        """What the set of perturbed inputs depends on, and what counts as an error; empty where no set is recorded."""
         held = _set_parameters(self.threat)
         errors = self.protocol.get("errors", "accepted")
         return {**held, "errors": errors} if isinstance(held, dict) and held else {}
@@ -326,14 +326,16 @@ def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]
 
 
-def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str) -> None:
+def check_joins(
+    record: AttackRecord, known: Iterable[AttackRecord], where: str, remedy: str = "give another folder"
+) -> None:
     """Raise :class:`UserError` where a run holds an attack of this name with another threat model, or judged in another
-    way; ``where``: what the sentence calls the run."""
+    way; ``where``: what the sentence calls the run, ``remedy``: what to do."""
     for other in known:
         if other.name == record.name and not other.same_set(record):
             held, given = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
             how = ", ".join(differences(held, given, "in the run"))
             raise UserError(
                 f"{where} holds {record.name!r} with another threat model or another way of judging ({how}), whose "
-                "numbers cannot be joined with these; give another folder."
+                f"numbers cannot be joined with these; {remedy}."
             )
