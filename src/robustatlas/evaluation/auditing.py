@@ -16,7 +16,7 @@ from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import maximal_passes
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.remedies import around, estimated
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, warn
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluated
 from robustatlas.evaluation.plan import Data, attack_as_recorded, opened, samples_of
@@ -24,11 +24,14 @@ from robustatlas.evaluation.prepared import Model
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import WHOLE, Share
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.outcomes import Run
 from robustatlas.outcomes.locks import part_lock
 from robustatlas.results.result import Result
 
 SAMPLES = 50
 """Of an audit, by default."""
+_OWN_SAMPLES = 32
+"""On which an attack of one's own is held against this package's on the same threat model."""
 _SHARE = 0.1
 """Of the passes of an evaluation, up to which an audit is made by default."""
 _ALONE = ("pgd", "apgd", "adam")
@@ -44,7 +47,62 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     count = request.audit
     if count is None:
         count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
-    return search_again(result, model, data, count, request.seed, request.share) if count else result
+    if count:
+        return search_again(result, model, data, count, request.seed, request.share)
+    if request.audit is None and request.part == WHOLE and result.run is not None and (own := _own(result)):
+        return _hold_own(result, model, data, own, request.seed)
+    return result
+
+
+def _own(result: Result) -> dict[str, str]:
+    """Return the attacks of one's own that no audit has looked at, each with this package's on its threat model."""
+    audited = result.audit_sentences()
+    return {name: ours for name, ours in _searched_as(result).items() if name != ours and name not in audited}
+
+
+def _hold_own(result: Result, model: Model, data: Data, own: Mapping[str, str], seed: int) -> Result:
+    """Hold attacks of one's own against this package's on the same threat models, on a few samples."""
+    assert result.run is not None
+    positions = _positions(result, data, _OWN_SAMPLES, seed)
+    beside = result.run.begin_audit()
+    with part_lock(beside.path, WHOLE.number, WHOLE.of):
+        for name, ours in own.items():
+            attack = _recorded(name, result, ours)
+            try:
+                found = _searched(attack, name, attack, model, data, positions, beside, seed)
+            except UserError as error:
+                warn(f"{name} could not be held against {ours}: {error}")
+                continue
+            beside.describe({f"kinds {name}": {ours: _more_by(found, result, name)}})
+    held = result.reread()
+    for name in own:
+        if (said := held.unproven.get(name)) is not None:
+            warn(said)
+    return held
+
+
+def _positions(result: Result, data: Data, samples: int, seed: int) -> list[int]:
+    """Return where so many samples of a result stand in its data, drawn at random."""
+    drawn = _drawn(result.index, samples, seed)
+    positions: list[int] = np.flatnonzero(np.isin(samples_of(data, None).index, drawn)).tolist()
+    return positions
+
+
+def _searched(
+    attack: Attack,
+    name: str,
+    like: Attack,
+    model: Model,
+    data: Data,
+    positions: Sequence[int],
+    beside: Run,
+    seed: int,
+) -> Result:
+    """Search samples by an attack under the name, the threat model and the strengths of the audited one."""
+    same = replace(attack, threat=like.threat, eight_bit=like.eight_bit, typical=0)
+    renamed = replace(same, name=name, strengths=like.strengths)
+    asked = Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)
+    return evaluated(model, data, asked)
 
 
 def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0, part: Share = WHOLE) -> Result:
@@ -59,20 +117,15 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     if result.run is None:
         raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
     classifier = model if isinstance(model, Classifier) else Classifier(model)
-    drawn = _drawn(result.index, samples, seed)
-    positions = np.flatnonzero(np.isin(samples_of(data, None).index, drawn)).tolist()
+    positions = _positions(result, data, samples, seed)
     beside = result.run.begin_audit()
     with part_lock(beside.path, part.number, part.of):
-        for name in (name for name in result.attacks if name in catalogue()):
+        for name, ours in _searched_as(result).items():
             fallen: dict[str, int] = {}
-            attack = _recorded(name, result)
+            attack = _recorded(name, result, ours)
             for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.invalid):
-                same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
-                renamed = replace(same, name=name, strengths=attack.strengths)
-                asked = Request(
-                    attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False
-                )
-                fallen[kind] = _more_by(evaluated(through, data, asked), result, name)
+                found = _searched(other, name, attack, through, data, positions, beside, seed)
+                fallen[kind] = _more_by(found, result, name)
             beside.describe({f"kinds {name}": fallen})
     return result.reread()
 
@@ -117,10 +170,10 @@ def _others(attack: Attack) -> list[Attack]:
     return [attack_named(f"{optimizer}-{attack.name}") for optimizer in _ALONE]
 
 
-def _recorded(name: str, result: Result) -> Attack:
-    """The attack of that name with the threat model and the strengths of a result."""
-    recorded = attack_as_recorded(name, result.records.values())
-    return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
+def _recorded(name: str, result: Result, ours: str) -> Attack:
+    """Return the attack `ours` with the threat model and the strengths that a result has under `name`."""
+    records = [record.model_copy(update={"name": ours}) for record in result.records.values() if record.name == name]
+    return replace(attack_as_recorded(ours, records), strengths=tuple(result.strengths(name).tolist()))
 
 
 def _shortened(attack: Attack) -> Attack:
@@ -134,13 +187,19 @@ def _shortened(attack: Attack) -> Attack:
 def _cheap(result: Result) -> bool:
     """Whether an audit costs at most a tenth of what the run has cost."""
     spent = sum(sum(result.passes(name)) for name in result.attacks) * result.samples
-    dear = sum(map(_most, (name for name in result.attacks if name in catalogue()), [result] * len(result.attacks)))
+    dear = sum(_most(name, ours, result) for name, ours in _searched_as(result).items())
     return result.run is not None and SAMPLES * dear <= _SHARE * spent
 
 
-def _most(name: str, result: Result) -> float:
+def _searched_as(result: Result) -> dict[str, str]:
+    """Return the attacks of a result that an audit searches again, each with this package's attack that does so."""
+    own = {record.name: record.counterpart for record in result.records.values() if record.counterpart}
+    return {name: own.get(name, name) for name in result.attacks if name in own or name in catalogue()}
+
+
+def _most(name: str, ours: str, result: Result) -> float:
     """Passes that the audit of a sample takes at most."""
-    attack = _recorded(name, result)
+    attack = _recorded(name, result, ours)
     kinds: Mapping[str, Attack] = {"": scale_effort(attack, "high")} | {each.name: each for each in _others(attack)}
     classes = len(result.identity.model.probe[0]) if result.identity is not None else 2
     first = [(each, each.searches[0]) for each in kinds.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.counterparts import counterpart_of
 from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.effort import scale_effort
@@ -308,9 +310,10 @@ def record_of(
     model: Classifier | None = None,
     effort: Effort = "default",
     gradient: GradientRecord | None = None,
+    first: Tensor | None = None,
 ) -> AttackRecord:
     """What determines the numbers of an attack, with the draws of a randomised ``model`` and the gradients that it
-    gives, and what a reader wants to know of it."""
+    gives, and what a reader wants to know of it; ``first``: images [M, ...] of the data."""
     plan = attack.plan(search)
     protocol = {
         "search": search,
@@ -333,6 +336,7 @@ def record_of(
         protocol["remedy"] = model.remedy
     if attack.errors != "accepted":
         protocol["errors"] = attack.errors
+    largest = math.inf if first is None else attack.threat.most(first)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
@@ -346,6 +350,8 @@ def record_of(
         calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
         runs=tuple(run_in_words(run) for run in plan.runs),
+        counterpart=counterpart_of(attack),
+        largest=largest if math.isfinite(largest) else None,
     )
 
 

@@ -161,7 +161,11 @@ def _tasks(
     precision = model.precision if model.dtype == torch.float32 else "float64"
     gradients = _gradients(model, work, [attack.plan(searches[attack.name]) for attack in attacks])
     return [
-        Task(attack, search, record_of(attack, search, request.seed, precision, model, request.effort, gradient))
+        Task(
+            attack,
+            search,
+            record_of(attack, search, request.seed, precision, model, request.effort, gradient, work.first.images),
+        )
         for attack, gradient in zip(attacks, gradients, strict=True)
         for search in [searches[attack.name]]
     ]

@@ -81,7 +81,7 @@ class GradientRecord(BaseModel):
 
 class AttackRecord(Record):
     """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note``,
-    ``calibrated`` and ``effort`` are not among that.
+    ``calibrated``, ``effort``, ``counterpart`` and ``largest`` are not among that.
 
     Attributes:
         name: of the attack.
@@ -96,6 +96,9 @@ class AttackRecord(Record):
         calibrated: whose strengths these are, where they are not those of a source.
         effort: what the plan was scaled to, where that is not the default.
         runs: each run of the plan, in words.
+        counterpart: of an attack of one's own, this package's attack on the same threat model, against which it is
+            held; empty: it is this package's, or there is none.
+        largest: size beyond which images in [0, 1] do not differ; None: there is none, or it is not known.
 
     Example:
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
@@ -117,6 +120,8 @@ class AttackRecord(Record):
     calibrated: str = ""
     effort: str = ""
     runs: tuple[str, ...] = ()
+    counterpart: str = ""
+    largest: float | None = None
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -127,7 +132,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            words = {"unit", "source", "note", "calibrated", "effort", "runs"}
+            words = {"unit", "source", "note", "calibrated", "effort", "runs", "counterpart", "largest"}
             told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
@@ -198,7 +203,7 @@ class AttackRecord(Record):
     @property
     def threat_parameters(self) -> dict[str, JsonValue]:
         """What the set of perturbed inputs depends on, and what counts as an error; empty where no set is recorded."""
-        held = _set_parameters(self.threat)
+        held = set_parameters(self.threat)
         errors = self.protocol.get("errors", "accepted")
         return {**held, "errors": errors} if isinstance(held, dict) and held else {}
 
@@ -233,12 +238,12 @@ _SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sp
 """Fields of recorded lp balls that say where a search begins and how it moves, not what the ball holds."""
 
 
-def _set_parameters(threat: JsonValue) -> JsonValue:
+def set_parameters(threat: JsonValue) -> JsonValue:
     """Return a recorded threat model without the fields that do not change which inputs it holds."""
     if isinstance(threat, dict):
         left_out = _SEARCH_PARAMETERS.get(str(threat.get("kind")), set())
-        return {name: _set_parameters(value) for name, value in threat.items() if name not in left_out}
-    return [_set_parameters(value) for value in threat] if isinstance(threat, list) else threat
+        return {name: set_parameters(value) for name, value in threat.items() if name not in left_out}
+    return [set_parameters(value) for value in threat] if isinstance(threat, list) else threat
 
 
 def _run_settings(plan: JsonValue, name: str) -> list[JsonValue]:

@@ -234,7 +234,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         fingerprint=result.fingerprint,
         invalid=result.invalid,
         headline=headline_of(judged),
-        unranked=held.other_data,
+        unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),
     )
 
 
