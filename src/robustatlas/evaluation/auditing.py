@@ -49,7 +49,8 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
         count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
     if count:
         return search_again(result, model, data, count, request.seed, request.share)
-    if request.audit is None and request.part == WHOLE and result.run is not None and (own := _own(result)):
+    asked = request.diagnose and request.audit is None and request.part == WHOLE
+    if asked and result.run is not None and (own := _own(result)):
         return _hold_own(result, model, data, own, request.seed)
     return result
 
@@ -57,7 +58,8 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
 def _own(result: Result) -> dict[str, str]:
     """Return the attacks of one's own that no audit has looked at, each with this package's on its threat model."""
     audited = result.audit_sentences()
-    return {name: ours for name, ours in _searched_as(result).items() if name != ours and name not in audited}
+    own = {record.name for record in result.records.values() if record.counterpart}
+    return {name: ours for name, ours in _searched_as(result).items() if name in own and name not in audited}
 
 
 def _hold_own(result: Result, model: Model, data: Data, own: Mapping[str, str], seed: int) -> Result:

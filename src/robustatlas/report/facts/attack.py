@@ -125,9 +125,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         best_known=best_known(result, attack),
         found_last=_found_last(outcome),
         own_threat=held is not None and attack in held.own_threat,
-        advice=None
-        if attack in result.unproven
-        else grid_advice(outcome, result.clean_accuracy, _largest(result, attack)),
+        advice=_advice(result, attack),
         queries=query_successes(outcome),
     )
 
