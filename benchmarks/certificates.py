@@ -2,14 +2,22 @@
 
     python benchmarks/certificates.py [--parts widths,lines,exact] [--output FILE]
 
-widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the
-median of upper / lower, the area between both curves, by network and norm. lines: the same of sets of one number.
-exact: default, minimum and high search, and certificates, against exact sizes of networks with two inputs, by brute
-force. strengths: CROWN, and branch and bound, at one strength (a fifth of the samples). soundness: random and attacked
-points inside certified balls of 50 random networks in float64, of every supported activation and pooling. cost: seconds
-of this process, and what the forecast said. residual: two trained residual networks of CIFAR-10, by the package and by
-dense matrices (a tenth of the samples). deep: what the forecast says of a ResNet-32. Parts add to what the file holds
-already.
+Parts add to what the file holds already. By default all of them run:
+
+- widths: attack and certificate on the same samples: how many of them are closed (upper / lower < 1.01), the median of
+  upper / lower, the area between both curves, by network and norm.
+- lines: the same of sets of one number.
+- exact: default, minimum and high search, and certificates, against exact sizes of networks with two inputs, by brute
+  force (a fifth of the samples, with --seconds for each of branch and bound).
+- strengths: CROWN, and branch and bound, at one strength (a fifth of the samples).
+- complete: CROWN, branch and bound, and Marabou (``pip install maraboupy``) on the same balls (a fifth of the samples),
+  with the same limit of --seconds a ball. Fully connected networks that are trained here, and mnistfc 256x4 of VNN-COMP
+  2021 where ROBUSTATLAS_MODELS and ROBUSTATLAS_DATA name folders with it and with MNIST.
+- soundness: random and attacked points inside certified balls of 50 random networks in float64, of every supported
+  activation and pooling.
+- cost: seconds of this process, and what the forecast said.
+- residual: two trained residual networks of CIFAR-10, by the package and by dense matrices (a tenth of the samples).
+- deep: what the forecast says of a ResNet-32.
 """
 
 import argparse
@@ -18,6 +26,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,9 +41,11 @@ from torch import Tensor, nn
 import robustatlas as ra
 from brute_force import exact_sizes
 from crown_by_matrices import Layer, Matrices, margins, matrices
+from marabou import decide
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.certificates import Samples, Subject, certificate_named
-from robustatlas.certificates.balls import Crown
+from robustatlas.certificates.balls import Crown, IntervalBounds
+from robustatlas.certificates.base import MARGIN_OF_SIZES
 from robustatlas.certificates.bounds import Bounds
 from robustatlas.certificates.branching import BetaCrown
 from robustatlas.certificates.certify import forecast
@@ -106,7 +117,7 @@ def tiny(seed: int, inputs: int, width: int, classes: int) -> tuple[nn.Sequentia
     return net.eval(), x, y
 
 
-def exact(samples: int, only: str) -> Iterator[Row]:
+def exact(samples: int, seconds: float, only: str) -> Iterator[Row]:
     """Yield gaps of searches, and of certificates, to exact sizes: networks with two inputs, by brute force."""
     for seed, width in ((0, 16), (1, 16), (2, 32)):
         net, x, y = tiny(seed, 2, width, 3)
@@ -124,9 +135,9 @@ def exact(samples: int, only: str) -> Iterator[Row]:
                 row: Row = {"network": name, "attack": attack, "search": search if effort == "default" else effort}
                 known = sizes <= found.strengths(attack)[-1]
                 yield row | _gap(found.minimal_size(attack)[known] / sizes[known] - 1)
-            for method in ("interval", "crown", "beta-crown"):
+            for method in (IntervalBounds(), Crown(), BetaCrown(seconds=seconds)):
                 lower = ra.certify(model, data, attack, method=method, progress=False).certified_size(attack)
-                row = {"network": name, "attack": attack, "method": method}
+                row = {"network": name, "attack": attack, "method": method.name}
                 yield row | _gap(1 - lower / sizes) | {"above": int((lower > sizes).sum())}
 
 
@@ -341,12 +352,6 @@ def strengths(samples: int, only: str) -> Iterator[Row]:
     digits = ra.load_dataset("digits", "test")
     for name, strength in (("digits-linf", 0.09), ("digits-l2", 0.06), ("digits-standard", 0.05)):
         cases.append((name, ra.load_model(f"builtin:{name}").net, digits, strength))
-    deep = nn.Sequential(nn.Flatten())
-    for k in range(4):
-        deep.extend([nn.Linear(784 if k == 0 else 256, 256), nn.ReLU()])
-    deep.append(nn.Linear(256, 10))
-    deep.load_state_dict(load_file(Path(os.environ["ROBUSTATLAS_MODELS"]) / "mnistfc_256x4.safetensors"))
-    cases.append(("mnistfc 256x4", deep.eval(), ra.load_dataset("mnist", "test"), 0.03))
     for name, net, data, strength in cases:
         if only not in name:
             continue
@@ -366,6 +371,93 @@ def strengths(samples: int, only: str) -> Iterator[Row]:
                 "proven": proven, "refuted": refuted, "not decided": len(right) - proven - refuted,
                 "processor seconds a sample": round((time.process_time() - used) / len(right), 2),
             }  # fmt: skip
+
+
+def fully_connected(*widths: int) -> nn.Sequential:
+    """Return linear layers of these widths with a ReLU between each two."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def trained_on_digits(recipe: str, against: dict[str, float] | None) -> nn.Sequential:
+    """Return a fully connected network trained on the digits, kept in the cache folder."""
+    torch.manual_seed(0)
+    net = fully_connected(64, 50, 50, 10)
+    settings = Settings(learning_rate=3e-3, monitored=64)
+    out = cache_folder() / "benchmarks" / f"digits_fully_connected_{recipe}"
+    made = recipe_named(recipe, against)
+    ra.train(net, ra.load_dataset("digits", "train"), made, epochs=40, settings=settings, out=out, progress=False)
+    return net.eval()
+
+
+def networks_to_decide() -> Iterator[tuple[str, nn.Sequential, ra.Dataset, tuple[float, ...]]]:
+    """Yield names, networks, images and linf strengths."""
+    digits = ra.load_dataset("digits", "test")
+    yield "digits 50-50, standard training", trained_on_digits("standard", None), digits, (0.05, 0.1)
+    yield "digits 50-50, PGD 0.1", trained_on_digits("pgd", {"linf": 0.1}), digits, (0.15, 0.2)
+    weights = Path(os.environ.get("ROBUSTATLAS_MODELS", "")) / "mnistfc_256x4.safetensors"
+    if not weights.is_file():
+        print(f"complete: leaves out mnistfc 256x4; ROBUSTATLAS_MODELS names no folder with {weights.name}")
+        return
+    net = fully_connected(784, 256, 256, 256, 256, 10)
+    net.load_state_dict(load_file(weights))
+    yield "mnistfc 256x4", net.eval(), ra.load_dataset("mnist", "test"), (0.03,)
+
+
+def complete(samples: int, seconds: float, only: str) -> Iterator[Row]:
+    """Yield what CROWN, branch and bound, and Marabou decide of the same balls: one row for each network, strength and
+    method. What is proven by one and refuted by another one ends the benchmark with an error."""
+    for name, net, data, radii in networks_to_decide():
+        if only not in name:
+            continue
+        with torch.no_grad():
+            right = (net(data.images[: 2 * samples + 20]).argmax(1) == data.labels[: 2 * samples + 20]).nonzero()[:, 0]
+        chosen = right[:samples]
+        some = Samples(data.images[chosen].double(), data.labels[chosen], chosen)
+        subject = Subject(ra.Classifier(net, name=name), tuple(some.x.shape[1:]))
+        for strength in radii:
+            decided: dict[str, list[str]] = {}
+            for method in ("crown", "beta-crown", "Marabou"):
+                kinds, times = [], []
+                for row in range(len(chosen)):
+                    one = some.select(torch.tensor([row]))
+                    kind, took = decide_ball(method, subject, one, strength, seconds)
+                    kinds.append(kind)
+                    times.append(round(took, 2))
+                decided[method] = kinds
+                yield {
+                    "network": name, "strength": strength, "method": method, "samples": len(chosen),
+                    "proven": kinds.count("proven"), "refuted": kinds.count("refuted"),
+                    "not decided": kinds.count("not decided"), "seconds": times, "seconds allowed": seconds,
+                    "decisions": kinds,
+                }  # fmt: skip
+            for row, kinds in enumerate(zip(*decided.values(), strict=True)):
+                if {"proven", "refuted"} <= set(kinds):
+                    raise SystemExit(
+                        f"{name}, image {int(chosen[row])}, linf {strength}: {dict(zip(decided, kinds, strict=True))}"
+                    )
+
+
+def decide_ball(method: str, subject: Subject, one: Samples, strength: float, seconds: float) -> tuple[str, float]:
+    """Return the decision of a method on one ball, and the seconds that it took."""
+    if method == "Marabou":
+        radius = strength * MARGIN_OF_SIZES  # the ball that a certificate of this strength speaks of
+        x = one.x[0].flatten()
+        answer = decide(
+            subject.model.net, (x - radius).clamp_min(0), (x + radius).clamp_max(1), int(one.labels), seconds
+        )
+        return answer.decision, answer.seconds
+    settings = {"seconds": seconds} if method == "beta-crown" else {}
+    begun = time.perf_counter()
+    with torch.no_grad():
+        size = torch.tensor([strength], dtype=torch.float64)
+        verdicts = certificate_named(method, **settings).prove(subject, attack_named("linf"), one, size)
+    took = time.perf_counter() - begun
+    if verdicts.proven:
+        return "proven", took
+    return "refuted" if verdicts.refuted else "not decided", took
 
 
 def cost(only: str) -> Iterator[Row]:
@@ -398,20 +490,25 @@ def deep() -> Iterator[Row]:
         with patch("time.perf_counter", time.process_time):
             (each,) = forecast(model, data, Request(attacks="linf", progress=False), method).expected
         yield {
-            "network": model.name, "attack": "linf", "method": method, "samples": each.samples,
-            "forecast": round(each.seconds, 1), "at most": each.bounded,
+            "network": model.name, "attack": "linf", "method": method, "samples": each.number,
+            "forecast": round(each.seconds, 1), "at most": each.is_upper_bound,
         }  # fmt: skip
 
 
 def _kind(row: Row) -> list[Any]:
-    return [row.get(key) for key in ("network", "attack", "method", "search", "seed")]
+    return [row.get(key) for key in ("network", "attack", "method", "search", "seed", "strength")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="widths,lines,exact,strengths,soundness,cost,residual,deep")
-    parser.add_argument("--samples", type=int, default=100, help="of widths and lines; a fifth of exact")
-    parser.add_argument("--only", default="", help="of exact, cost, residual: what is in the names")
+    parser.add_argument("--parts", default="widths,lines,exact,strengths,complete,soundness,cost,residual,deep")
+    parser.add_argument(
+        "--samples", type=int, default=100, help="of widths and lines; a fifth of exact, strengths, complete"
+    )
+    parser.add_argument(
+        "--only", default="", help="of exact, strengths, complete, cost, residual: what is in the names"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="of a ball in complete, of a sample in exact")
     parser.add_argument("--networks", type=int, default=50)
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "certificates.json")
@@ -419,8 +516,9 @@ def main() -> None:
     parts = {
         "widths": lambda: widths(asked.samples),
         "lines": lambda: lines(asked.samples),
-        "exact": lambda: exact(max(1, asked.samples // 5), asked.only),
+        "exact": lambda: exact(max(1, asked.samples // 5), asked.seconds, asked.only),
         "strengths": lambda: strengths(max(1, asked.samples // 5), asked.only),
+        "complete": lambda: complete(max(1, asked.samples // 5), asked.seconds, asked.only),
         "soundness": lambda: soundness(asked.networks, asked.points),
         "cost": lambda: cost(asked.only),
         "residual": lambda: residual(max(1, asked.samples // 10), asked.only),

@@ -25,12 +25,15 @@ from numpy.typing import NDArray
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.evaluation.cores import FIRST, Cores
-from robustatlas.evaluation.costs import Costs, weight_of
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings
+from robustatlas.evaluation.completion import SECONDS_OF_FIRST_CHUNK
+from robustatlas.evaluation.cores import Cores
+from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.dispatcher import Dispatcher
-from robustatlas.evaluation.plan import Task, record_of, samples_of
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.evaluation.records import attack_record
+from robustatlas.evaluation.samples import choose_samples
 
 RESULTS = Path(__file__).parent / "results"
 BOARD = Path(__file__).parents[1] / "docs" / "board" / "runs.tar.xz"
@@ -68,10 +71,10 @@ def prices(samples: int, seed: int = 0) -> Prices:
     return Prices(np.array(rows), SECONDS_TO_START)
 
 
-def tasks(count: int) -> list[Task]:
+def tasks(count: int) -> list[AttackTask]:
     """The first of the nine attacks by descent."""
     named = [attack_named(name) for name in ATTACKS[:count]]
-    return [Task(attack, "descent", record_of(attack, "descent", 0, "float32")) for attack in named]
+    return [AttackTask(attack, "descent", attack_record(attack, "descent", 0, "float32")) for attack in named]
 
 
 class _Nowhere:
@@ -93,13 +96,13 @@ def simulate(priced: Prices, workers: int) -> dict[str, Any]:
 def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
     """As the command line does it: one process begins, and others follow when what it has learned says that the rest is
     worth them; the first of them is ready ``begin`` seconds after the start."""
-    dispatcher = dispatcher_of(priced, 1, short=FIRST)
+    dispatcher = dispatcher_of(priced, 1, short=SECONDS_OF_FIRST_CHUNK)
     clock, many = 0.0, 1
     while many == 1 and (job := dispatcher.next()) is not None:
         seconds = _seconds(priced, job)
         dispatcher.finish(job, _found(job, seconds))
         clock += seconds
-        many = cores.processes(dispatcher.remaining(), dispatcher.lacking, memory=BYTES)
+        many = cores.processes(dispatcher.work_seconds(), dispatcher.unfinished_samples, memory=BYTES)
     dispatcher.workers = many
     return _clocked(dispatcher, priced, [max(clock, priced.begin)] * many) | {"first_part_s": clock}
 
@@ -107,29 +110,28 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
 def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> Dispatcher:
     """Of the samples that there are prices for."""
     samples = priced.seconds.shape[1]
-    work = samples_of(
+    work = choose_samples(
         (torch.zeros(1, 3, 32, 32).expand(samples, -1, -1, -1), torch.zeros(samples, dtype=torch.int64)), None
     )
     todo = tasks(len(priced.seconds))
-    costs = Costs([weight_of(task, 10) for task in todo], pair=1e-3)
-    mine, manner = np.ones(samples, bool), Manner(0, 256)
+    costs = Costs([task.cost_weight(10) for task in todo], pair=1e-3)
+    mine, manner = np.ones(samples, bool), ChunkSettings(0, 256)
     return Dispatcher(
-        _Nowhere(),
+        _Nowhere(),  # type: ignore[arg-type]
         todo,
         work,
         mine,
         manner,
         costs,
-        None,
         workers,
         Progress(),
-        short,  # type: ignore[arg-type]
+        first_seconds=short,
     )
 
 
 def _clocked(dispatcher: Dispatcher, priced: Prices, begin: list[float]) -> dict[str, Any]:
     order, workers = count(), len(begin)
-    events: list[tuple[float, int, tuple[Job, float] | None]] = [(second, next(order), None) for second in begin]
+    events: list[tuple[float, int, tuple[Chunk, float] | None]] = [(second, next(order), None) for second in begin]
     jobs, last, idle = 0, 0.0, None
     while events:
         last, _, done = heapq.heappop(events)
@@ -155,14 +157,14 @@ def _clocked(dispatcher: Dispatcher, priced: Prices, begin: list[float]) -> dict
     }
 
 
-def _seconds(priced: Prices, job: Job) -> float:
+def _seconds(priced: Prices, job: Chunk) -> float:
     each = priced.seconds[job.task, job.index]
     return max(float(each.sum()), ALONE * float(each.max()))
 
 
-def _found(job: Job, seconds: float) -> Found:
+def _found(job: Chunk, seconds: float) -> ChunkResult:
     columns = {"index": job.index, "seconds": np.full(len(job.index), seconds / len(job.index))}
-    return Found(columns, {}, None, {}, seconds, 256)
+    return ChunkResult(columns, {}, None, {}, seconds, 256)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ MODEL = ra.load_model("builtin:digits-standard")
 def strong_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the other kinds one that is fast."""
     strong = replace(attack_named("fmn-linf"), name="fmn-linf")
-    monkeypatch.setattr(auditing, "_others", lambda attack: [strong] if attack.name == "pgd-linf" else [])
+    monkeypatch.setattr(auditing, "_attacks_of_threat", lambda attack: [strong] if attack.name == "pgd-linf" else [])
 
 
 def weak(samples: int, **options: object) -> ra.Result:
@@ -60,9 +60,9 @@ def test_a_large_difference_is_a_flag_with_the_remedy_by_its_kind(strong_only: N
 
 def test_the_choice_does_not_depend_on_the_order(strong_only: None) -> None:
     index = np.arange(40)
-    one, two = (auditing._drawn(given, 10, 3) for given in (index, index[::-1]))
+    one, two = (auditing._audit_positions(given, 10, 3) for given in (index, index[::-1]))
     assert np.array_equal(one, two) and len(set(one.tolist())) == 10
-    assert not np.array_equal(one, auditing._drawn(index, 10, 4))
+    assert not np.array_equal(one, auditing._audit_positions(index, 10, 4))
 
 
 def test_by_default_where_it_costs_at_most_a_tenth_of_the_run() -> None:

@@ -133,6 +133,7 @@ READ: dict[str, Forward] = {
         F.pixel_shuffle(torch.cat([x, x * 2, x / 2, 1 - x], 1), 2)[..., ::2, 1::2]
     ),
     "avg_pool1d": lambda net, x: net.plain(F.avg_pool1d(F.pad(x.flatten(2), (1, 1)), 3, 1)),
+    "more channels": lambda net, x: net.plain(F.pad(x, (0, 0, 0, 0, 1, 1))[:, 1:2]),
     "reflect": lambda net, x: net.plain(F.pad(x, (1, 1, 2, 0), mode="reflect")[..., :4, :4]),
     "circular": lambda net, x: net.plain(F.pad(x, (1, 0, 0, 1), mode="circular")[..., :4, :4]),
     "conv_transpose": lambda net, x: net.plain(

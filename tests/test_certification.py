@@ -127,11 +127,11 @@ def test_a_forecast_writes_nothing(tmp_path: Path, model: ra.Classifier, data: r
 def test_where_bounds_would_never_end_a_forecast_says_at_most(
     monkeypatch: pytest.MonkeyPatch, model: ra.Classifier, data: ra.Dataset
 ) -> None:
-    monkeypatch.setattr("robustatlas.certificates.certifying._PATIENCE", 1e-9)
-    monkeypatch.setattr("robustatlas.certificates.certifying.certify_job", lambda *given: pytest.fail("it is tried"))
+    monkeypatch.setattr("robustatlas.certificates.certifying._LONGEST_TRIAL", 1e-9)
+    monkeypatch.setattr("robustatlas.certificates.task.CertificateTask.run", lambda *given: pytest.fail("it is tried"))
     for method, attack in (("crown", "linf"), ("line", "brightness")):
         (each,) = forecast(model, data, Request(attacks=attack, progress=False), method).expected
-        assert each.at_most and 0 < each.seconds < 1e4
+        assert each.is_upper_bound and 0 < each.seconds < 1e4
 
 
 def test_the_forecast_on_the_command_line_has_no_passes(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.metrics.references import Reference
-from robustatlas.report.citing import DATA, HOPPING, OPTIMIZERS, cite
+from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.report.citing import DATA, HOPPING, cite
 from robustatlas.results.result import Result
 
 
@@ -18,7 +19,7 @@ def cited(result: Result, reference: Reference | None = None) -> set[str]:
 
 
 def test_what_can_be_cited_has_authors_and_a_key_of_its_own() -> None:
-    names = [paper for _, paper in [*OPTIMIZERS.values(), HOPPING] if paper] + list(DATA.values())
+    names = [kind.paper for kind in OPTIMIZERS.values() if kind.paper] + [HOPPING[1], *DATA.values()]
     for attack in catalogue().values():
         names += [match[0] for match in named_in(attack.about.source)]
     for name in names:

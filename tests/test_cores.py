@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.evaluation import cores as measured
+from robustatlas.evaluation.completion import WorthOfWorkers
 from robustatlas.evaluation.cores import Cores, cores_for
-from robustatlas.evaluation.evaluating import evaluated
+from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.memory import bytes_kept
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
@@ -38,13 +39,13 @@ def classifier(net: nn.Module | None = None) -> Classifier:
 
 def shared(net: nn.Module | None = None, display: Seen | None = None) -> ra.Result:
     request = Request(attacks=ATTACKS, shard_size=3, cores=TWO, progress=display or False, diagnose=False, audit=0)
-    return evaluated(classifier(net), digits_images(COUNT, torch.float64), request)
+    return evaluate_request(classifier(net), digits_images(COUNT, torch.float64), request)
 
 
 @pytest.fixture
 def any_work_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "_WORTH", 0.0)
-    monkeypatch.setattr(measured, "SMALLEST", 1)
+    monkeypatch.setattr(measured, "WORTH_WORKERS", 0.0)
+    monkeypatch.setattr(measured, "SMALLEST_CHUNK", 1)
 
 
 @pytest.mark.usefixtures("any_work_is_worth_it")
@@ -125,13 +126,13 @@ def test_little_work_is_done_here(watched: list[int]) -> None:
 def test_what_was_measured_decides() -> None:
     """The plan's upper bound is worth a tenth; after a part, its seconds count."""
     dispatcher = dispatcher_of(1_000, expected=0.05, part=100)
-    sharing = measured.Sharing(Cores(8, threads=1, speedup=1.0), dispatcher, memory=1e9)
+    sharing = WorthOfWorkers(Cores(8, threads=1, speedup=1.0), dispatcher, memory=1e9)
     assert sharing.processes() == 1, "5 of the 50 seconds that the plan allows"
     job = dispatcher.next()
     assert job is not None
     dispatcher.finish(job, found_of(job, 0.05))
     assert sharing.processes() == 8, "45 seconds are left"
-    as_good = measured.Sharing(Cores(8, threads=8, speedup=7.5), dispatcher, memory=1e9)
+    as_good = WorthOfWorkers(Cores(8, threads=8, speedup=7.5), dispatcher, memory=1e9)
     assert as_good.processes() == 1
 
 
@@ -163,7 +164,7 @@ def test_threads_are_those_that_were_faster(slow: int, two_threads: None) -> Non
 
     found = cores_for(classifier(Slow()), ra.load_dataset("digits").rows)
     assert (found.count, found.threads) == (2, 3 - slow) and (found.speedup > 2) == (slow == 1)
-    with found.used():
+    with found.limit_threads():
         assert torch.get_num_threads() == 3 - slow
     assert torch.get_num_threads() == 2
 

@@ -18,7 +18,7 @@ from robustatlas.cli.distances import distances
 from robustatlas.common.errors import UserError
 from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, on_disk
 from robustatlas.data.dataset import Dataset
-from robustatlas.evaluation import plan
+from robustatlas.evaluation import samples
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 10), np.uint8)
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
@@ -177,7 +177,7 @@ def test_labels_are_those_that_a_data_set_returns(declared: dict[str, Any]) -> N
 
 def test_all_items_are_gone_through_once_for_an_evaluation_and_its_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr(plan, "of_torch", lambda data: opened.append(data) or of_torch(data))
+    monkeypatch.setattr(samples, "of_torch", lambda data: opened.append(data) or of_torch(data))
     net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
     ra.evaluate(net, Items(pair), "linf", strengths={"linf": [0.1]}, audit=4, progress=False)
     assert len(opened) == 1

@@ -19,11 +19,13 @@ import robustatlas as ra
 from live_tensors import Live
 from robustatlas.attacks.definition import Attack, AttackRun, Search
 from robustatlas.data import Beginning, Fingerprint, Rows
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings
+from robustatlas.evaluation.cores import SMALLEST_CHUNK
 from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST, Dispatcher
-from robustatlas.evaluation.plan import Task, Work
+from robustatlas.evaluation.dispatcher import CHUNK_SECONDS, Dispatcher
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.work import Found, Job, Manner
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
@@ -62,18 +64,20 @@ def dispatcher_of(
 ) -> Dispatcher:
     """A dispatcher for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
     rows, labels = Drawn(count, *shape), torch.zeros(count, dtype=torch.int64)
-    work = Work(
+    work = ChosenSamples(
         rows, labels, np.arange(count), DataRecord(name="drawn"), Beginning.of(rows, labels, torch.arange(count))
     )
-    task = Task(ATTACK, search, AttackRecord(name="linf", strengths=STRENGTHS))
+    task = AttackTask(ATTACK, search, AttackRecord(name="linf", strengths=STRENGTHS))
     run = Run(Identity(model=ModelRecord(name="net"), data=work.record))
     costs = Costs([1.0], pair=1.0)
     costs.expect(0, expected)
     mine = np.ones(count, np.bool_)
-    return Dispatcher(run, [task], work, mine, Manner(0, 256), costs, part, workers, Progress())
+    return Dispatcher(
+        run, [task], work, mine, ChunkSettings(0, 256), costs, workers, Progress(), samples_per_chunk=part
+    )
 
 
-def found_of(job: Job, seconds: float) -> Found:
+def found_of(job: Chunk, seconds: float) -> ChunkResult:
     """Some outcome of a job that took so many seconds a sample."""
     count = len(job.index)
     columns = {
@@ -82,21 +86,21 @@ def found_of(job: Job, seconds: float) -> Found:
     }
     samples = {name: np.zeros(count, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
     index = {"index": job.index}
-    return Found(columns | index, samples | index, None, {}, seconds * count, 256)
+    return ChunkResult(columns | index, samples | index, None, {}, seconds * count, 256)
 
 
-def jobs_of(dispatcher: Dispatcher, seconds: float = 1e-9) -> Iterator[Job]:
+def jobs_of(dispatcher: Dispatcher, seconds: float = 1e-9) -> Iterator[Chunk]:
     """All jobs of a dispatcher, one after the other."""
     while (job := dispatcher.next()) is not None:
         yield job
         dispatcher.finish(job, found_of(job, seconds))
-    assert dispatcher.lacking == 0
+    assert dispatcher.unfinished_samples == 0
 
 
 CASES: dict[str, tuple[dict[str, Any], float, int]] = {
     "a number that is given": ({"count": 1_000, "part": 300}, 1e-9, 250),
-    "equal times": ({"count": 1_000, "expected": SECONDS / 100}, SECONDS / 100, 100),
-    "never fewer than a few": ({"count": 160, "expected": 1e3}, 1e3, SMALLEST),
+    "equal times": ({"count": 1_000, "expected": CHUNK_SECONDS / 100}, CHUNK_SECONDS / 100, 100),
+    "never fewer than a few": ({"count": 160, "expected": 1e3}, 1e3, SMALLEST_CHUNK),
     "memory": ({"count": 400, "shape": LARGE}, 1e-9, HELD),
     "memory of a search that shares": ({"count": 100, "shape": LARGE, "search": "frontier"}, 1e-9, HELD // 5),
     "a number that is given, whatever the memory": ({"count": 600, "shape": LARGE, "part": 300}, 1e-9, 300),
@@ -116,28 +120,30 @@ def test_parts_cover_all_and_are_bounded(case: str) -> None:
 
 def test_parts_follow_the_time_that_they_take() -> None:
     """Dearer than expected: at once smaller. Cheaper: larger by steps, for a few easy samples prove little."""
-    dear = [len(job.index) for job in jobs_of(dispatcher_of(2_000, expected=SECONDS / 500), SECONDS / 50)]
+    dear = [len(job.index) for job in jobs_of(dispatcher_of(2_000, expected=CHUNK_SECONDS / 500), CHUNK_SECONDS / 50)]
     assert dear[0] >= 400 and max(dear[1:]) <= 50
-    cheap = [len(job.index) for job in jobs_of(dispatcher_of(20_000, expected=SECONDS / 20), SECONDS / 1_000)]
+    cheap = [
+        len(job.index) for job in jobs_of(dispatcher_of(20_000, expected=CHUNK_SECONDS / 20), CHUNK_SECONDS / 1_000)
+    ]
     assert cheap[0] == 20 and max(cheap) > 900
     assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(cheap))
 
 
 def test_several_hands_share_the_last_samples() -> None:
-    dispatcher = dispatcher_of(1_000, expected=SECONDS / 500, workers=4)
-    sizes = [len(job.index) for job in jobs_of(dispatcher, SECONDS / 500)]
+    dispatcher = dispatcher_of(1_000, expected=CHUNK_SECONDS / 500, workers=4)
+    sizes = [len(job.index) for job in jobs_of(dispatcher, CHUNK_SECONDS / 500)]
     assert sum(sizes) == 1_000
     assert sizes[0] == 1_000 / 4 and sizes == sorted(sizes, reverse=True)
-    assert SMALLEST <= sizes[-1] < 2 * SMALLEST
+    assert SMALLEST_CHUNK <= sizes[-1] < 2 * SMALLEST_CHUNK
 
 
 def test_no_part_is_more_than_half_of_what_parts_cost_whatever_their_length() -> None:
-    dispatcher = dispatcher_of(2_000, expected=SECONDS / 500, workers=4)
+    dispatcher = dispatcher_of(2_000, expected=CHUNK_SECONDS / 500, workers=4)
     sizes = []
     while (job := dispatcher.next()) is not None:
         sizes.append(len(job.index))
         dispatcher.finish(job, found_of(job, 0.01 * (len(job.index) + 128) / len(job.index)))
-    assert dispatcher.costs.fixed == 128 and dispatcher.costs.of(0) == pytest.approx(0.01)
+    assert dispatcher.costs.fixed == 128 and dispatcher.costs.seconds_per_sample(0) == pytest.approx(0.01)
     assert sum(sizes) == 2_000 and min(sizes[2:]) >= 128
 
 
@@ -153,7 +159,7 @@ def test_memory_does_not_grow_with_the_data(monkeypatch: pytest.MonkeyPatch) -> 
     torch.manual_seed(0)
     net = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 2))
     part, batch = (count * 4 * 3 * 32 * 32 for count in (64, 32))
-    monkeypatch.setattr("robustatlas.evaluation.dispatcher.SECONDS", 1e6)  # however busy the machine is
+    monkeypatch.setattr("robustatlas.evaluation.dispatcher.CHUNK_SECONDS", 1e6)  # however busy the machine is
     peaks = []
     for count in (384, 960):
         labels = np.arange(count) % 2

@@ -107,12 +107,12 @@ def test_the_batch_that_fits() -> None:
 
 def test_costs_follow_what_was_measured() -> None:
     costs = Costs([1.0, 3.0], pair=0.002)
-    assert costs.of(1) == pytest.approx(3 * costs.of(0))
+    assert costs.seconds_per_sample(1) == pytest.approx(3 * costs.seconds_per_sample(0))
     costs.expect(1, 5.0)
-    assert costs.of(1) == 5.0
+    assert costs.seconds_per_sample(1) == 5.0
     costs.learn(0, seconds=8.0, samples=4)
-    assert costs.of(0) == 2.0
-    assert costs.of(1) > 5.0, "what takes longer than expected here makes the others dearer too"
+    assert costs.seconds_per_sample(0) == 2.0
+    assert costs.seconds_per_sample(1) > 5.0, "what takes longer than expected here makes the others dearer too"
 
 
 def test_parts_of_one_length_do_not_tell_what_a_part_costs_by_itself() -> None:
@@ -120,13 +120,13 @@ def test_parts_of_one_length_do_not_tell_what_a_part_costs_by_itself() -> None:
     costs = Costs([1.0], pair=1.0)
     for seconds in np.random.default_rng(0).uniform(10.0, 30.0, 200):
         costs.learn(0, seconds, samples=16)
-    assert costs.fixed <= 8 and 0.9 * 20 / 24 <= costs.of(0) <= 1.1 * 20 / 16
+    assert costs.fixed <= 8 and 0.9 * 20 / 24 <= costs.seconds_per_sample(0) <= 1.1 * 20 / 16
 
 
 def test_no_task_is_expected_to_take_more_than_its_plan_allows() -> None:
-    assert Costs([3.0], pair=0.01).of(0) == pytest.approx(0.03)
+    assert Costs([3.0], pair=0.01).seconds_per_sample(0) == pytest.approx(0.03)
     usual = Costs([1000.0, 3000.0], pair=0.01)
-    assert [usual.of(task) for task in (0, 1)] == pytest.approx([2.5, 7.5]), (
+    assert [usual.seconds_per_sample(task) for task in (0, 1)] == pytest.approx([2.5, 7.5]), (
         "500 passes on average where it allows more"
     )
 

@@ -12,7 +12,7 @@ import robustatlas as ra
 from helpers_core import digits_network
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.progress import Progress
-from robustatlas.optimizers.external import Asked
+from robustatlas.optimizers.external import CountedModule
 
 
 class Counted(nn.Module):
@@ -176,6 +176,6 @@ def test_bad_externals_are_refused() -> None:
 
 def test_an_asked_model_is_a_module_whose_mode_is_its_own() -> None:
     net = digits_network().train()
-    asked = Asked(ra.Classifier(net))
+    asked = CountedModule(ra.Classifier(net))
     asked.eval()
     assert net.training and next(asked.parameters()).device.type == "cpu"

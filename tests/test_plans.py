@@ -25,11 +25,12 @@ from robustatlas.attacks.suites import WAYS_BACK, attacks_of
 from robustatlas.attacks.table import rows_of
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import NUMERICS, Numerics
-from robustatlas.evaluation.plan import record_of, samples_of
-from robustatlas.evaluation.prepared import prepared
+from robustatlas.evaluation.chunks import Chunk, ChunkSettings
+from robustatlas.evaluation.preparation import prepare_attacks
 from robustatlas.evaluation.progress import Progress
+from robustatlas.evaluation.records import attack_record
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner, done
+from robustatlas.evaluation.samples import choose_samples
 from robustatlas.models.defenses import BitDepthReduction
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State
 from robustatlas.optimizers.crafting import Opponent, craft
@@ -176,7 +177,7 @@ def test_a_search_refuses_runs_that_it_cannot_carry_out() -> None:
 
 
 def keys(attack: Attack) -> dict[Search, str]:
-    return {search: record_of(attack, search, 0, "float32").fingerprint for search in attack.searches}
+    return {search: attack_record(attack, search, 0, "float32").fingerprint for search in attack.searches}
 
 
 def changes(value: Any) -> Iterator[Any]:
@@ -322,12 +323,12 @@ def described_kinds(attack: Attack, search: Search) -> dict[str, type]:
 
 
 def prepared_task(net: nn.Module, data: tuple[Tensor, Tensor], attack: Attack, search: Search) -> list[Any]:
-    model, work = ra.Classifier(net), samples_of(data, None)
-    return list(prepared(model, work, Request(attacks=attack, search=search), Progress()).tasks)
+    model, work = ra.Classifier(net), choose_samples(data, None)
+    return list(prepare_attacks(model, work, Request(attacks=attack, search=search), Progress()).tasks)
 
 
 def run_task(net: nn.Module, task: Any, x: Tensor, y: Tensor) -> None:
-    done(ra.Classifier(net), task, Job(0, 0, x, y, np.arange(len(x))), Manner(0, 2), lambda through: None)
+    task.run(ra.Classifier(net), Chunk(0, 0, x, y, np.arange(len(x))), ChunkSettings(0, 2), lambda finished: None)
 
 
 def test_evidence_of_another_plan_counts_and_is_computed_anew_where_it_is_asked_for(tmp_path: Path) -> None:
@@ -415,4 +416,5 @@ def test_every_constant_of_every_attack_stands_in_the_committed_tables() -> None
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.tables() == script.FILE.read_text(encoding="utf-8")
+    found = script.tables() == script.FILE.read_text(encoding="utf-8")
+    assert found, "run python scripts/attack_tables.py, and read what the difference says was touched"

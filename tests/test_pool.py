@@ -44,10 +44,10 @@ class Numbers(Jobs):
     def finish(self, job: int, outcome: Any) -> None:
         self.found[job] = outcome
 
-    def again(self, job: int, why: str) -> None:
+    def note_retry(self, job: int, why: str) -> None:
         self.notes.append(why)
 
-    def called(self, job: int) -> str:
+    def describe(self, job: int) -> str:
         return f"number {job}"
 
 

@@ -12,10 +12,9 @@ from helpers_core import bounded, digits_images, digits_network, with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import AttackRun
 from robustatlas.attacks.search.descent import Minimum
-from robustatlas.attacks.search.plan import MINIMUM_SIZE
-from robustatlas.attacks.search.rules import StopFruitless
-from robustatlas.evaluation.costs import weight_of
-from robustatlas.evaluation.plan import Task, record_of
+from robustatlas.attacks.search.rules import MINIMUM_SIZE, StopFruitless
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.records import attack_record
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.sigma_zero import SigmaZero
@@ -111,8 +110,8 @@ def test_what_a_plan_leaves_out_is_not_paid_for() -> None:
     attack = attack_named("l1")
     other = with_plan(attack, "minimum", *attack.plan("minimum").runs[1:])
     for search in attack.searches:
-        tasks = [Task(each, search, record_of(each, search, 0, "float32")) for each in (attack, other)]
-        weights = [weight_of(task, classes=10) for task in tasks]
+        tasks = [AttackTask(each, search, attack_record(each, search, 0, "float32")) for each in (attack, other)]
+        weights = [task.cost_weight(10) for task in tasks]
         assert (weights[0] > weights[1]) == (search == "minimum")
 
 

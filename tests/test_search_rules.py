@@ -1,7 +1,7 @@
 """What the rules of a plan do: less is run, the same is found, whatever the batch."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -15,13 +15,24 @@ import robustatlas as ra
 from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, AttackRun, Search
-from robustatlas.attacks.search import phases
+from robustatlas.attacks.search import SEARCHES, phases
 from robustatlas.attacks.search.descent import Descent, Minimum
 from robustatlas.attacks.search.phases import TRANSITIONS, Phase, state_diagram
-from robustatlas.attacks.search.rules import MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents, Trace
+from robustatlas.attacks.search.rules import (
+    EarlyStop,
+    MostPasses,
+    Role,
+    Rule,
+    StopFruitless,
+    StopLaggingRuns,
+    StopSlowAscents,
+    Trace,
+)
+from robustatlas.common.errors import UserError
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.scan import Scan
 from robustatlas.optimizers.square import Square
 
 BEGUN: list[str] = []
@@ -74,7 +85,7 @@ def restarts(count: int, *sizes: float) -> AttackRun:
     return AttackRun(Ending(sizes, "hop"), "margin", start="best", kick=1.0, role="restart", count=count)
 
 
-SEARCHES = pytest.mark.parametrize("search", ["descent", "minimum"])
+FROM_ABOVE = pytest.mark.parametrize("search", ["descent", "minimum"])
 
 
 def in_vain(search: Search, patience: int, stubborn: int) -> list[Rule]:
@@ -85,7 +96,7 @@ def in_vain(search: Search, patience: int, stubborn: int) -> list[Rule]:
     ]
 
 
-@SEARCHES
+@FROM_ABOVE
 def test_restarts_end_after_some_in_a_row_that_find_nothing_and_bounds_do_not_count(search: Search) -> None:
     kinds = (bound("a", 0.4), bound("b", 0.5), bound("c", 0.4), restarts(20, 0.5))
     for patience in (1, 2, 4):
@@ -93,7 +104,7 @@ def test_restarts_end_after_some_in_a_row_that_find_nothing_and_bounds_do_not_co
         assert begun == ["a", "b", "c", *["hop"] * patience] and found == pytest.approx(0.4)
 
 
-@SEARCHES
+@FROM_ABOVE
 def test_restarts_take_their_patience_from_the_first_example_that_a_bound_finds(search: Search) -> None:
     kinds = (bound("a", 0.01), bound("b", 0.01), bound("c", 0.3), restarts(9, 0.5))
     begun, found = run_of(*kinds, search=search, rules=in_vain(search, 3, 6))
@@ -109,7 +120,7 @@ def test_a_sample_for_which_a_restart_found_something_is_stubborn() -> None:
     ]  # fmt: skip
 
 
-@SEARCHES
+@FROM_ABOVE
 def test_only_a_sample_without_any_example_is_tried_towards_further_classes(search: Search) -> None:
     ascent, further = (
         AttackRun(Counted(2, name=role), "margin", start="best", role=role, count=2) for role in ("ascend", "unbroken")
@@ -138,7 +149,7 @@ def test_what_is_within_the_smallest_strength_is_settled_by_a_descent() -> None:
         assert made[: len(begun)] == begun
 
 
-@SEARCHES
+@FROM_ABOVE
 def test_no_run_begins_that_could_go_beyond_the_passes_that_there_may_be(search: Search) -> None:
     """One pass looks at the clean image; each run takes two evaluations and is verified: five passes."""
     kinds = (bound("a", 0.4), restarts(20, 0.39, 0.38, 0.37, 0.36))
@@ -173,17 +184,56 @@ class Counted(PGD):
 
 
 def test_what_has_no_gradient_always_goes_on() -> None:
-    trace = Trace(*(torch.tensor([value]) for value in (torch.inf, 5.0, 5.0, 0.0, 11)))
+    trace = replace(Trace.begin(torch.zeros(1)), lowest=torch.tensor([5.0]), fall=torch.zeros(1))
     at, known = torch.tensor([10]), torch.tensor([1.0])
     lagging, slow = StopLaggingRuns(0.0, 1.0), StopSlowAscents()
-    for optimizer, ends in ((FMN(20), [True, False]), (PGD(20), [False, True]), (Square(20), [False, False])):
-        assert [rule.ends(trace, at, optimizer, known).item() for rule in (lagging, slow)] == ends
+    for optimizer, ending in ((FMN(20), [lagging]), (PGD(20), [slow]), (Square(20), []), (Scan(20), [])):
+        assert [rule for rule in (lagging, slow) if rule.can_end(optimizer)] == ending
+        assert all(rule.ends(trace, at, optimizer, known).item() for rule in ending)
+
+
+def test_a_rule_ends_runs_of_its_purpose_alone() -> None:
+    """Whatever its `ends` says: a rule that is about ascents leaves the bounds of the same plan alone."""
+
+    @dataclass(frozen=True)
+    class OneStep(EarlyStop):
+        """Ends each ascent at its second evaluation."""
+
+        reason: ClassVar[str] = "a test"
+        roles: ClassVar[Set[Role]] = frozenset({"ascend"})
+
+        def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer, known: Tensor) -> Tensor:
+            return step >= 1
+
+        def earliest_end(self, optimizer: Optimizer) -> int:
+            return 2
+
+    with pytest.raises(UserError, match="the rule OneStep, which no search obeys"):
+        replace(attack_named("linf"), rules=(OneStep(),))
+
+    class Obeying(Descent):
+        """A descent that obeys it."""
+
+        reads = (*Descent.reads, OneStep)
+
+    SEARCHES["obeying"] = Obeying
+    try:
+        net, x, labels = two_planes()
+        runs = AttackRun(FMN(20), "margin", "bound"), AttackRun(PGD(20), "margin", start="neutral")
+        attack = replace(
+            attack_named("linf"), runs=runs, search_order=("obeying",), usual_rules=False, rules=(OneStep(),)
+        )
+        result = ra.evaluate(net, (x[:1], labels[:1]), attack, progress=False)
+    finally:
+        del SEARCHES["obeying"]
+    # 21 evaluations of the bound, and two of the ascent below its example, which fails.
+    assert result.passes("linf")[1] == 21 + 2
 
 
 def test_every_rule_says_why_it_is_there() -> None:
     kinds = [*Rule.__subclasses__(), *(each for kind in Rule.__subclasses__() for each in kind.__subclasses__())]
     told = [kind for kind in kinds if not kind.__subclasses__()]
-    assert len(told) == 6
+    assert len(told) >= 6
     assert all(kind.reason and kind.source and kind.roles for kind in told)
     assert len({kind.reason for kind in told}) == len(told)
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.table import run_in_words
-from robustatlas.evaluation import prepared
-from robustatlas.evaluation.plan import Task, tasks_for
+from robustatlas.evaluation import preparation
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
 from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at, kinks_of, noting, smoothing
@@ -218,14 +219,14 @@ def test_a_part_and_a_resumed_run_smooth_by_what_the_run_recorded(tmp_path, monk
     whole, result = sizes_of(net, data, strengths=strengths)
     run, kept = tmp_path / "run", next(iter(result.records.values())).gradient.kinks
     sizes_of(net, data, strengths=strengths, run=run, part="0/2")
-    monkeypatch.setattr(prepared, "kinks_at", lambda model, x: tuple(1.01 * k for k in kinks_at(model, x)))
+    monkeypatch.setattr(preparation, "kinks_at", lambda model, x: tuple(1.01 * k for k in kinks_at(model, x)))
     resumed, later = sizes_of(net, data, strengths=strengths, run=run)
     assert [record.gradient.kinks for record in later.records.values()] == [kept]
     np.testing.assert_allclose(resumed, whole, rtol=1e-5)
     (record,) = later.records.values()
     fresh = record.model_copy(update={"gradient": record.gradient.model_copy(update={"kinks": (1.0, 1.0)})})
     assert fresh.key == record.key
-    (task,) = tasks_for(Task(attack_named("l2"), "descent", fresh), later.run)
+    (task,) = missing_tasks(AttackTask(attack_named("l2"), "descent", fresh), later.run)
     assert task.record.gradient.kinks == kept
 
 

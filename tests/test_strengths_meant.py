@@ -14,7 +14,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli._options import parse_strengths
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLING, strength, typed
-from robustatlas.evaluation.plan import chosen_attacks
+from robustatlas.evaluation.attack_choice import choose_attacks
 from robustatlas.evaluation.request import Request
 from robustatlas.threats.compose import Compose
 from robustatlas.threats.flow import StAdv
@@ -77,9 +77,9 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
         beyond = 1.001 * max(most, attack.strengths[-1])
         why = "; give at least 1" if name in FALLING else r" for images in \[0, 1\], .* at most"
         with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
-            chosen_attacks(Request(attacks=name, strengths={name: [typed(name, beyond)]}), MODEL, COLOUR)
+            choose_attacks(Request(attacks=name, strengths={name: [typed(name, beyond)]}), MODEL, COLOUR)
     asked = Request(attacks=name, strengths={name: [typed(name, min(most, 1e4))]})
-    (kept,) = chosen_attacks(asked, MODEL, COLOUR)
+    (kept,) = choose_attacks(asked, MODEL, COLOUR)
     assert kept.strengths == (min(most, 1e4),)
 
 
@@ -128,7 +128,7 @@ def test_a_strength_in_levels_is_named_as_it_is_meant(text: str, meant: str) -> 
     strengths = parse_strengths([text])
     images, _ = digits_images(2)
     with pytest.raises(ra.UserError, match=meant):
-        chosen_attacks(Request(attacks=list(strengths), strengths=strengths), MODEL, images)
+        choose_attacks(Request(attacks=list(strengths), strengths=strengths), MODEL, images)
 
 
 def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:

@@ -20,6 +20,7 @@ from facts_catalogue import (
     searches_table,
     suites_table,
 )
+from facts_certificates import both_sides_table, complete_table, cost_table, exact_table, strengths_table
 from facts_intervals import interval_widths_table
 from facts_measured import (
     beside_autoattack_table,
@@ -55,6 +56,11 @@ FACTS: dict[str, Callable[[], str]] = {
     "beside-autoattack": beside_autoattack_table,
     "beside-papers": beside_papers_table,
     "beside-peers": beside_peers_table,
+    "certificates-both-sides": both_sides_table,
+    "certificates-complete": complete_table,
+    "certificates-cost": cost_table,
+    "certificates-exact": exact_table,
+    "certificates-strengths": strengths_table,
     "claims": claims_table,
     "commands": reference,
     "compiled": compiled_table,

@@ -11,12 +11,13 @@ from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.search.descent import Descent, Minimum
-from robustatlas.attacks.search.rules import StopFruitless
+from robustatlas.attacks.search.rules import Rule, StopFruitless
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
 from robustatlas.common import wording
 from robustatlas.common.papers import papers
-from robustatlas.report.citing import HOPPING, OPTIMIZERS, what_runs
+from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.report.citing import HOPPING, title_and_paper, what_runs
 
 
 def said(attack: Attack, search: Search | None = None) -> str:
@@ -59,13 +60,16 @@ def lp_default() -> str:
 
 def optimizers_table() -> str:
     """What an attack may run, and the paper to cite for it."""
-    named = dict.fromkeys([*OPTIMIZERS.values(), HOPPING])
+    named = dict.fromkeys([*map(title_and_paper, OPTIMIZERS.values()), HOPPING])
     return table(("what runs", "paper"), [(name, paper or "this package") for name, paper in named])
 
 
 def rules_table() -> str:
-    """The rules of a plan with their usual constants, and why they are there."""
-    usual = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
+    """The rules of a plan with their usual constants, and why they are there: first of searches, then of attacks."""
+    usual: dict[type[Rule], Rule] = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
+    for attack in catalogue().values():
+        for rule in attack.rules:
+            usual.setdefault(type(rule), rule)
     rows = [(f"`{settings(rule, always=True)}`", kind.reason, kind.source) for kind, rule in usual.items()]
     return table(("rule", "why", "source"), rows)
 

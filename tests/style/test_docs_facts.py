@@ -18,7 +18,8 @@ from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.common import wording
 from robustatlas.common.papers import known, named_in, papers
-from robustatlas.report.citing import HOPPING, OPTIMIZERS, Citation
+from robustatlas.optimizers import OPTIMIZERS
+from robustatlas.report.citing import HOPPING, Citation
 from robustatlas.training import RECIPES
 
 ROOT = Path(__file__).parents[2]
@@ -65,9 +66,9 @@ def test_the_command_says_what_runs() -> None:
 
 
 def test_every_kind_of_optimizer_has_a_name_and_a_paper() -> None:
-    assert {kind.__name__ for each in attacks_searched() for kind in kinds(*each)} <= set(OPTIMIZERS)
-    cited = [paper for _, paper in OPTIMIZERS.values() if paper]
-    assert set(cited) <= set(papers()) and HOPPING[1] in papers()
+    assert {kind for each in attacks_searched() for kind in kinds(*each)} <= set(OPTIMIZERS.values())
+    assert all(kind.title for kind in OPTIMIZERS.values())
+    assert {HOPPING[1], *(kind.paper for kind in OPTIMIZERS.values())} <= {"", *papers()}
 
 
 def test_every_paper_that_is_named_has_an_address() -> None:

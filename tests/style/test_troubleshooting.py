@@ -13,8 +13,8 @@ PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
     "training/callbacks/watching.py": ("_failed", "_none_fitted", "_uncopied", "_undrawn"),
-    "evaluation/evaluating.py": ("_rejections",),
-    "evaluation/plan.py": ("those_that_fit",),
+    "evaluation/evaluating.py": ("_sentence_on_rejections",),
+    "evaluation/attack_choice.py": ("fitting_attacks",),
     "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
@@ -27,7 +27,8 @@ HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
     "trust/diagnosing.py",
-    "evaluation/prepared.py",
+    "evaluation/preparation.py",
+    "evaluation/completion.py",
     "outcomes/accuracies.py",
     "training/epoch.py",
 }

@@ -79,8 +79,8 @@ class Attack:
         small: the attack that is meant on small images, where strengths and settings differ; see :meth:`on_images`.
 
     Raises:
-        UserError: a search that the threat model does not allow, runs that a search cannot carry out, or an optimizer
-            that cannot search the threat model.
+        UserError: a search that the threat model does not allow, runs that a search cannot carry out, an optimizer
+            that cannot search the threat model, or a rule that no search obeys.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
@@ -134,6 +134,13 @@ class Attack:
             search_named(search).check(self.plan(search))
         for run in self.runs:
             run.optimizer.check(self.threat)
+        known = [search_named(search) for search in dict.fromkeys((*ALL_SEARCHES, *self.searches))]
+        for rule in self.rules:
+            if not any(search.can_obey(rule) for search in known):
+                raise UserError(
+                    f"{self.name!r} has the rule {type(rule).__name__}, which no search obeys; name its class in the "
+                    "`reads` of the search that is to obey it."
+                )
 
     def __hash__(self) -> int:
         return hash((self.name, self.strengths, self.runs))

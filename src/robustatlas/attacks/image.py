@@ -65,7 +65,11 @@ _UAR_PGD = PGD(_STEPS, _STEPS**-0.5)
 
 @dataclass(frozen=True)
 class Entry:
-    """One attack of the catalogue: both threat models, its grid, the default plans, and the optimizer of the paper."""
+    """One attack of the catalogue: both threat models, its grid, and what searches it.
+
+    The default protocol runs the constants of its ``family``. The paper's runs ``optimizer`` on ``objective`` over the
+    ``historical`` threat model.
+    """
 
     name: str
     threat: ThreatModel

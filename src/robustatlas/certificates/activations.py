@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+# With these numbers the lines of each smooth activation are, in the median of random intervals, less than 5 % further
+# apart than any lines that enclose it must be: test_lines_of_smooth_activations_are_nearly_as_close_as_lines_can_be.
 _CELLS = 24
 """Cells into which the part of an interval is cut where a function bends; their share of the gap between the lines is
 then about 1 / 24^2."""

@@ -12,13 +12,15 @@ from robustatlas.certificates.network import Network
 from robustatlas.certificates.regions import NormBall
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier
 
 COMPARED = 32
 """Samples on which logits are compared, and as many images of noise and inputs that each attack may make."""
 
 _BATCHES = (1, 2, 3)
+"""Sizes of batches besides that of the run: a forward that looks at the size of its batch tells 1 from several, or odd
+from even."""
 _CALLS = 8
 """Batches of one size, at most."""
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-7, torch.bfloat16: 2.0**-4}
@@ -47,7 +49,7 @@ def check_reading(network: Network, model: Classifier, attacks: Sequence[Attack]
                 _compare(model, found, known[some], off[some], size)
 
 
-def check_known(subject: Subject, attacks: Sequence[Attack], work: Work, batch: int) -> None:
+def check_known(subject: Subject, attacks: Sequence[Attack], work: ChosenSamples, batch: int) -> None:
     """:func:`check_reading` on some of the samples, where a method has read the network."""
     if subject.network_read is not None:
         rows = torch.linspace(0, len(work.labels) - 1, min(COMPARED, len(work.labels))).round().long()

@@ -89,12 +89,21 @@ class BallCertificate(Certificate):
 
     def prove(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Verdicts:
         """Bound the margins once, on the balls of the ``sizes`` [B]."""
+        bounds = self.bounds_on_balls(subject, attack, samples, sizes)
+        proven = self.proven_margins(bounds, samples.labels).all(1).cpu()
+        return Verdicts(proven, torch.zeros_like(proven))
+
+    def bounds_on_balls(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Bounds:
+        """Return bounds on the balls that the ``sizes`` [B] name."""
         p = cast(Lp, attack.threat).p
         radius = sizes.clamp_max(whole(p, samples.x[0].numel())).to(samples.x.device) * MARGIN_OF_SIZES
-        bounds = Bounds(subject.network, NormBall(samples.x, radius, p), backwards=self.backwards)
-        margins, reach = self.margins_and_reaches(bounds, samples.labels)
-        proven = ((margins > 0) | (reach > radius[:, None] * (1 + ROUNDING))).all(1).cpu()
-        return Verdicts(proven, torch.zeros_like(proven))
+        return Bounds(subject.network, NormBall(samples.x, radius, p), backwards=self.backwards)
+
+    def proven_margins(self, bounds: Bounds, labels: Tensor) -> Tensor:
+        """Return which margins [B, C] are above 0 on the balls of the ``bounds``."""
+        margins, reach = self.margins_and_reaches(bounds, labels)
+        radius = cast(NormBall, bounds.region).radius
+        return (margins > 0) | (reach > radius[:, None] * (1 + ROUNDING))
 
     def seconds_at_most(self, subject: Subject, attack: Attack, x: Tensor) -> float:
         bounds = len(self.strengths) or _BOUNDS

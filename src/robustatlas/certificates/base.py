@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +41,10 @@ class Subject:
     def network(self) -> Network:
         """The network of the model, read once."""
         return Network(read(self.model, self.shape))
+
+    def __reduce__(self) -> tuple[type[Subject], tuple[Any, ...]]:
+        """Travel without the network, which each process reads once."""
+        return Subject, (self.model, self.shape, self.seed)
 
     @property
     def network_read(self) -> Network | None:

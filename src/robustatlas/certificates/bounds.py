@@ -11,7 +11,7 @@ one that is attacked.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -160,24 +160,30 @@ class Bounds:
 
     def margins(self, labels: Tensor, *, backwards: bool) -> Tensor:
         """Return lower bounds [B, C] of the margins f_y - f_j; inf where j is the label."""
-        rows, owner, place = self.margin_rows(labels)
-        found = rows.new_full((len(labels), rows.shape[1]), torch.inf)
-        found[owner, place] = self.lower_bounds(self.network.graph.output, rows, owner, backwards=backwards)
+        found = self._no_margins(labels)
+        for rows, owner, place in self._margin_parts(labels):
+            found[owner, place] = self._lower_bounds(self.network.graph.output, rows, owner, backwards)
         return found
 
     def margins_and_reaches(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the :meth:`margins` backwards on balls, and radii up to which their lines keep each above 0, both
         [B, C]."""
         assert isinstance(self.region, NormBall)
-        rows, owner, place = self.margin_rows(labels)
-        found, reach = (rows.new_full((len(labels), rows.shape[1]), torch.inf) for _ in range(2))
-        parts = (torch.split(each, self.network.rows_at_once) for each in (rows, owner, place))
-        for some, of, to in zip(*parts, strict=True):
-            plane = self.planes(self.network.graph.output, Windowed.full(some), of)
+        found, reach = self._no_margins(labels), self._no_margins(labels)
+        for rows, owner, place in self._margin_parts(labels):
+            plane = self.planes(self.network.graph.output, rows, owner)
             assert plane.slope is not None
-            found[of, to] = plane.constant + self.region.lowest(plane.slope, of)
-            reach[of, to] = self.region.reach(plane.slope, plane.constant, of)
+            found[owner, place] = plane.constant + self.region.lowest(plane.slope, owner)
+            reach[owner, place] = self.region.reach(plane.slope, plane.constant, owner)
         return found, reach
+
+    def _no_margins(self, labels: Tensor) -> Tensor:
+        return self.network.empty.new_full((len(labels), *self.network.graph.nodes[-1].shape), torch.inf)
+
+    def _margin_parts(self, labels: Tensor) -> Iterator[tuple[Windowed, Tensor, Tensor]]:
+        """Yield :meth:`margin_rows`, as many at a time as memory takes."""
+        parts = (torch.split(each, self.network.rows_at_once) for each in self.margin_rows(labels))
+        return ((Windowed.full(rows), owner, place) for rows, owner, place in zip(*parts, strict=True))
 
     def margin_rows(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows [B (C - 1), C] of the margins, the sample of each, and its other class."""
@@ -189,12 +195,8 @@ class Bounds:
         eye = torch.eye(classes, dtype=torch.float64, device=labels.device)
         return eye[labels[owner]] - eye[place], owner, place
 
-    def lower_bounds(self, start: int, rows: Tensor, owner: Tensor, *, backwards: bool = True) -> Tensor:
-        """Return lower bounds [R] of rows [R, ...] of the node at ``start``, each for the sample of its ``owner``."""
-        parts = zip(*(torch.split(each, self.network.rows_at_once) for each in (rows, owner)), strict=True)
-        return torch.cat([self._lower_bounds(start, Windowed.full(some), of, backwards) for some, of in parts])
-
     def _lower_bounds(self, start: int, rows: Windowed, owner: Tensor, backwards: bool = True) -> Tensor:
+        """Return lower bounds [R] of rows of the node at ``start``, each for the sample of its ``owner``."""
         plane = self.planes(start, rows, owner, backwards=backwards)
         return plane.constant if plane.slope is None else plane.constant + self.region.lowest(plane.slope, owner)
 

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from robustatlas.attacks.definition import Effort
-from robustatlas.certificates.certifying import Methods, certified, forecast
+from robustatlas.certificates.certifying import Methods, certify_request, forecast
 from robustatlas.certificates.rechecking import Rechecked, recheck
-from robustatlas.evaluation.plan import Attacks, Data, Samples, Strengths
-from robustatlas.evaluation.prepared import Model
+from robustatlas.evaluation.preparation import Model
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.request import Attacks, Data, Request, Samples, Strengths
 from robustatlas.evaluation.workers import Cluster
 from robustatlas.results.result import Result
 
@@ -88,4 +87,4 @@ def certify(
         devices=devices,
         ray=ray,
     )
-    return certified(model, data, request, method)
+    return certify_request(model, data, request, method)

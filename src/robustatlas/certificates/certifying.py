@@ -1,36 +1,32 @@
-"""Certification of what a request asks for: what the run lacks is worked through, and read back as a result."""
+"""The certification of a request: what the run lacks is computed, and read back as a result."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack, Effort
 from robustatlas.certificates import CERTIFICATES, Certificate, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.balls import BallCertificate
 from robustatlas.certificates.base import is_ball, norm_of
-from robustatlas.certificates.work import LARGEST_BATCH, Certification, certify_job, inputs, record_of, run_job
+from robustatlas.certificates.task import LARGEST_BATCH, CertificateTask, certificate_record
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import listed
+from robustatlas.evaluation.attack_choice import choose_attacks
+from robustatlas.evaluation.chunks import Chunk, ChunkSettings
+from robustatlas.evaluation.completion import Prepared, complete, show_warning
 from robustatlas.evaluation.cores import cores_for
-from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.dispatcher import Dispatcher
 from robustatlas.evaluation.forecast import Expected, Forecast
-from robustatlas.evaluation.identity import ModelProbe, check_answers, identity_of
-from robustatlas.evaluation.plan import Data, Work, chosen_attacks
-from robustatlas.evaluation.prepared import DEFAULT_BATCH, Model, given, surroundings, tell
-from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Job, Manner, ModelWork
-from robustatlas.evaluation.workers import run_jobs, share_jobs
-from robustatlas.outcomes import Identity, Run
+from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.preparation import DEFAULT_BATCH, Model, evaluation_context, open_model
+from robustatlas.evaluation.request import Data, Request
+from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CrossedError
+from robustatlas.outcomes.outcome import Integers
 from robustatlas.results.result import Result
 from robustatlas.threats.color import Line
 
@@ -77,46 +73,37 @@ def _default_certificate(attack: Attack, subject: Subject, effort: Effort) -> Ce
 
 Methods = Method | Mapping[str, str | Certificate]
 
-_TRIED = 8
-"""Samples that a forecast certifies at first, and by how many times more where that takes no second."""
-_PATIENCE = 30.0
-"""Seconds of one sample above which a forecast says how long it takes at most instead of trying."""
-_BYTES = 24
-"""Bytes of a certified sample on disk."""
+_TRIED_SAMPLES = 8
+"""Samples that a forecast certifies at first, and the factor by which it takes more while that takes no second."""
+_LONGEST_TRIAL = 30.0
+"""Seconds of one sample above which a forecast gives an upper bound instead of a trial."""
+_BYTES_PER_SAMPLE = 24
+"""Bytes per certified sample on disk."""
+_UNIT_SECONDS = 0.1
+"""Seconds of a certified sample that are assumed before any is measured."""
 
 
 @dataclass(frozen=True)
-class _Ready:
+class PreparedCertificates(Prepared):
+    """Certificates on chosen samples that have passed the checks; ``seconds`` is what the preparation took."""
+
+    tasks: Sequence[CertificateTask]
     subject: Subject
-    work: Work
-    tasks: Sequence[Certification]
-    identity: Identity
-    manner: Manner
-    display: Progress
     seconds: float
-    warnings: Sequence[str]
 
 
-def certified(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
-    """:func:`robustatlas.certify`, of a request."""
+def certify_request(model: Model, data: Data, request: Request, method: Methods = None) -> Result:
+    """Certify a model, as :func:`robustatlas.certify` does, on a request."""
     with _prepare(model, data, request, method) as ready:
         for warning in ready.warnings:
-            tell(ready.display, warning)
-        run = request.begin(ready.identity)
-        check_answers(ready.subject.model, run, ready.work)
+            show_warning(ready.display, warning)
+        run = request.begin_run(ready.identity)
+        check_answers(ready.model, run, ready.samples)
         for task in ready.tasks:
             run.certificates.add(task.record)
-        with request.lock_part(run, ready.display.note):
-            whole = False
-            while not whole:
-                dispatcher = _dispatcher(run, ready, request)
-                if dispatcher.lacking:
-                    with _withdrawn_if_wrong(run, ready):
-                        _work_through(dispatcher, ready, request)
-                else:
-                    ready.display.note(f"Nothing to do: {run.path or 'the run'} has all of it.")
-                whole = run.certificates.intact(task.record for task in ready.tasks)
-        mine = ready.work.index[request.mine(len(ready.work.index))]
+        with request.lock_part(run, ready.display.note), _withdrawing_crossed_sizes(run, ready):
+            complete(run, run.certificates, ready, request, {None})
+        mine = ready.samples.index[request.part_mask(len(ready.samples.index))]
     return Result.of_certificates(run, [task.record.name for task in ready.tasks], mine)
 
 
@@ -144,70 +131,48 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
         4
     """
     with _prepare(model, data, request, method) as ready:
-        run = request.begun(ready.identity)
-        mine, tried = request.mine(len(ready.work.index)), []
+        run, samples = request.open_run(ready.identity), ready.samples
+        mine, expected = request.part_mask(len(samples.index)), []
         for task in ready.tasks:
-            missing = np.flatnonzero(mine & ~np.isin(ready.work.index, run.certificates.done(task.record)))
+            missing = np.flatnonzero(mine & ~np.isin(samples.index, run.certificates.done(task.record)))
             if len(missing):
-                tried.append(_try_samples(ready, task, missing))
-        workers = request.worker_count(ready.subject.model)
-    return Forecast(tuple(tried), workers, ready.manner.batch_size, ready.seconds if tried else 0.0)
+                expected.append(_try_samples(ready, task, missing))
+        workers = request.worker_count(ready.model)
+    return Forecast(tuple(expected), workers, ready.settings.batch_size, ready.seconds if expected else 0.0)
 
 
 @contextmanager
-def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Iterator[_Ready]:
-    classifier, work = given(model, data, request)
-    cores = request.cores or cores_for(classifier, work.rows)
-    with cores.used(), surroundings(classifier, request) as display:
+def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Iterator[PreparedCertificates]:
+    """Choose the certificates, check them against the model and the data, and yield them where they are computed."""
+    classifier, samples = open_model(model, data, request)
+    cores = request.cores or cores_for(classifier, samples.rows)
+    with cores.limit_threads(), evaluation_context(classifier, request) as display:
         begun = time.perf_counter()
-        warnings = check_model(classifier, work.rows, work.labels)
-        subject = Subject(classifier, tuple(work.rows.shape[1:]), request.seed)
+        warnings = check_model(classifier, samples.rows, samples.labels)
+        subject = Subject(classifier, tuple(samples.rows.shape[1:]), request.seed)
         plain = replace(request, protocol="default", effort="default", pixels="any", border=None)
-        attacks = chosen_attacks(plain, classifier, work.first.images)
+        attacks = choose_attacks(plain, classifier, samples.first.images)
         tasks = []
         for attack in attacks:
-            attack.threat.check(work.rows[:1].to(classifier.device, classifier.dtype))
+            attack.threat.check(samples.rows[:1].to(classifier.device, classifier.dtype))
             certificate = certificate_for(attack, method, subject, request)
-            tasks.append(Certification(attack, certificate, record_of(attack, certificate, request.seed)))
+            record = certificate_record(attack, certificate, request.seed)
+            tasks.append(CertificateTask(attack, certificate, record, subject))
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
-        check_known(subject, attacks, work, size)
-        manner = Manner(request.seed, min(size, len(work.labels)))
-        identity = identity_of(classifier, work.rows.shape[1:], work.record)
-        for warning in check_classes(work.labels, work.classes, classifier, drawn=request.by_number):
-            tell(display, warning)
-        yield _Ready(subject, work, tasks, identity, manner, display, time.perf_counter() - begun, warnings)
-
-
-def _dispatcher(run: Run, ready: _Ready, request: Request) -> Dispatcher:
-    return Dispatcher(
-        run.certificates,
-        ready.tasks,
-        ready.work,
-        request.mine(len(ready.work.index)),
-        ready.manner,
-        Costs([1.0] * len(ready.tasks), 0.1),
-        request.shard_size,
-        request.worker_count(ready.subject.model),
-        ready.display,
-    )
-
-
-def _work_through(dispatcher: Dispatcher, ready: _Ready, request: Request) -> None:
-    """Have the work of the dispatcher done: by this process where no others are asked for."""
-    model = ready.subject.model
-    places = request.places(model)
-    if not places:
-        run_jobs(partial(run_job, ready.subject, ready.tasks, ready.manner), dispatcher)
-        return
-    unread = Subject(model, ready.subject.shape, ready.manner.seed)
-    there = partial(run_job, unread, tuple(ready.tasks), ready.manner)
-    probe = ModelProbe.of(model, ready.identity, unread.shape, {None})
-    share_jobs(ModelWork(model, probe, there), f"The model {model.name}", places, None, dispatcher)
+        check_known(subject, attacks, samples, size)
+        settings = ChunkSettings(request.seed, min(size, len(samples.labels)))
+        identity = identity_of(classifier, samples.rows.shape[1:], samples.record)
+        for warning in check_classes(samples.labels, samples.classes, classifier, drawn=request.is_number_of_samples):
+            show_warning(display, warning)
+        seconds = time.perf_counter() - begun
+        yield PreparedCertificates(
+            classifier, samples, tasks, identity, warnings, settings, display, _UNIT_SECONDS, subject, seconds
+        )
 
 
 @contextmanager
-def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
-    """Remove all that was read of the network from the run where an example is found within a certified size."""
+def _withdrawing_crossed_sizes(run: Run, ready: PreparedCertificates) -> Iterator[None]:
+    """Remove all sizes that were read of the network from the run if an example is found within one of them."""
     try:
         yield
     except CrossedError:
@@ -217,17 +182,22 @@ def _withdrawn_if_wrong(run: Run, ready: _Ready) -> Iterator[None]:
         raise
 
 
-def _try_samples(ready: _Ready, task: Certification, missing: NDArray[np.int64]) -> Expected:
+def _try_samples(ready: PreparedCertificates, task: CertificateTask, missing: Integers) -> Expected:
     """Return what a task will take, from a few samples spread over those that are missing."""
-    first = inputs(ready.subject.model, Job.of(ready.work, missing[:1]))
+    first, _ = Chunk.cut(ready.samples, missing[:1]).inputs(ready.model)
     most = task.certificate.seconds_at_most(ready.subject, task.attack, first)
     count, seconds = 0, 0.0
-    while most < _PATIENCE and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
-        count = min(len(missing), max(_TRIED, count * _TRIED))
+    while most < _LONGEST_TRIAL and count < min(LARGEST_BATCH, len(missing)) and seconds < 1:
+        count = min(len(missing), max(_TRIED_SAMPLES, count * _TRIED_SAMPLES))
         chosen = np.unique(missing[np.linspace(0, len(missing) - 1, count).round().astype(np.int64)])
         begun = time.perf_counter()
-        certify_job(ready.subject, task, Job.of(ready.work, chosen), ready.manner, lambda through: None)
+        task.run(ready.model, Chunk.cut(ready.samples, chosen), ready.settings, lambda finished: None)
         seconds = time.perf_counter() - begun
     each = seconds / count if count else most
-    total = each * len(missing)
-    return Expected(task.record.name, len(missing), 0.0, total, _BYTES * len(missing), at_most=not count)
+    return Expected(
+        task.record.name,
+        len(missing),
+        seconds=each * len(missing),
+        bytes=_BYTES_PER_SAMPLE * len(missing),
+        is_upper_bound=not count,
+    )

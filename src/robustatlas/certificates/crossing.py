@@ -16,10 +16,13 @@ from robustatlas.threats.color import Line
 from robustatlas.threats.lp import Lp, whole
 
 _STEPS = (1.0, 0.5, 0.5, 0.25, 0.25)
-"""Lengths of the steps of an ascent, relative to the size."""
+"""Lengths of the steps of an ascent, relative to the size: the first reaches the border, and the next ones still reach
+the other side of the ball."""
 _BEYOND = 1.001
 """Relative to the margin: a point is taken so far beyond the plane on which the margin of a linear network vanishes."""
 _DRAWS = 4
+"""Random points of the border, for models without gradients and those whose gradients mislead. Every size that is
+written takes as many forward passes."""
 _INSIDE = 1 - 1e-6
 """Relative: points are tried a little within, so that rounding leaves them inside."""
 

@@ -14,8 +14,10 @@ from robustatlas.common.bundle import per_sample
 from robustatlas.threats.color import Line
 
 _FIRST = 1 / 32
-"""Length of the first piece, relative to the largest strength of an attack."""
+"""Length of the first piece, relative to the largest strength of an attack. Pieces double and halve from there, so that
+another length costs or saves a piece or two."""
 _ROUNDS = 200
+"""Pieces in one direction, at most: four times what the digits take, so that none of them ends here."""
 _PIECES = 40
 """Bounds that a sample takes, about: 33 to 47 on the digits."""
 

@@ -1,6 +1,6 @@
 """The closed form of linear networks: the exact distance of every decision boundary, inside the box."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import MARGIN_OF_SIZES, Certificate, Samples, Subject, norm_of
 from robustatlas.certificates.bounds import Bounds
-from robustatlas.certificates.regions import NormBall, distances
+from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.windowed import Windowed
 from robustatlas.common.errors import UserError
 from robustatlas.threats.lp import Lp
@@ -46,10 +46,7 @@ class Linear(Certificate):
         rows, owner, _ = bounds.margin_rows(samples.labels)
         plane = bounds.planes(network.graph.output, Windowed.full(rows), owner)
         assert plane.slope is not None
-        weight, at = plane.slope.dense().flatten(1), samples.x.flatten(1)[owner]
-        margin = plane.constant + (weight * at).sum(1)
-        room = torch.where(weight > 0, at, 1 - at)
-        distance = distances(weight.abs(), room.clamp_min(0), margin, p)
+        distance = replace(everywhere, p=p).reach(plane.slope, plane.constant, owner)
         found = distance.view(len(samples.x), -1).amin(1)
         if p == 0:  # what is certified is a count below that which is needed
             found = torch.where(found > 0, found - 1, found)

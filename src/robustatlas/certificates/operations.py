@@ -88,6 +88,7 @@ class Dense(AffineOperation):
         return (largest[0] > 0).sum(-1, keepdim=True) + 1
 
 
+# By the number of sides of an image.
 _CONVOLUTIONS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     1: (F.conv1d, F.conv_transpose1d),
     2: (F.conv2d, F.conv_transpose2d),

@@ -49,6 +49,7 @@ class _Whole(nn.Module):
 
 
 _UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+"""Half of the distance from 1 to the next number."""
 
 
 def read(model: Classifier, shape: Shape) -> Graph:

@@ -284,7 +284,7 @@ def _viewed(call: Call) -> Operation | None:
 @_reads("pad constant_pad_nd", "self pad mode value")
 def _padded(call: Call) -> Operation | None:
     mode, pads = call.arguments.get("mode", "constant"), list(call["pad"])
-    if call["value"] or min(pads) < 0 or len(pads) > 2 * (len(call.shape) - 1):
+    if call["value"] or min(pads) < 0 or len(pads) > 2 * len(call.shape):
         return None
     return LinearMap(lambda x: F.pad(x, pads, mode))
 

@@ -14,13 +14,13 @@ from robustatlas.attacks.description import to_plain_data
 from robustatlas.certificates import Samples, Subject, certificate_named
 from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.crossing import crossing
-from robustatlas.certificates.work import LARGEST_BATCH
+from robustatlas.certificates.task import LARGEST_BATCH
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.identity import check_answers, identity_of
-from robustatlas.evaluation.plan import Work, samples_of
-from robustatlas.evaluation.prepared import DEFAULT_BATCH
+from robustatlas.evaluation.preparation import DEFAULT_BATCH
+from robustatlas.evaluation.samples import ChosenSamples, choose_samples
 from robustatlas.evaluation.verification.asked import model_of
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
@@ -94,7 +94,7 @@ def recheck(
     source = store.identity.data.name if data is None else data
     with undisturbed():
         classifier = model_of(store, model)
-        work = samples_of(load_dataset(source) if isinstance(source, str) else source, None)
+        work = choose_samples(load_dataset(source) if isinstance(source, str) else source, None)
         with classifier.evaluating():
             if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The certificates of {store.path} cannot be checked: {'; '.join(differences)}.")
@@ -102,7 +102,9 @@ def recheck(
             return tuple(_rechecked(store, record, classifier, work, samples) for record in records)
 
 
-def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: Work, most: int | None) -> Rechecked:
+def _rechecked(
+    store: Run, record: CertificateRecord, model: Classifier, work: ChosenSamples, most: int | None
+) -> Rechecked:
     index = store.certificates.done(record)[:most]
     settings = {name: value for name, value in record.settings.items() if name not in ("kind", "version", "seed")}
     certificate = certificate_named(record.method, **settings)
@@ -114,7 +116,7 @@ def _rechecked(store: Run, record: CertificateRecord, model: Classifier, work: W
     held = sizes == 0  # of which nothing is said
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            x, labels = work.on(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
+            x, labels = work.load(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
             samples = Samples(x.double(), labels, torch.from_numpy(index)[some])
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])

@@ -16,8 +16,13 @@ smaller ones, so a reach below the size is certified, and one above it is a gues
 PRECISION = 5e-4
 """Relative: half of what radii are compared by (.1 %)."""
 _GROWTH = 4.0
+"""Factor between two sizes that are tried, at most, while all succeeded or all failed: lines of very small or large
+balls say little of where the margin ends."""
 _ROUNDS = 60
+"""Bounds of a sample, at most. From the ceiling down to the smallest size 15 steps of the growth are enough, and from
+there bisection takes 13 to the precision."""
 _SMALLEST = 1e-9
+"""Relative to the ceiling: sizes below are 0, as float32 does not tell such inputs apart."""
 _LEAST = 1e-12
 """Share of a margin that counts as lost at least, which has a logarithm."""
 _DIGITS = 9

@@ -30,7 +30,7 @@ def print_forecast(forecast: Forecast, rows: str, number: str, device: str, pric
     has_passes = forecast.passes > 0  # certificates make none
     shown = table(rows, number, *["passes"] * has_passes, "time", "disk")
     for each in forecast.expected:
-        at_most = "up to " if each.at_most else ""
+        at_most = "up to " if each.is_upper_bound else ""
         seconds = f"{at_most}{duration(each.seconds / forecast.workers)}"
         known = [*[f"{each.passes:,.0f}"] * has_passes, seconds, volume(each.bytes)]
         shown.add_row(safe(each.name), f"{each.number:,}", *(["not known"] * len(known) if each.unknown else known))
@@ -42,7 +42,7 @@ def print_forecast(forecast: Forecast, rows: str, number: str, device: str, pric
 
 
 def _summary(forecast: Forecast, device: str, price: float | None) -> str:
-    about = "at most" if forecast.at_most else "about"
+    about = "at most" if forecast.is_upper_bound else "about"
     known = ", of what is known," if any(each.unknown for each in forecast.expected) else ""
     shared = f" shared by {counted(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
     cost = "" if price is None else f", {price * forecast.seconds / 3600:,.2f} at {price:g} an hour"

@@ -122,7 +122,7 @@ def certify(
 
     Ctrl-C stops it, and the same command continues it.
     """
-    from robustatlas.certificates.certifying import certified, forecast
+    from robustatlas.certificates.certifying import certify_request, forecast
     from robustatlas.cli.evaluate import samples_and_folder
     from robustatlas.evaluation.cores import cores_for
     from robustatlas.evaluation.request import Request
@@ -156,7 +156,7 @@ def certify(
     with stopped_by_hand(
         lambda: f"Stopped. What is finished is kept in {folder}; the same command goes on from there."
     ):
-        result = certified(classifier, dataset, request, chosen)
+        result = certify_request(classifier, dataset, request, chosen)
     print_accuracies(result, console)
     print_run(folder, console)
 

@@ -216,7 +216,7 @@ def evaluate(
         from robustatlas.evaluation.forecast import forecasted
         from robustatlas.evaluation.throughput import DeviceThroughput
 
-        throughput = DeviceThroughput.given(device_throughput)
+        throughput = DeviceThroughput.parse_optional(device_throughput)
         expected = forecasted(classifier, dataset, request, 5.0, throughput)
         print_forecast(expected, "attack", "samples", throughput.name if throughput else str(classifier.device))
     else:
@@ -242,7 +242,8 @@ def _evaluated(
 
 def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset, request: Request) -> None:
     """Refuse a headline that the run will not have, before any work."""
-    from robustatlas.evaluation.plan import chosen_attacks, samples_of
+    from robustatlas.evaluation.attack_choice import choose_attacks
+    from robustatlas.evaluation.samples import choose_samples
     from robustatlas.outcomes import Run
 
     if not first:
@@ -251,7 +252,7 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
     with suppress(UserError):  # there is no run yet
         records = Run.open(cast(Path, request.run)).records().values()
         known += [(record.name, record.strengths, record.monotone) for record in records]
-    attacks = chosen_attacks(request, model, samples_of(data).first.images)
+    attacks = choose_attacks(request, model, choose_samples(data).first.images)
     known += [(attack.name, attack.strengths, attack.nested) for attack in attacks]
     grids = {
         name: sorted({*chain.from_iterable(grid for one, grid, _ in known if one == name)}) for name, _, _ in known
@@ -263,10 +264,10 @@ def samples_and_folder(
     model: Classifier, data: Dataset, count: int | None, stratified: bool | None, seed: int, run: Path | None
 ) -> tuple[Dataset, Path]:
     """The samples of a data set that are asked for, and the folder of their run."""
-    from robustatlas.evaluation.plan import subset
+    from robustatlas.evaluation.samples import take_samples
 
     folder = named(run) if run else run_folder(model, data)
-    return subset(data, count, stratified, seed, folder), folder
+    return take_samples(data, count, stratified, seed, folder), folder
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:

@@ -102,7 +102,7 @@ def field(
     ```
     """
     from robustatlas.evaluation.field import evaluate_field, forecast_field, read_field
-    from robustatlas.evaluation.forecast import joined
+    from robustatlas.evaluation.forecast import join_forecasts
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.throughput import DeviceThroughput
 
@@ -123,7 +123,7 @@ def field(
         ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
     )
     rows = partial(_models.data_for, name=data)
-    throughput = DeviceThroughput.given(device_throughput)
+    throughput = DeviceThroughput.parse_optional(device_throughput)
     each = partial(forecast_field, device_throughput=device_throughput) if dry_run else evaluate_field
     kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
     done: list[Done] = []
@@ -137,7 +137,7 @@ def field(
                 why |= {one.entry.name: why_masked(invalid)} if (invalid := masked(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
     if dry_run:
-        known = joined((one.entry.name, one.forecast) for one in done if one.forecast is not None)
+        known = join_forecasts((one.entry.name, one.forecast) for one in done if one.forecast is not None)
         if known.expected:
             where = throughput.name if throughput else "this machine"
             print_forecast(known, "model", "samples x attacks", where, price)

@@ -97,7 +97,7 @@ def study(
     if dry_run:
         from robustatlas.evaluation.throughput import DeviceThroughput
 
-        throughput = DeviceThroughput.given(device_throughput)
+        throughput = DeviceThroughput.parse_optional(device_throughput)
         expected = studies.forecast_study(what, folder, device_throughput, device)
         print_forecast(expected, "step", "number", throughput.name if throughput else "one device like this one")
         for sentence in what.differs:

@@ -217,12 +217,14 @@ def end_runs(
     smallest, epsilon = batch.candidate_size, batch.problem.epsilon
     better, ended = judge_candidates(evaluation, schedule, run, smallest, epsilon, batch.bounding, finished)
     trace = batch.trace
-    if schedule.stops or schedule.budget:
-        trace = trace.updated(evaluation, batch.problem, step, schedule.slow.part_length(run.optimizer.steps))
-    for rule in schedule.stops:
-        ended = ended | rule.ends(trace, step, run.optimizer, batch.known)
-    if schedule.most is not None:
-        ended = ended | schedule.most.is_spent(passes[batch.rows])
+    if schedule.early_stops or schedule.pass_limit:
+        part = schedule.slow_ascents.part_length(run.optimizer.steps)
+        trace = trace.updated(evaluation, batch.problem, step, part)
+    for rule in schedule.early_stops:
+        if rule.can_end(run.optimizer):
+            ended = ended | rule.ends(trace, step, run.optimizer, batch.known)
+    if schedule.query_limit is not None:
+        ended = ended | schedule.query_limit.is_spent(passes[batch.rows])
     better, ended = better & ~batch.ended, ended | batch.ended
     candidate = select(better, batch.state.theta, batch.candidate)
     smallest = torch.where(better, evaluation.size, smallest)

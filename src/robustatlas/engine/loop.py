@@ -182,8 +182,8 @@ def _retire_ended_runs(execution: Execution, run: AttackRun, batch: Batch, queue
     record_true(execution, run, over)
     schedule.charge(over.rows, over.before + over.trace.evaluations)
     schedule.advance(over.rows, fooled, records.best_size[over.rows], over.trace.smallest)
-    if schedule.most is not None:
-        schedule.done[over.rows] |= schedule.most.is_exceeded(records.forward[over.rows])
+    if schedule.query_limit is not None:
+        schedule.done[over.rows] |= schedule.query_limit.is_exceeded(records.forward[over.rows])
     _skip_hopeless_runs(execution, over.rows)
     queue.unknown = over.rows
     left: Batch = select_rows(batch, ~batch.ended, len(batch.rows) - read.ended)
@@ -197,7 +197,8 @@ def _steps_between_looks(execution: Execution, run: AttackRun) -> int:
     time, the first that may end.
     """
     length, usual = run.optimizer.steps + 1, stride(execution.records.x.device)
-    first = min((rule.earliest_end(run.optimizer) for rule in execution.schedule.stops), default=length)
+    rules = [rule for rule in execution.schedule.early_stops if rule.can_end(run.optimizer)]
+    first = min((rule.earliest_end(run.optimizer) for rule in rules), default=length)
     if 2 * first <= usual < length:
         length = first
     return math.ceil(length / max(1, round(length / usual)))

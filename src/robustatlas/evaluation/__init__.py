@@ -10,10 +10,9 @@ from torch import nn
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
-from robustatlas.evaluation.plan import Attacks, Data, Pixels, Samples, Strengths
-from robustatlas.evaluation.prepared import DEFAULT_BATCH
+from robustatlas.evaluation.preparation import DEFAULT_BATCH
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.request import Attacks, Data, Pixels, Request, Samples, Strengths
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.evaluation.workers import Cluster
 from robustatlas.models.classifier import Classifier
@@ -212,4 +211,4 @@ def forecast(
         workers=workers,
         devices=devices,
     )
-    return forecasted(model, data, request, budget, DeviceThroughput.given(device_throughput))
+    return forecasted(model, data, request, budget, DeviceThroughput.parse_optional(device_throughput))

@@ -1,4 +1,4 @@
-"""Which cores of a processor an evaluation takes: threads of this process, or processes of one thread each."""
+"""The cores of a processor that an evaluation takes: threads of this process, or processes of one thread each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,8 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
-from robustatlas.evaluation.dispatcher import SMALLEST, Dispatcher
 from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
-from robustatlas.evaluation.workers import can_start_workers, start_fork_server
+from robustatlas.evaluation.workers import can_start_workers
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
 
@@ -21,12 +20,10 @@ _GAIN = 0.9
 """Several threads must take less than this share of the time of one: on a busy machine they wait for each other."""
 _AS_GOOD = 0.85
 """Threads that reach this share of as many times the speed are as good as processes, which take more memory."""
-FIRST = 5.0
-"""Seconds that the plan aims at for the part by which that is decided; it takes less (see `_TOO_HIGH`)."""
-_WORTH = 10.0
-"""Seconds of work of one process from which on starting others pays: they take two or three."""
-_TOO_HIGH = 10.0
-"""How many times less than its plan says an attack may take: most samples are through long before the last run."""
+SMALLEST_CHUNK = 16
+"""Samples of a chunk, at least; several worker processes need as many each."""
+WORTH_WORKERS = 10.0
+"""Seconds of work from which worker processes are started; one takes two to three seconds to start."""
 _MEMORY = 0.7
 """Share of the machine's memory that processes may take."""
 
@@ -48,13 +45,13 @@ class Cores:
             >>> Cores(8, threads=1, speedup=0.9).processes(seconds=60.0, samples=1000, memory=1e8)
             8
         """
-        if seconds < _WORTH or self.speedup >= _AS_GOOD * self.count:
+        if seconds < WORTH_WORKERS or self.speedup >= _AS_GOOD * self.count:
             return 1
-        return max(1, min(self.count, samples // SMALLEST, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
+        return max(1, min(self.count, samples // SMALLEST_CHUNK, int(_MEMORY * usable_bytes() / max(memory, 1.0))))
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Inside, torch computes with so many threads; outside, as before."""
+    def limit_threads(self) -> Iterator[None]:
+        """Compute with this number of threads inside the block, and as before after it."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -64,14 +61,13 @@ class Cores:
 
 
 def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Cores:
-    """The cores that torch may use, and the faster of one thread and all, measured here and now; ``threads`` where they
-    are given."""
+    """Return the cores that torch may use, and the faster of one thread and all, measured now; or ``threads``."""
     count = torch.get_num_threads()
     if threads is not None:
         if threads < 1:
             raise UserError(f"--threads {threads} is not possible; expected at least 1.")
         return Cores(threads, threads, threads)
-    if count == 1 or not _by_torch(model):
+    if count == 1 or not _runs_on_torch_cpu(model):
         return Cores(1, count, 1.0)
     x = images[:_BATCH].to(model.dtype)
     try:
@@ -84,46 +80,20 @@ def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Co
     return Cores(count, count if several < _GAIN * alone else 1, alone / several)
 
 
-class Sharing:
-    """Decides, after each part that this process has done, among how many processes the rest is shared.
-
-    If they may well be several, half way between what is sure and what the plan allows, their fork server gets ready
-    meanwhile.
-
-    Args:
-        cores: what may be used.
-        dispatcher: of the work, which begins with a short part.
-        memory: bytes that each takes.
-    """
-
-    def __init__(self, cores: Cores, dispatcher: Dispatcher, memory: float) -> None:
-        self.cores, self.dispatcher, self.memory = cores, dispatcher, memory
-        if self._among(too_high=_TOO_HIGH**0.5) > 1:
-            start_fork_server()
-
-    def processes(self) -> int:
-        """How many the rest is worth; 1 where this one goes on alone."""
-        return self._among(1.0 if self.dispatcher.costs.measured else _TOO_HIGH)
-
-    def _among(self, too_high: float) -> int:
-        seconds = self.dispatcher.remaining() / too_high
-        return self.cores.processes(seconds, self.dispatcher.lacking, self.memory)
-
-
 def can_share(model: Classifier) -> bool:
     """Return if processes of this machine may do the work of a model: it is torch's, on the processor, and this process
     may start others."""
-    return _by_torch(model) and can_start_workers()
+    return _runs_on_torch_cpu(model) and can_start_workers()
 
 
-def _by_torch(model: Classifier) -> bool:
+def _runs_on_torch_cpu(model: Classifier) -> bool:
     return model.device.type == "cpu" and model.knowledge == "gradients" and bool(weights_of(model))
 
 
 def _seconds(model: Classifier, x: Tensor, threads: int) -> float:
-    """Shortest time of a forward and backward pass, the first one apart where it was short."""
+    """Return the shortest time of a forward and backward pass; the first one does not count if it was short."""
     taken: list[float] = []
-    with Cores(threads, threads, 1.0).used():
+    with Cores(threads, threads, 1.0).limit_threads():
         while len(taken) <= _ROUNDS and sum(taken) < _ENOUGH:
             taken.append(seconds_of_a_pass(model, x.clone().requires_grad_()))
     return min(taken[1:] or taken)

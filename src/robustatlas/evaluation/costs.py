@@ -1,20 +1,18 @@
-"""What a sample costs under each attack: what was measured, and until then what its plan says."""
+"""The cost of a sample under each task: as measured, and until then as its plan says."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from robustatlas.attacks.passes import maximal_passes
-from robustatlas.evaluation.plan import Task
 
 _TYPICAL = 500
 """Forward and backward pairs of a sample that nothing is known of, on average over the tasks that may take so many."""
 
 
 _FIXED = (0, 8, 16, 32, 64, 128, 256)
-"""What a part may cost, in samples, beside its own: its last searches take steps that are as long as full ones."""
+"""Cost of a chunk beside its samples, in samples: its last searches take steps that are as long as those of a full
+batch. The value that fits the measured times best is taken."""
 
 
 _LATEST = 64
@@ -35,7 +33,7 @@ class Costs:
         >>> costs = Costs([1.0, 2.0], pair=0.01)
         >>> costs.learn(0, seconds=30.0, samples=14)
         >>> costs.learn(0, seconds=50.0, samples=34)
-        >>> costs.of(0), costs.of(1), costs.fixed
+        >>> costs.seconds_per_sample(0), costs.seconds_per_sample(1), costs.fixed
         (1.0, 2.0, 16)
     """
 
@@ -48,12 +46,12 @@ class Costs:
         self.fixed = 0
 
     def expect(self, task: int, seconds: float) -> None:
-        """A sample of a task took so long before, perhaps elsewhere; what is learned here replaces it."""
+        """Expect seconds that a sample of a task took before, perhaps elsewhere; what is measured here replaces it."""
         if seconds > 0:
             self._expected[task], self._known[task] = seconds, True
 
     def learn(self, task: int, seconds: float, samples: int) -> None:
-        """A part of so many samples took so long."""
+        """Learn the seconds of a chunk."""
         if seconds > 0:
             self._parts[task].append((samples, seconds))
             begun = {number: np.array(parts, float) for number, parts in enumerate(self._parts) if parts}
@@ -64,15 +62,15 @@ class Costs:
 
     @property
     def measured(self) -> bool:
-        """Whether anything was learned."""
+        """True if a chunk was measured."""
         return bool(self._measured)
 
     def planned(self, task: int) -> bool:
-        """Whether what is said of a task is no more than what its plan allows."""
+        """Return if nothing but its plan is known of a task."""
         return not self.measured and not self._known[task]
 
-    def of(self, task: int) -> float:
-        """Seconds a sample; of tasks that have not begun as expected, in proportion to those that have."""
+    def seconds_per_sample(self, task: int) -> float:
+        """Return the seconds of a sample. Tasks that have not begun keep their expected ratio to those that have."""
         known = self._measured
         if task in known:
             return known[task]
@@ -82,20 +80,12 @@ class Costs:
 
 
 def _per_sample(parts: NDArray[np.float64], fixed: int) -> float:
-    """Of a task's ``parts`` [P, 2], samples and seconds."""
+    """Return the seconds of a sample from the samples and seconds of measured chunks [P, 2]."""
     samples, seconds = parts.sum(0)
     return float(seconds / (samples + fixed * len(parts)))
 
 
 def _misfit(parts: NDArray[np.float64], fixed: int) -> float:
-    """Sum of the squares of how far they are from what they should take, as shares."""
+    """Return the sum of squared relative errors of a fixed cost."""
     samples, seconds = parts.T
     return float(np.square(1 - _per_sample(parts, fixed) * (samples + fixed) / seconds).sum())
-
-
-def weight_of(task: Task, classes: int, passes: Callable[..., int] = maximal_passes) -> float:
-    """How much work a task may be, in pairs of a forward and a backward pass of a sample: by default at most, where
-    every run comes to nothing."""
-    attack, search, strengths = task.attack, task.search, len(task.attack.strengths)
-    searched = passes(attack.plan(search), search, strengths, classes, attack.threat.chooses)
-    return (searched + strengths * attack.typical) / 2

@@ -1,4 +1,4 @@
-"""What is looked at after the work: whether gradients tell the truth where the searches ended."""
+"""The diagnosis after the work: do gradients tell the truth where the searches ended?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robustatlas.checks.indicators import LookedAt, Measured
 from robustatlas.checks.indicators.ends import EndGradient
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.engine.run_ends import Ends, observed_run, run_ends
-from robustatlas.evaluation.reading import Question, diagnosed, halving, reading_of
+from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_fits, reading_of
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
 from robustatlas.outcomes import Run
@@ -37,7 +37,7 @@ def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diag
     diagnosis = diagnosed(store, model, question)
     index = np.array(diagnosis.record.index, np.int64)
     before = {attack.name: diagnosis.looked_at.get(attack.name, ()) for attack in question.attacks}
-    question = replace(question, attacks=[_at(attack, before[attack.name]) for attack in question.attacks])
+    question = replace(question, attacks=[_add_strengths(attack, before[attack.name]) for attack in question.attacks])
     through = {
         attack.name: attack.strengths
         for attack, _ in _searching(question)
@@ -51,19 +51,19 @@ def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diag
     return Diagnosis.of(store.keep_diagnosis(record))
 
 
-def _at(attack: Attack, strengths: Sequence[float]) -> Attack:
-    """The attack at these strengths as well."""
+def _add_strengths(attack: Attack, strengths: Sequence[float]) -> Attack:
+    """Return the attack at these strengths too."""
     return replace(attack, strengths=tuple(merged_strengths([np.array(attack.strengths), np.array(strengths)])))
 
 
-def _at_three(attack: Attack) -> Attack:
-    """The attack at its smallest strength, the one in the middle and the largest."""
+def _reduce_to_three_strengths(attack: Attack) -> Attack:
+    """Return the attack at its smallest, its middle and its largest strength."""
     last = len(attack.strengths) - 1
     return replace(attack, strengths=tuple(attack.strengths[k] for k in sorted({0, last // 2, last})))
 
 
 def withstood(table: OutcomeTable, index: NDArray[np.int64]) -> Levels:
-    """What the samples ``index`` [n] withstand of the attacks of a table."""
+    """Return the largest strengths that the samples ``index`` [n] withstand, for each attack of a table."""
     rows = rows_of(table.index, index)
     return {attack: _largest(table.correct(attack)[rows]) for attack in table.attacks}
 
@@ -88,7 +88,7 @@ def with_ends(
         levels: of the attacks to look at; None: of all, found by one run at each of three of their strengths.
     """
     if levels is None:
-        question = replace(question, attacks=[_at_three(attack) for attack in question.attacks])
+        question = replace(question, attacks=[_reduce_to_three_strengths(attack) for attack in question.attacks])
     model = with_what_gradient_it_has(model, question.work.rows[:2])
     asked = [(attack, run) for attack, run in _searching(question) if levels is None or attack.name in levels]
     if model.knowledge != "gradients" or not asked or not record.index:
@@ -96,7 +96,7 @@ def with_ends(
     with model.counting() as passes:
         read = []
         for attack, run in asked:
-            searches = _Searches.of(model, question, record, attack, run)
+            searches = _Searches.restore(model, question, record, attack, run)
             read.append(searches.reading(searches.withstood() if levels is None else levels[attack.name]))
     anew = {reading.name for reading in read}
     return record.model_copy(
@@ -126,10 +126,10 @@ class _Searches:
     rows: Tensor
 
     @classmethod
-    def of(
+    def restore(
         cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, run: AttackRun
     ) -> _Searches:
-        """Those of a record."""
+        """Return the runs on the samples of a stored diagnosis."""
         rows = rows_of(question.work.index, np.array(record.index, np.int64))
         return cls(model.judged_by(attack.errors), question, attack, run, torch.from_numpy(rows))
 
@@ -137,21 +137,28 @@ class _Searches:
         """[n] index of the largest strength at which a run fails; -1: none."""
         everyone = torch.arange(len(self.rows))
         failed = [
-            torch.cat(halving(self.question.batch, partial(self._failed, everyone, torch.full_like(everyone, level))))
+            torch.cat(
+                halve_until_it_fits(
+                    self.question.batch, partial(self._failed, everyone, torch.full_like(everyone, level))
+                )
+            )
             for level in range(len(self.attack.strengths))
         ]
         return _largest(torch.stack(failed, 1).numpy())
 
     def reading(self, levels: NDArray[np.int64]) -> Reading:
-        """What the test says, of the first samples only where more withstand a strength than the question allows;
-        ``levels`` [n]: index of the largest that each does, -1: none."""
+        """Return the reading of the derivative test, on at most as many samples as the question allows.
+
+        Args:
+            levels: ``[n]`` index of the largest strength that each sample withstands; -1: none.
+        """
         indicator, most = EndGradient(self.attack.name), self.question.ends
         standing = np.flatnonzero(levels >= 0)
         looked_at = torch.from_numpy(standing[:most])
         judged = torch.arange(len(levels)) < (standing[most] if len(standing) > most else len(levels))
         found = Measured(torch.ones(len(levels), dtype=torch.float64), torch.zeros_like(judged), judged)
         if len(looked_at):
-            parts = halving(self.question.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
+            parts = halve_until_it_fits(self.question.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
             tested = Measured.joined(parts)
             found.values[looked_at], found.doubtful[looked_at], judged[looked_at] = (
                 tested.values.double(),
@@ -162,15 +169,15 @@ class _Searches:
         return told.model_copy(update={"attack": self.attack.name, "strengths": tuple(self.attack.strengths)})
 
     def _failed(self, places: Tensor, levels: Tensor, size: int) -> list[Tensor]:
-        """Whether a run of the samples at ``places`` finds nothing, so many at once."""
+        """Return for batches of ``size`` if a run finds nothing of the samples at ``places``."""
         return [~self._ends(part, levels)[1].fooled.cpu() for part in torch.split(places, size)]
 
     def _tested(self, places: Tensor, levels: Tensor, size: int) -> list[Measured]:
         """The derivative test where runs of the samples at ``places`` end, so many at once: the worse of the last point
         and the best."""
-        return [self._worse(*self._ends(part, levels)) for part in torch.split(places, size)]
+        return [self._measure_worse_point(*self._ends(part, levels)) for part in torch.split(places, size)]
 
-    def _worse(self, at: Tensor, ends: Ends) -> Measured:
+    def _measure_worse_point(self, at: Tensor, ends: Ends) -> Measured:
         found = self._measured(at, ends.last)
         other = (ends.best != ends.last).flatten(1).any(1).nonzero().squeeze(1).cpu()
         if len(other):
@@ -183,7 +190,7 @@ class _Searches:
     def _ends(self, places: Tensor, levels: Tensor) -> tuple[Tensor, Ends]:
         """The rows of the samples at ``places``, and where runs of them end."""
         rows, model = self.rows[places], self.model
-        x, labels = self.question.work.on(model, rows)
+        x, labels = self.question.work.load(model, rows)
         noise = self.question.noise(rows, model.device, self.attack.name)
         with seeded(self.question.seed, model.device):
             return rows, run_ends(model, self.attack, self.run, x, labels, noise, levels[places])

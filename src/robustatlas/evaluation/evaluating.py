@@ -1,209 +1,122 @@
-"""What a request asks for, computed: what the run lacks is worked through, and read back as a result."""
+"""The evaluation of a request: what the run lacks is computed, and read back as a result."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
-from robustatlas.evaluation.cores import FIRST, Cores, Sharing, can_share, cores_for
-from robustatlas.evaluation.costs import Costs, weight_of
-from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore
+from robustatlas.evaluation.completion import complete, show_warning
+from robustatlas.evaluation.cores import cores_for
 from robustatlas.evaluation.ends import diagnosed_at_ends
-from robustatlas.evaluation.identity import ModelProbe, check_answers
-from robustatlas.evaluation.memory import ran_out
-from robustatlas.evaluation.plan import Data, Task, found_otherwise, tasks_for
-from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings, tell
+from robustatlas.evaluation.identity import check_answers
+from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
 from robustatlas.evaluation.reading import Question, diagnosed, question_of
-from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.work import Doer, ModelWork
-from robustatlas.evaluation.workers import CannotShareError, Cluster, run_jobs, share_jobs
-from robustatlas.models.classifier.backward import BACKWARD
+from robustatlas.evaluation.request import Data, Request
+from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
+from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.circumstances import command_line, now
 from robustatlas.outcomes.locks import start_lock
 from robustatlas.outcomes.records import spans_of
 from robustatlas.results.result import Result
 
-_SURE = 0.05
-"""Of the most passes that plans may take, what samples take on average at the least: 5.0 % and more were measured, of
-untrained networks of four kinds."""
+_LEAST_SHARE_OF_PLAN = 0.05
+"""Share of the passes of a plan that samples take on average, at least. The smallest share that was measured, on
+untrained networks of four kinds, is 5.0 %."""
 
 
-def evaluated(model: Model, data: Data, request: Request) -> Result:
-    """:func:`robustatlas.evaluate`, of a request."""
-    classifier, work = given(model, data, request)
-    cores = request.cores or cores_for(classifier, work.rows)
-    with cores.used(), surroundings(classifier, request) as display:
-        ready = prepared(classifier, work, request, display)
+def evaluate_request(model: Model, data: Data, request: Request) -> Result:
+    """Evaluate a model, as :func:`robustatlas.evaluate` does, on a request."""
+    classifier, samples = open_model(model, data, request)
+    cores = request.cores or cores_for(classifier, samples.rows)
+    with cores.limit_threads(), evaluation_context(classifier, request) as display:
+        ready = prepare_attacks(classifier, samples, request, display)
         if request.batch_size == "auto":
-            fitting = counted(ready.at_once, "sample")
+            fitting = counted(ready.batch_size, "sample")
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
-        store = request.begin(ready.identity)
-        check_answers(ready.model, store, ready.work)
-        with request.lock_part(store, ready.display.note):
-            with start_lock(store.path):
-                tasks = _planned(store, ready)
-            question = _question(ready) if request.diagnose else None
+        run = request.begin_run(ready.identity)
+        check_answers(ready.model, run, ready.samples)
+        with request.lock_part(run, ready.display.note):
+            with start_lock(run.path):
+                planned = replace(ready, tasks=_announce_tasks(run, ready))
+            question = _diagnosis_request(ready) if request.diagnose else None
             if question is not None:
-                _diagnose(store, ready, question)
-            _complete(store, tasks, ready, request, cores)
+                _diagnose_before(run, ready, question)
+            complete(run, run, planned, request, _gradient_ways(planned.tasks), cores)
             if question is not None:
-                _look_at_ends(store, ready, question)
+                _diagnose_after(run, ready, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
-        mine = request.mine(len(ready.work.index))
-        result = Result.of_run(store, list(grids), ready.work.index[mine], grids)
+        mine = request.part_mask(len(ready.samples.index))
+        result = Result.of_run(run, list(grids), ready.samples.index[mine], grids)
         for attack in ready.attacks:
-            if sentence := _rejections(result, attack):
-                tell(ready.display, sentence)
+            if sentence := _sentence_on_rejections(result, attack):
+                show_warning(ready.display, sentence)
     return result
 
 
-def _planned(store: Run, ready: Prepared) -> list[Task]:
-    """The tasks that bring a run to what is asked, announced in it."""
-    for note in found_otherwise(ready.tasks, store):
+def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
+    """Record the tasks that bring a run to what is asked, and return them."""
+    for note in notes_on_other_searches(ready.tasks, run):
         ready.display.note(note)
-    tasks = [_informed(task, store, ready) for asked in ready.tasks for task in tasks_for(asked, store)]
-    plan = CallRecord(
+    tasks = [_with_certificates(task, run, ready) for asked in ready.tasks for task in missing_tasks(asked, run)]
+    call = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
-        spans=spans_of(ready.work.index),
+        spans=spans_of(ready.samples.index),
         created=now("microseconds"),
         command=command_line(),
         warnings=tuple(ready.warnings),
     )
-    store.add([task.record for task in tasks], plan)
+    run.add([task.record for task in tasks], call)
     return tasks
 
 
-def _informed(task: Task, store: Run, ready: Prepared) -> Task:
-    """The task with what the run certifies of its threat model, at which no run has to be made."""
-    records = [record for record in store.certified_by() if record.name == task.attack.name and not record.of]
+def _with_certificates(task: AttackTask, run: Run, ready: PreparedAttacks) -> AttackTask:
+    """Return the task with what the run certifies of its threat model, so that no search runs below."""
+    records = [record for record in run.certified_by() if record.name == task.attack.name and not record.of]
     if not records or ready.model.draws is not None:
         return task
-    index = np.sort(ready.work.index)
-    return replace(task, certified=(index, store.certificates.sizes(records, index)[task.attack.name].sizes))
+    index = np.sort(ready.samples.index)
+    sizes = run.certificates.sizes(records, index)[task.attack.name].sizes
+    return replace(task, certified=CertifiedBefore(index, sizes))
 
 
-def _question(ready: Prepared) -> Question:
-    """What a diagnosis of the run is asked."""
-    plans = [task.attack.plan(task.search) for task in ready.tasks]
-    passes = _SURE * 2 * sum(weight_of(task, ready.classes) for task in ready.tasks)
-    batch = ready.at_once
-    gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
-    return question_of(ready.work, ready.attacks, plans, ready.manner.seed, batch, passes=passes, gradients=gradients)
-
-
-def _diagnose(store: Run, ready: Prepared, question: Question) -> None:
-    """Have the run diagnosed, unless it is, and warn where the verdict speaks against what it will find."""
-    with _enough_memory(ready):
-        diagnosis = diagnosed(store, ready.model, question)
-    if diagnosis.doubted:
-        tell(ready.display, diagnosis.warned)
-
-
-def _look_at_ends(store: Run, ready: Prepared, question: Question) -> None:
-    """Have it looked where the searches ended, unless it was, and warn where that speaks against what was found."""
-    with _enough_memory(ready):
-        before = diagnosed(store, ready.model, question)
-        diagnosis = diagnosed_at_ends(store, ready.model, question)
-    if diagnosis.doubted and diagnosis.warned != before.warned:
-        tell(ready.display, diagnosis.warned)
-
-
-def _complete(store: Run, tasks: Sequence[Task], ready: Prepared, request: Request, cores: Cores) -> None:
-    """Have all tasks done that the run lacks, until every part of them can be read."""
-    places, workers = request.places(ready.model), request.worker_count(ready.model)
-    costs = Costs([weight_of(task, ready.classes) for task in tasks], ready.pair)
-    mine = request.mine(len(ready.work.index))
-    shares = request.shares and cores.count > 1 and can_share(ready.model)
-    short, whole = FIRST if shares else None, False
-    while not whole:
-        dispatcher = Dispatcher(
-            store,
-            tasks,
-            ready.work,
-            mine,
-            ready.manner,
-            costs,
-            request.shard_size,
-            workers,
-            ready.display,
-            short,
-        )
-        if dispatcher.lacking:
-            sharing = Sharing(cores, dispatcher, ready.memory()) if shares else None
-            _work_through(dispatcher, ready, tasks, places, sharing)
-        else:
-            has_all = f"{store.path or 'the run'} has all of it, results of {store.identity.created}"
-            ready.display.note(f"Nothing to do: {has_all}.")
-        whole = store.intact(task.record for task in tasks)
-
-
-def _work_through(
-    dispatcher: Dispatcher,
-    ready: Prepared,
-    tasks: Sequence[Task],
-    places: Sequence[str] | Cluster,
-    sharing: Sharing | None,
-) -> None:
-    """Have the work of the dispatcher done: by workers at the ``places``; without any, by this process, until the rest
-    is worth several."""
-    do = Doer(ready.model, tasks, ready.manner).do
-    with _enough_memory(ready):
-        if places:
-            _share(dispatcher, ready, tasks, places, None)
-            return
-        if sharing is not None:
-            run_jobs(do, dispatcher, until=lambda: sharing.processes() > 1)
-            if not dispatcher.lacking:
-                return
-            count = sharing.processes()
-            try:
-                dispatcher.display.note(f"{count} processes share the rest.")
-                _share(dispatcher, ready, tasks, [str(ready.model.device)] * count, 1)
-                return
-            except CannotShareError as error:
-                dispatcher.display.note(f"{error} So one process does all of it.")
-        run_jobs(do, dispatcher)
-
-
-def _share(
-    dispatcher: Dispatcher,
-    ready: Prepared,
-    tasks: Sequence[Task],
-    places: Sequence[str] | Cluster,
-    threads: int | None,
-) -> None:
-    """Have the work of the dispatcher done by workers."""
+def _gradient_ways(tasks: Sequence[AttackTask]) -> set[Backward | None]:
+    """Return the ways in which the tasks take gradients of the model."""
     gradients = [task.record.gradient for task in tasks if task.record.gradient is not None]
-    ways = {way for way in (None, *BACKWARD) if any((way or "own") in gradient.ways for gradient in gradients)}
-    probe = ModelProbe.of(ready.model, ready.identity, ready.work.rows.shape[1:], ways)
-    workload = ModelWork(ready.model, probe, Doer(ready.model, tuple(tasks), ready.manner).do)
-    share_jobs(workload, f"The model {ready.model.name}", places, threads, dispatcher)
+    return {way for way in (None, *BACKWARD) if any((way or "own") in gradient.ways for gradient in gradients)}
 
 
-@contextmanager
-def _enough_memory(ready: Prepared) -> Iterator[None]:
-    """What is done inside gets a sentence where memory runs out."""
-    try:
-        yield
-    except Exception as error:
-        if not ran_out(error):
-            raise
-        size, halves = ready.at_once, ready.manner.halves
-        fewer = size > 1 and not halves
-        advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
-        raise UserError(
-            f"{ready.model.device} ran out of memory with {counted(1 if halves else size, 'sample')} at work at once; "
-            f"run the same again with {advice}. Finished parts of the run are kept."
-        ) from error
+def _diagnosis_request(ready: PreparedAttacks) -> Question:
+    """Return what a diagnosis of the run has to look at."""
+    plans = [task.attack.plan(task.search) for task in ready.tasks]
+    passes = _LEAST_SHARE_OF_PLAN * 2 * sum(task.cost_weight(ready.classes) for task in ready.tasks)
+    gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
+    seed, batch = ready.settings.seed, ready.batch_size
+    return question_of(ready.samples, ready.attacks, plans, seed, batch, passes=passes, gradients=gradients)
 
 
-def _rejections(result: Result, attack: Attack) -> str | None:
-    """A sentence where verification refused more of what a search took for examples than it confirmed."""
+def _diagnose_before(run: Run, ready: PreparedAttacks, question: Question) -> None:
+    """Diagnose the run unless it is, and warn if the verdict speaks against what it will find."""
+    with ready.explaining_memory():
+        diagnosis = diagnosed(run, ready.model, question)
+    if diagnosis.doubted:
+        show_warning(ready.display, diagnosis.warned)
+
+
+def _diagnose_after(run: Run, ready: PreparedAttacks, question: Question) -> None:
+    """Look at the places where the searches ended, unless it was done, and warn if that speaks against the numbers."""
+    with ready.explaining_memory():
+        before = diagnosed(run, ready.model, question)
+        diagnosis = diagnosed_at_ends(run, ready.model, question)
+    if diagnosis.doubted and diagnosis.warned != before.warned:
+        show_warning(ready.display, diagnosis.warned)
+
+
+def _sentence_on_rejections(result: Result, attack: Attack) -> str | None:
+    """Return a sentence if verification refused more candidates of a search than it confirmed."""
     outcome = result.outcome(attack.name)
     found = int(np.isfinite(outcome.minimal_size[result.clean]).sum())
     if outcome.rejected <= found:

@@ -21,7 +21,7 @@ from robustatlas.outcomes.storage import is_run
 Arrays = dict[str, NDArray[Any]]
 
 _MODES = ("L", "RGB")
-"""Of Pillow: grey and colour, eight bits a channel."""
+"""Modes of Pillow: grey and colour, eight bits a channel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Examples:
 
     @property
     def sha256(self) -> str:
-        """Of all that is given."""
+        """Select from all fields that are given."""
         parts = [self.images, self.index, self.labels, *self.theta]
         hashes = ["" if part is None else sha256_of_array(part) for part in parts]
         return hashlib.sha256("/".join([self.attack or "", *hashes]).encode()).hexdigest()
@@ -67,7 +67,7 @@ def read_examples(path: str | Path) -> Examples:
     """
     place = named(path)
     if isinstance(place, Address) or place.is_dir():
-        return _of_run(place) if is_run(place) else _of_folder(place)
+        return _read_run(place) if is_run(place) else _read_folder(place)
     if not place.is_file():
         raise UserError(f"There is no file or folder {place}; give a .npz file, a folder of PNGs, or a run.")
     return examples_of(_read_npz(place), str(place))
@@ -132,7 +132,7 @@ def _read_npz(path: Path) -> Arrays:
         raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
 
 
-def _of_folder(folder: Path) -> Examples:
+def _read_folder(folder: Path) -> Examples:
     files = sorted(folder.glob("*.png"))
     if not files:
         raise UserError(f"{folder} holds no PNGs and is not a run; give a .npz file, a folder of PNGs, or a run.")
@@ -160,7 +160,7 @@ def _read_png(path: Path) -> NDArray[np.uint8]:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _of_run(path: Path) -> Examples:
+def _read_run(path: Path) -> Examples:
     """All the examples that a run kept, of whatever attack."""
     run = Run.open(path)
     records = run.records().values()

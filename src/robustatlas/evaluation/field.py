@@ -1,4 +1,4 @@
-"""Many models by the same attacks on the same data, one after the other, each in a run of its own."""
+"""The evaluation of many models by the same attacks on the same data, each in a run of its own."""
 
 import argparse
 import gc
@@ -15,8 +15,7 @@ from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import in_path
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
-from robustatlas.evaluation.plan import Data
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models import load_model, parse_settings
 from robustatlas.models.classifier import Classifier
@@ -54,7 +53,7 @@ class FieldModel:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one model.
+    """Result, failure or forecast of one model.
 
     Attributes:
         entry: which one.
@@ -140,7 +139,7 @@ def evaluate_field(
         >>> done[0].result.samples, done[1].failure
         (3, "There is no built-in model 'digits-lin'; ...")
     """
-    return _each(field, data, store, request, device, begin, _evaluated)
+    return _run_each(field, data, store, request, device, begin, _evaluated)
 
 
 def forecast_field(
@@ -164,19 +163,19 @@ def forecast_field(
     Yields:
         the forecast of each model.
     """
-    throughput = DeviceThroughput.given(device_throughput)
+    throughput = DeviceThroughput.parse_optional(device_throughput)
 
     def forecast(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
         return {"forecast": forecasted(model, rows, asked, budget, throughput)}
 
-    return _each(field, data, store, request, device, begin, forecast)
+    return _run_each(field, data, store, request, device, begin, forecast)
 
 
 def _evaluated(model: Classifier, rows: Data, asked: Request) -> dict[str, Any]:
     return {"result": evaluated_and_audited(model, rows, asked)}
 
 
-def _each(
+def _run_each(
     field: Sequence[FieldModel],
     data: Data | Callable[[Classifier], Data],
     store: str | Path,

@@ -1,4 +1,4 @@
-"""What a request will take, before it is begun: passes counted from the plans, times the seconds of a pass."""
+"""The forecast of a request before it is begun: passes counted from the plans, times the seconds of a pass."""
 
 import math
 import time
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from robustatlas.attacks.passes import expected_passes
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
-from robustatlas.evaluation.cores import can_share, cores_for
-from robustatlas.evaluation.costs import weight_of
-from robustatlas.evaluation.dispatcher import SECONDS, SMALLEST
+from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.chunks import Chunk
+from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, cores_for
+from robustatlas.evaluation.dispatcher import CHUNK_SECONDS
 from robustatlas.evaluation.identity import check_answers
-from robustatlas.evaluation.plan import Data, Task, tasks_for
-from robustatlas.evaluation.prepared import Model, Prepared, given, prepared, surroundings
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
+from robustatlas.evaluation.request import Data, Request
+from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.evaluation.throughput import DeviceThroughput
-from robustatlas.evaluation.work import Job, done
 from robustatlas.models.classifier import Passes
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
@@ -31,7 +31,7 @@ _FILE_BYTES = 6_000
 
 @dataclass(frozen=True)
 class Expected:
-    """What one attack, one certificate, one model of a field or one entry of a study will take.
+    """Forecast of one attack, one certificate, one model of a field or one entry of a study.
 
     Attributes:
         name: of the attack, the model or the entry.
@@ -39,7 +39,7 @@ class Expected:
         passes: forward and backward passes of one image, in all; 0 of certificates.
         seconds: for all of it, by one worker.
         bytes: on disk.
-        at_most: whether ``seconds`` is an upper bound.
+        is_upper_bound: whether ``seconds`` is an upper bound.
         unknown: why nothing can be said; empty where all is known.
 
     Example:
@@ -52,13 +52,13 @@ class Expected:
     passes: float = 0.0
     seconds: float = 0.0
     bytes: float = 0.0
-    at_most: bool = False
+    is_upper_bound: bool = False
     unknown: str = ""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a request will take, row by row; ``workers`` share its ``seconds``.
+    """Forecast of a request, row by row; ``workers`` share its ``seconds``.
 
     Attributes:
         expected: the rows.
@@ -96,14 +96,14 @@ class Forecast:
         return sum(each.passes for each in self.expected)
 
     @property
-    def at_most(self) -> bool:
-        """Whether the seconds of some row are an upper bound."""
-        return any(each.at_most for each in self.expected)
+    def is_upper_bound(self) -> bool:
+        """True if the seconds of some row are an upper bound."""
+        return any(each.is_upper_bound for each in self.expected)
 
     def as_row(self, name: str) -> Expected:
         """Return the sums of all rows as one row of a longer forecast."""
         samples = sum(each.number for each in self.expected)
-        return Expected(name, samples, self.passes, self.seconds, self.bytes, self.at_most)
+        return Expected(name, samples, self.passes, self.seconds, self.bytes, self.is_upper_bound)
 
 
 def forecasted(
@@ -112,46 +112,46 @@ def forecasted(
     """Return the forecast of an evaluation, as :func:`robustatlas.evaluation.forecast`, of a request."""
     if not 0 < real(budget) < math.inf:
         raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
-    classifier, work = given(model, data, request)
-    cores = request.cores or cores_for(classifier, work.rows)
-    with cores.used(), surroundings(classifier, request) as display:
-        ready = prepared(classifier, work, request, display)
-        store = request.begun(ready.identity)
-        check_answers(ready.model, store, ready.work)
-        mine = request.mine(len(ready.work.index))
-        expected, memory = [], ready.memory()
-        for task in (task for asked in ready.tasks for task in tasks_for(asked, store)):
+    classifier, samples = open_model(model, data, request)
+    cores = request.cores or cores_for(classifier, samples.rows)
+    with cores.limit_threads(), evaluation_context(classifier, request) as display:
+        ready = prepare_attacks(classifier, samples, request, display)
+        store = request.open_run(ready.identity)
+        check_answers(ready.model, store, ready.samples)
+        mine = request.part_mask(len(ready.samples.index))
+        expected, memory = [], ready.bytes_per_process()
+        for task in (task for asked in ready.tasks for task in missing_tasks(asked, store)):
             held = store.done(task.record, examples=request.keep_adversarial)
-            missing = np.flatnonzero(mine & ~np.isin(ready.work.index, held))
+            missing = np.flatnonzero(mine & ~np.isin(ready.samples.index, held))
             if len(missing):
                 pace = (
-                    _tried_pace(ready, task, missing, real(budget))
+                    _measure_pace(ready, task, missing, real(budget))
                     if throughput is None
-                    else _known_pace(ready, throughput)
+                    else _throughput_pace(ready, throughput)
                 )
                 expected.append(_expected(ready, task, len(missing), pace))
     workers = request.worker_count(ready.model)
     if throughput is None and request.shares and can_share(ready.model):
-        seconds, samples = sum(each.seconds for each in expected), sum(each.number for each in expected)
-        workers = cores.processes(seconds, samples, memory)
-    return Forecast(tuple(expected), workers, ready.at_once, memory=memory if throughput is None else None)
+        seconds, number = sum(each.seconds for each in expected), sum(each.number for each in expected)
+        workers = cores.processes(seconds, number, memory)
+    return Forecast(tuple(expected), workers, ready.batch_size, memory=memory if throughput is None else None)
 
 
-def usual_passes_of(task: Task, classes: int, draws: int | None) -> float:
+def expected_task_passes(task: AttackTask, classes: int, draws: int | None) -> float:
     """Return the forward and backward passes of a sample that the plan of a task usually takes."""
-    return 2 * weight_of(task, classes, expected_passes) * (1 if draws is None else draws)
+    return 2 * task.pass_pairs(classes, expected_passes) * (1 if draws is None else draws)
 
 
-def _expected(ready: Prepared, task: Task, samples: int, seconds_a_pass: float) -> Expected:
-    passes = usual_passes_of(task, ready.classes, ready.model.draws)
+def _expected(ready: PreparedAttacks, task: AttackTask, samples: int, seconds_a_pass: float) -> Expected:
+    passes = expected_task_passes(task, ready.classes, ready.model.draws)
     seconds = passes * seconds_a_pass
     size = _bytes_on_disk(ready, task.record, samples, seconds)
     return Expected(task.record.name, samples, passes * samples, seconds * samples, size)
 
 
-def _known_pace(ready: Prepared, throughput: DeviceThroughput) -> float:
+def _throughput_pace(ready: PreparedAttacks, throughput: DeviceThroughput) -> float:
     """Return the seconds of a pass on a device of known throughput."""
-    image = ready.work.rows[:1].to(ready.model.device, ready.model.dtype)
+    image = ready.samples.rows[:1].to(ready.model.device, ready.model.dtype)
     return throughput.seconds_a_pass(ready.model.net, image)
 
 
@@ -170,28 +170,28 @@ def _stop_after(seconds: float) -> Callable[[Passes], None]:
     return watch
 
 
-def _tried_pace(ready: Prepared, task: Task, missing: NDArray[np.int64], budget: float) -> float:
+def _measure_pace(ready: PreparedAttacks, task: AttackTask, missing: NDArray[np.int64], budget: float) -> float:
     """Attack a batch of the missing samples for ``budget`` seconds and return the seconds of a pass."""
-    count = min(len(missing), ready.manner.batch_size)
-    job = Job.of(ready.work, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
+    count = min(len(missing), ready.settings.batch_size)
+    chunk = Chunk.cut(ready.samples, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
     begun = time.perf_counter()
     with ready.model.counting(_stop_after(budget)) as passes, suppress(_Enough):
-        done(ready.model, task, job, ready.manner, lambda count: None)
+        task.run(ready.model, chunk, ready.settings, lambda finished: None)
     return (time.perf_counter() - begun) / max(passes.forward + passes.backward, 1)
 
 
-def _bytes_on_disk(ready: Prepared, record: AttackRecord, samples: int, seconds: float) -> float:
+def _bytes_on_disk(ready: PreparedAttacks, record: AttackRecord, samples: int, seconds: float) -> float:
     """Return the bytes of ``samples`` rows in parts, where a sample takes ``seconds``."""
     row = sum(
         np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
         for kind, dimensions in OUTCOME_COLUMNS.values()
     )
-    part = min(samples, max(SMALLEST, SECONDS / max(seconds, 1e-9)))
-    image = 4 * math.prod(ready.work.rows.shape[1:]) if ready.manner.keep_adversarial else 0
+    part = min(samples, max(SMALLEST_CHUNK, CHUNK_SECONDS / max(seconds, 1e-9)))
+    image = 4 * math.prod(ready.samples.rows.shape[1:]) if ready.settings.keep_adversarial else 0
     return samples * (row + image) + math.ceil(samples / max(part, 1)) * _FILE_BYTES
 
 
-def joined(forecasts: Iterable[tuple[str, Forecast]]) -> Forecast:
+def join_forecasts(forecasts: Iterable[tuple[str, Forecast]]) -> Forecast:
     """Return the forecast of several requests that are done one after the other, a row for each."""
     known = list(forecasts)
     memories = [each.memory * each.workers for _, each in known if each.memory is not None]

@@ -1,4 +1,4 @@
-"""How the gradient of a model is taken, as far as a few samples of the data show it.
+"""The gradient of a model, as far as a few samples of the data show how it is taken.
 
 Two models with the same answers can have other gradients: rounding passes none on, and a stand-in for it does. What an
 attack finds depends on that, so it is part of what determines its numbers.
@@ -21,14 +21,14 @@ from robustatlas.outcomes.records import GradientRecord, Numbers
 _PROJECTIONS = 8
 
 _EXACT, _ROUGH = 0.05, 0.5
-"""How far the recorded numbers, which are of the order of 1, may differ where the gradient is the same: of networks in
-float32 or float64, on whatever device, and of networks in half precision."""
+"""Differences that the recorded numbers, which are of the order of 1, may have although the gradient is the same: for
+networks in float32 or float64, on any device, and for networks in half precision."""
 
 
 def gradient_record(
     model: Classifier, first: Beginning, sample: tuple[Tensor, Tensor], ways: Collection[Backward | None]
 ) -> GradientRecord | None:
-    """What a run records of the gradients that an attack takes; None of an attack that takes none.
+    """Return the record of the gradients that an attack takes; None for an attack that takes none.
 
     Args:
         model: under attack, with the ``kinks`` that it is to be smoothed by.
@@ -56,8 +56,8 @@ def projected_gradients(model: Classifier, first: Beginning, ways: Collection[Ba
 
 
 def _projected(gradients: Tensor) -> Numbers:
-    """Of each sample the length of its gradient, as a power of two, and projections of its direction; nothing where it
-    is zero or no number."""
+    """Return the length of each sample's gradient, as a power of two, and projections of its direction. Both are zero
+    if the gradient is zero or not finite."""
     slopes = flat(gradients).double().cpu()
     signs = Noise.of(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
     lengths = slopes.norm(dim=1, keepdim=True)

@@ -1,5 +1,5 @@
-"""What a run is about: the data, and the model by its weights, its code and what it answers, on a few drawn images and
-on samples of the run itself."""
+"""The identity of a run: its data, and its model by weights, code and logits. Logits are compared on a few drawn
+images, and margins on samples of the run itself."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
 from robustatlas.evaluation.gradients import projected_gradients
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, Origin, seeded
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
@@ -27,12 +27,12 @@ from robustatlas.outcomes.records import GradientRecord
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
-    """Of a run of ``model`` on ``data``, whose inputs have the ``shape`` (without the batch)."""
+    """Return the identity of a run of ``model`` on ``data``, whose inputs have the ``shape`` (without the batch)."""
     return Identity(model=model_record(model, shape), data=data, created=now())
 
 
 def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
-    """The model, with its logits of a few drawn images, from bright to dark."""
+    """Return the record of a model, with its logits of a few drawn images, from bright to dark."""
     images = _probe_images(shape).to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
         logits = model.logits(images, verifying=True)
@@ -72,7 +72,9 @@ class ModelProbe:
     gradients: GradientRecord
 
     @classmethod
-    def of(cls, model: Classifier, identity: Identity, shape: Sequence[int], ways: Collection[Backward | None]) -> Self:
+    def take(
+        cls, model: Classifier, identity: Identity, shape: Sequence[int], ways: Collection[Backward | None]
+    ) -> Self:
         """Return the probe of `model`, whose logits `identity` holds."""
         used = frozenset(ways) if model.knowledge == "gradients" else frozenset()
         return cls(identity.model, tuple(shape), used, _probe_gradients(model, identity.model, shape, used))
@@ -113,7 +115,7 @@ _MARGIN_ROUNDING = 1e-5
 """Margins are kept in float32."""
 
 
-def check_answers(model: Classifier, run: Run, work: Work) -> None:
+def check_answers(model: Classifier, run: Run, work: ChosenSamples) -> None:
     """Raise :class:`UserError` where the clean margins that ``run`` holds of the samples asked for are not those of
     ``model``.
 
@@ -127,7 +129,7 @@ def check_answers(model: Classifier, run: Run, work: Work) -> None:
         return
     rows = rows[np.linspace(0, len(rows) - 1, min(_COMPARED, len(rows))).round().astype(np.int64)]
     positions = torch.from_numpy(rows)
-    (x, labels), stored = work.on(model, positions), _margins_at(known, work.index[rows])
+    (x, labels), stored = work.load(model, positions), _margins_at(known, work.index[rows])
     margin, low, high = (values.double().cpu().numpy() for values in _margin_and_bounds(model, x, labels, 0))
     again = _margin_and_bounds(model, x, labels, 1)[0].double().cpu().numpy()
     if ((again < low) | (again > high)).any():

@@ -1,4 +1,4 @@
-"""How many samples fit into memory at once."""
+"""The number of samples that fit into memory at once."""
 
 import time
 
@@ -19,7 +19,7 @@ _SHARE = 2
 taken."""
 
 _BOTH_WAYS, _COPIES = 2, 24
-"""What an attack takes, at most, of a sample at work: so often what a forward pass keeps of it, as the backward pass
+"""Memory of a sample at work, at most: so many times what a forward pass keeps of it, as the backward pass
 makes as much anew, and so often its image. Measured on norms; sparse changes and maps with tables of their own take
 more copies, which shows where a network keeps next to nothing."""
 
@@ -30,7 +30,7 @@ _SAID = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 def ran_out(error: BaseException | None) -> bool:
-    """Whether memory ran out, on whatever device.
+    """Return if an error says that memory ran out, on any device.
 
     Example:
         >>> ran_out(RuntimeError("DefaultCPUAllocator: can't allocate memory")), ran_out(ValueError("x"))
@@ -46,8 +46,8 @@ def ran_out(error: BaseException | None) -> bool:
 
 
 def fitting_batch(model: Classifier, x: Tensor, most: int) -> int:
-    """How many samples like ``x`` [1, ...] to have at work at once, at most ``most``: the smallest power of two that
-    the network is about as fast with as with any other, and well within memory."""
+    """Return a batch size for samples like ``x`` [1, ...], at most ``most``: the smallest power of two with which the
+    network is about as fast as with any other, and well within memory."""
     best, pace = 1, 0.0
     size = min(16, most)
     while True:
@@ -81,7 +81,7 @@ def seconds_of_a_batch(model: Classifier, x: Tensor, size: int) -> float | None:
 
 
 def seconds_of_a_pass(model: Classifier, x: Tensor) -> float:
-    """Of a forward pass of ``x`` [B, ...] and, where that requires a gradient, of the backward pass."""
+    """Return the seconds of a forward pass of ``x`` [B, ...] and, if it requires a gradient, of the backward pass."""
     begun = time.perf_counter()
     logits = model.logits(x)
     if x.requires_grad and logits.requires_grad:
@@ -142,7 +142,7 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
 
 
 def weights_of(model: Classifier) -> list[Tensor]:
-    """Those of a network of torch."""
+    """Return the weights of a network of torch."""
     return [*model.net.parameters(), *model.net.buffers()] if isinstance(model.net, nn.Module) else []
 
 

@@ -1,5 +1,4 @@
-"""What a person sees while the work goes on: a bar with rate, time left and robust accuracy so far, or plain lines in
-a log."""
+"""Progress of an evaluation: a bar with rate, time left and robust accuracy so far, or plain lines in a log."""
 
 import sys
 import time
@@ -23,13 +22,13 @@ _LINE_EVERY = 30.0
 
 
 class Announced(Protocol):
-    """What a display knows of a piece of work: an attack as it is run, or a certificate of one."""
+    """Record of an attack or a certificate, as far as a display needs it."""
 
     kept: ClassVar[str]
 
     @property
     def name(self) -> str:
-        """Of the attack."""
+        """Name of the attack."""
 
     @property
     def key(self) -> str:
@@ -37,7 +36,7 @@ class Announced(Protocol):
 
     @property
     def strengths(self) -> tuple[float, ...]:
-        """Of the attack, increasing."""
+        """Strengths of the attack, increasing."""
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> NDArray[np.bool_]:
         """``[M]``: whether samples of which ``columns`` were found withstand the strength at that place."""

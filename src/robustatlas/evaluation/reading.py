@@ -1,4 +1,4 @@
-"""What the indicators read of the images, before the work: whether the numbers that come will mean anything."""
+"""The diagnosis before the work: indicators read some images, and say if the numbers that follow can be trusted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,19 +16,18 @@ from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
 from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
-from robustatlas.evaluation.plan import Work
+from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.failing import with_what_gradient_it_has
-from robustatlas.outcomes import Run
+from robustatlas.outcomes import Run, hashes
 from robustatlas.outcomes.circumstances import now
-from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.outcomes.records import GradientRecord, spans_of
 
 FEWEST = 32
 """Samples that are looked at in any case, where there are so many."""
 _SHARE = 0.05
-"""Of the passes of the evaluation, above the fewest samples."""
+"""Share of the passes of the evaluation, above the fewest samples."""
 _PASSES = 34
 """Forward and backward passes a sample of all indicators together, and of the choice of samples."""
 FEWEST_ENDS = 17
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be looked at.
+    """Request of a diagnosis: samples, attacks and indicators.
 
     Attributes:
         work: the samples to choose from.
@@ -58,7 +57,7 @@ class Question:
         gradients: as the run records them; another gradient is another question.
     """
 
-    work: Work
+    work: ChosenSamples
     attacks: Sequence[Attack]
     plans: Sequence[Plan]
     seed: int
@@ -69,13 +68,13 @@ class Question:
     gradients: Sequence[GradientRecord] = ()
 
     @property
-    def asked(self) -> str:
-        """The same for the same question."""
+    def digest(self) -> str:
+        """Digest that is equal for equal questions."""
         ways = sorted({str(way) for plan in self.plans for way in ways_back(plan)})
         objectives = sorted({run.objective for plan in self.plans for run in plan.runs})
         spans = [list(span) for span in spans_of(self.work.index)]
         taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
-        return digest([self.seed, self.count, ways, objectives, spans, taken])
+        return hashes.digest([self.seed, self.count, ways, objectives, spans, taken])
 
     def noise(self, rows: Tensor, device: torch.device, of: str = "diagnosis") -> Noise:
         """The streams of the samples at ``rows`` [M]; ``of``: what draws from them."""
@@ -83,7 +82,7 @@ class Question:
 
 
 def question_of(
-    work: Work,
+    work: ChosenSamples,
     attacks: Sequence[Attack],
     plans: Sequence[Plan],
     seed: int,
@@ -116,18 +115,20 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
     model = with_what_gradient_it_has(model, question.work.rows[:2])
     with model.counting() as passes:
-        chosen = halving(question.batch, lambda size: _chosen(model, question, size))
+        chosen = halve_until_it_fits(question.batch, lambda size: _select_samples(model, question, size))
         gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))
         indicators = [
             indicator()
             for indicator in question.indicators
             if _KNOWS[model.knowledge] >= _KNOWS[indicator.needs] and (gradients or indicator.needs != "gradients")
         ]
-        measured = halving(question.batch, lambda size: _measured(model, question, chosen, indicators, size))
+        measured = halve_until_it_fits(
+            question.batch, lambda size: _measured(model, question, chosen, indicators, size)
+        )
     objectives = {run.objective for plan in question.plans for run in plan.runs}
     count = max(1, len(chosen))
     return DiagnosisRecord(
-        asked=question.asked,
+        asked=question.digest,
         created=now("microseconds"),
         told=gradients or not any(attack.threat.optimised for attack in question.attacks),
         index=tuple(question.work.index[chosen.numpy()].tolist()),
@@ -142,14 +143,14 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
 
 def diagnosed(store: Run, model: Classifier, question: Question) -> Diagnosis:
     """The diagnosis that a run has, or else one that is made and kept in it."""
-    known = [record for record in store.diagnoses() if record.asked == question.asked]
+    known = [record for record in store.diagnoses() if record.asked == question.digest]
     if not known:
         known = [store.keep_diagnosis(readings_of(model, question))]
     return Diagnosis.of(known[-1])
 
 
 def reading_of(indicator: Indicator, found: Measured, severity: str | None = None) -> Reading:
-    """What is kept of what an indicator found."""
+    """Return the reading of an indicator, as it is stored."""
     values = [
         _rounded(value) if judged else None
         for value, judged in zip(found.values.double().tolist(), found.judged.tolist(), strict=True)
@@ -175,7 +176,7 @@ def _rounded(value: float) -> float:
     return float(f"{min(max(value, -1e300), 1e300):.{_DIGITS}g}")
 
 
-def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
+def _select_samples(model: Classifier, question: Question, size: int) -> Tensor:
     """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
     work = question.work
     order = torch.from_numpy(np.argsort(work.index, kind="stable"))
@@ -183,7 +184,7 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
     found: list[Tensor] = []
     with torch.no_grad():
         for rows in torch.split(order, max(1, min(size, question.count))):
-            x, labels = work.on(model, rows)
+            x, labels = work.load(model, rows)
             noise = question.noise(rows, model.device).child(0)
             with seeded(0, model.device):
                 logits = model.logits(x, labels=labels, noise=noise, verifying=True)
@@ -196,11 +197,11 @@ def _chosen(model: Classifier, question: Question, size: int) -> Tensor:
 def _measured(
     model: Classifier, question: Question, chosen: Tensor, indicators: Sequence[Indicator], size: int
 ) -> list[Measured]:
-    """What each indicator found of all samples, looked at so many at once."""
+    """Return the measurements of each indicator on all samples, in batches of ``size``."""
     ways = {way for plan in question.plans for way in ways_back(plan)} or {None}
     parts: list[list[Measured]] = []
     for rows in torch.split(chosen, size):
-        look = LookedAt(model, *question.work.on(model, rows), question.noise(rows, model.device), ways)
+        look = LookedAt(model, *question.work.load(model, rows), question.noise(rows, model.device), ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:
         nothing = torch.zeros(0)
@@ -208,8 +209,8 @@ def _measured(
     return [Measured.joined(found) for found in zip(*parts, strict=True)]
 
 
-def halving(size: int, attempt: Callable[[int], T]) -> T:
-    """What ``attempt`` gives with as many samples at once as the memory takes."""
+def halve_until_it_fits(size: int, attempt: Callable[[int], T]) -> T:
+    """Return the result of ``attempt`` with the largest batch, halved from ``size``, that fits into memory."""
     while True:
         try:
             return attempt(size)

@@ -1,4 +1,4 @@
-"""What one call asks of an evaluation: built once, checked once, and handed on as one thing."""
+"""The request of an evaluation: the arguments of one call, checked once and handed on as one thing."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from robustatlas.attacks.definition import Effort, ProtocolName, Search
+from robustatlas.attacks.definition import Attack, Effort, ProtocolName, Search
 from robustatlas.attacks.suites import default_attacks
 from robustatlas.common.errors import UserError, check_among
 from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.data import Dataset
 from robustatlas.evaluation.cores import Cores
-from robustatlas.evaluation.plan import Attacks, Pixels, Samples, Strengths
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.workers import Cluster, cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
@@ -23,6 +25,18 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.locks import part_lock
 from robustatlas.threats.everyday.change import Border
+
+Data = Dataset | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | torch.utils.data.Dataset[Any]
+"""A data set, or images ``[N, ...]`` in [0, 1] and labels ``[N]``."""
+Samples = int | Sequence[int] | NDArray[np.int64] | NDArray[np.bool_] | None
+"""Number of samples, their positions, or a mask of all; None: all."""
+Attacks = str | Attack | Sequence[str | Attack]
+"""Attacks, names of attacks and names of suites."""
+Strengths = Mapping[str, Sequence[float] | NDArray[np.float64]]
+"""Name of an attack -> its strengths, as people type them."""
+Pixels = Literal["any", "8bit"]
+"""Inputs that count as found: any, or only those that an 8-bit file can hold."""
+EIGHT_BIT: Pixels = "8bit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +106,8 @@ class Request:
         object.__setattr__(self, name, value)
 
     @property
-    def by_number(self) -> bool:
-        """Whether it asks for so many samples, or all, and not for some that it names."""
+    def is_number_of_samples(self) -> bool:
+        """True if a number of samples is asked for, or all, and not positions or a mask."""
         return self.samples is None or whole(self.samples) is not None
 
     def _keep_count(self, name: str) -> None:
@@ -101,7 +115,7 @@ class Request:
             self._keep(name, count_of(name, value))
 
     def attacks_on(self, model: Classifier) -> Attacks:
-        """The attacks that are named, or those that an evaluation of ``model`` makes where none is."""
+        """Return the attacks that are named, or the default ones of ``model``."""
         return default_attacks(model) if self.attacks is None else self.attacks
 
     @property
@@ -110,11 +124,11 @@ class Request:
 
     @property
     def shares(self) -> bool:
-        """Whether it is for the evaluation to say how many processes share the work."""
+        """True if the evaluation decides how many processes share the work."""
         return self.workers == "auto" and self.devices is None and self.ray is None
 
     def places(self, model: Classifier) -> list[str] | Cluster:
-        """The device of each worker, or the cluster that has them; none where this process works alone."""
+        """Return the device of each worker, or the cluster that has them; nothing if this process works alone."""
         if isinstance(self.ray, Cluster):
             return self.ray
         workers = self._count_of_workers or 0
@@ -128,12 +142,12 @@ class Request:
         places = self.places(model)
         return places.worker_count if isinstance(places, Cluster) else max(1, len(places))
 
-    def begin(self, identity: Identity) -> Run:
-        """The run to write to, begun where it is not there."""
+    def begin_run(self, identity: Identity) -> Run:
+        """Return the run to write to, and begin it if it does not exist."""
         return self.run if isinstance(self.run, Run) else Run.begin(self.run, identity)
 
-    def begun(self, identity: Identity) -> Run:
-        """The run as it is; an empty one where there is none, and nothing is written."""
+    def open_run(self, identity: Identity) -> Run:
+        """Return the run as it is, or an empty one if it does not exist; nothing is written."""
         return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
 
     @property
@@ -151,8 +165,8 @@ class Request:
             return nullcontext()
         return part_lock(run.path, self.share.number, self.share.of, say)
 
-    def mine(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """``[count]``: which of the samples are to be done here."""
+    def part_mask(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return a mask [count] of the samples of the part that is asked for."""
         return self.share.mask(count)
 
 

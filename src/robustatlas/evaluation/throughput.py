@@ -39,14 +39,14 @@ The speeds are those of timm's results/benchmark-train-amp-nhwc-pt112-cu113-rtx3
 
 @dataclass(frozen=True)
 class DeviceThroughput:
-    """What a device computes in a second.
+    """Speed of a device.
 
     Attributes:
         name: of the device, or the number that was given.
         passes: forward or backward passes of one image a second, the same for every network; None: by `PUBLISHED`.
 
     Example:
-        >>> DeviceThroughput.named("2000").seconds_a_pass(torch.nn.Linear(2, 2), torch.zeros(1, 2))
+        >>> DeviceThroughput.parse("2000").seconds_a_pass(torch.nn.Linear(2, 2), torch.zeros(1, 2))
         0.0005
     """
 
@@ -54,7 +54,7 @@ class DeviceThroughput:
     passes: float | None = None
 
     @classmethod
-    def named(cls, given: str) -> "DeviceThroughput":
+    def parse(cls, given: str) -> "DeviceThroughput":
         """Return the throughput that a user gives: a device of `PUBLISHED`, or a number of passes a second.
 
         Raises:
@@ -71,9 +71,9 @@ class DeviceThroughput:
         return cls(f"a device of {passes:,g} passes a second", passes)
 
     @classmethod
-    def given(cls, asked: str | None) -> "DeviceThroughput | None":
+    def parse_optional(cls, asked: str | None) -> "DeviceThroughput | None":
         """Return the throughput that a user gives; None where a trial is to measure it."""
-        return None if asked is None else cls.named(asked)
+        return None if asked is None else cls.parse(asked)
 
     def seconds_a_pass(self, net: Callable[[Tensor], Any], image: Tensor) -> float:
         """Return the seconds that a forward or a backward pass of ``image`` [1, ...] takes.

@@ -16,7 +16,7 @@ class Smooth(Protocol):
     """A threat model that can say how rough a theta is."""
 
     def smoothness(self, theta: Tree) -> Tensor:
-        """``[B]``: 0 for the smoothest; differentiable."""
+        """Return the roughness [B] of ``theta``, 0 for the smoothest; differentiable."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Adam(Optimizer[AdamState]):
     the margin as the objective this is the attack of Laidlaw and Feizi 2019.
     """
 
+    title = "Adam"
+    paper = "Kingma and Ba 2015"
+
     steps: int = 20
     rate: float = 1 / 18
     roughness: float = 0.0
@@ -48,30 +51,33 @@ class Adam(Optimizer[AdamState]):
 
     def init(self, problem: Problem, theta: Tree) -> AdamState:
         theta = problem.threat.project(problem.x, theta, problem.epsilon)
-        nothing = over(torch.zeros_like, theta)
-        return AdamState(theta, counter(problem.epsilon), nothing, nothing)
+        zeros = over(torch.zeros_like, theta)
+        return AdamState(theta, counter(problem.epsilon), zeros, zeros)
 
     def step(self, problem: Problem, state: AdamState, evaluation: Evaluation) -> AdamState:
-        slope = evaluation.gradient
+        ascent = evaluation.gradient
         if self.roughness:
             weight = self.roughness / problem.epsilon.clamp_min(1e-12)
             roughness = _roughness_gradient(problem, state.theta)
-            slope = over(lambda up, rough: up - per_sample(weight, up) * rough, slope, roughness)
-        keep_first, keep_second = self.decay
-        first = over(lambda mean, now: keep_first * mean + (1 - keep_first) * now, state.first, slope)
-        second = over(lambda mean, now: keep_second * mean + (1 - keep_second) * now.square(), state.second, slope)
+            ascent = over(lambda grad, rough: grad - per_sample(weight, grad) * rough, ascent, roughness)
+        # Algorithm 1 of Kingma and Ba 2015, with its names; it minimises, so the sign of the step is another.
+        beta_1, beta_2 = self.decay
+        first = over(lambda m, grad: beta_1 * m + (1 - beta_1) * grad, state.first, ascent)
+        second = over(lambda v, grad: beta_2 * v + (1 - beta_2) * grad.square(), state.second, ascent)
 
-        def adam_step(theta: Tensor, first: Tensor, second: Tensor) -> Tensor:
-            count = per_sample(state.step + 1, theta).to(theta.dtype)
-            mean, spread = first / (1 - keep_first**count), second / (1 - keep_second**count)
+        def adam_step(theta: Tensor, m: Tensor, v: Tensor) -> Tensor:
+            t = per_sample(state.step + 1, theta).to(theta.dtype)
+            # Both means began at zero: without this correction the first steps would be far too short.
+            m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
             length = per_sample(self.rate * problem.epsilon, theta)
-            return theta + length * mean / (spread.sqrt() + 1e-8)
+            return theta + length * m_hat / (v_hat.sqrt() + 1e-8)
 
         theta = over(adam_step, state.theta, first, second)
         return AdamState(problem.threat.project(problem.x, theta, problem.epsilon), state.step + 1, first, second)
 
 
 def _roughness_gradient(problem: Problem, theta: Tree) -> Tree:
+    """Return the gradient of the roughness of ``theta``, built like it."""
     with torch.enable_grad():
         theta = watched(theta)
         return gradient(cast(Smooth, problem.threat).smoothness(theta), theta)

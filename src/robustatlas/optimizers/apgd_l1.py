@@ -1,6 +1,7 @@
 """Auto-PGD for l1 balls (Croce and Hein 2021): sparse steps whose sparsity follows the best point, in stages of
-shrinking radius."""
+shrinking radius. AutoAttack's code is followed, also in its constants."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,19 +15,29 @@ from robustatlas.threats.jpeg import JpegL1
 from robustatlas.threats.lp import L1
 
 LARGE_RADIUS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
-"""AutoAttack's schedule: radius as a multiple of epsilon, share of the steps."""
+"""AutoAttack's schedule: for each stage its radius as a multiple of epsilon, and its share of the steps."""
 INSIDE = ((1.0, 1.0),)
-"""A single stage, which never leaves the ball."""
+"""Schedule of a single stage, which never leaves the ball."""
+_SHRINK = 1.5
+"""Factor by which a review shortens the step and makes the next one sparser than the best point."""
+_SAME_SUPPORT = 0.95
+"""Share of its coordinates that the best point must keep between two reviews, or else the step is long again."""
 
 
 def _support(theta: Tensor) -> Tensor:
+    """Return the number of coordinates [B] that are not zero."""
     return (theta != 0).flatten(1).sum(1).to(theta.dtype)
 
 
 @dataclass(frozen=True)
 class APGDL1State(State):
-    """``moves`` within the ``stage``; the best point of the stage; the step ``length``, the ``density`` of the next
-    step and the last reviewed support."""
+    """Progress through the stages.
+
+    ``stage`` [B]: index into the schedule. ``moves`` [B]: made in this stage. ``best``: the point of the highest
+    objective of the stage, with ``best_objective`` [B] and ``best_gradient``. ``length`` [B]: l1 norm of a step.
+    ``density`` [B]: share of the coordinates that a step moves. ``support`` [B]: number of coordinates that the best
+    point changed at the last review.
+    """
 
     stage: Tensor
     moves: Tensor
@@ -40,11 +51,17 @@ class APGDL1State(State):
 
 @dataclass(frozen=True)
 class APGDL1(Optimizer[APGDL1State]):
-    """Auto-PGD for l1. ``schedule``: (radius / epsilon, share of the steps) of each stage.
+    """Auto-PGD for l1.
 
-    The first stage takes ``density`` of the coordinates unless it starts from a given point (``warm``), as AutoAttack
-    does.
+    Attributes:
+        steps: moves in all stages.
+        schedule: (radius / epsilon, share of the steps) of each stage; a stage begins at the best point of the last.
+        density: share of the coordinates that a step moves before the first review of a single stage. In a schedule of
+            several stages the first point of each says it, as in AutoAttack.
     """
+
+    title = "APGD for l1"
+    paper = "Croce and Hein 2021"
 
     steps: int = 100
     schedule: tuple[tuple[float, float], ...] = LARGE_RADIUS
@@ -56,20 +73,22 @@ class APGDL1(Optimizer[APGDL1State]):
 
     @property
     def start_radius(self) -> float:
-        """The first stage's."""
+        """Radius of the first stage, as a multiple of epsilon."""
         return self.schedule[0][0]
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Moves of each stage; the last one has what the others leave."""
-        head = [-int(-share * self.steps // 1) for _, share in self.schedule[:-1]]
+        """Moves of each stage: shares of the steps, rounded up; the last stage has what the others leave."""
+        head = [math.ceil(share * self.steps) for _, share in self.schedule[:-1]]
         return (*head, self.steps - sum(head))
 
     def _radius(self, problem: Problem, stage: Tensor) -> Tensor:
+        """Return the radius [B] of the ball of each sample's ``stage`` [B]."""
         factors = constant([factor for factor, _ in self.schedule], problem.epsilon)
         return problem.epsilon * factors[stage]
 
     def _enter(self, problem: Problem, theta: Tensor, stage: Tensor, step: Tensor) -> APGDL1State:
+        """Return the state at the beginning of each sample's ``stage`` [B], at ``theta`` or near it in the ball."""
         radius = self._radius(problem, stage)
         theta = problem.threat.project(problem.x, theta, radius)
         support = _support(theta)
@@ -84,7 +103,7 @@ class APGDL1(Optimizer[APGDL1State]):
             best_objective=torch.full_like(radius, -torch.inf),
             best_gradient=torch.zeros_like(theta),
             length=radius,
-            density=torch.full_like(radius, self.density) if single else support / size / 1.5,
+            density=torch.full_like(radius, self.density) if single else support / size / _SHRINK,
             support=torch.full_like(radius, size) if single else support,
         )
 
@@ -99,13 +118,15 @@ class APGDL1(Optimizer[APGDL1State]):
         total = constant(self.lengths, state.stage)[state.stage]
         radius = self._radius(problem, state.stage)
 
+        # A review after every 4 % of a stage. If the best point became much sparser, the step is long again and goes
+        # on from there; else it is shortened, down to a tenth of the radius.
         review = (state.moves > 0) & (state.moves % (total * 4 // 100).clamp_min(1) == 0)
         support = _support(best)
-        dropped = review & (support / state.support < 0.95)
-        here, gradient = select(dropped, best, state.theta), select(dropped, best_gradient, evaluation.gradient)
-        reduced = torch.where(dropped, radius, state.length / 1.5)
-        length = torch.where(review, torch.minimum(torch.maximum(reduced, radius / 10), radius), state.length)
-        density = torch.where(review, support / float(best[0].numel()) / 1.5, state.density)
+        sparser = review & (support / state.support < _SAME_SUPPORT)
+        here, gradient = select(sparser, best, state.theta), select(sparser, best_gradient, evaluation.gradient)
+        reviewed = torch.where(sparser, radius, state.length / _SHRINK)
+        length = torch.where(review, torch.minimum(torch.maximum(reviewed, radius / 10), radius), state.length)
+        density = torch.where(review, support / float(best[0].numel()) / _SHRINK, state.density)
 
         theta = here + per_sample(length, here) * _sparse_sign(gradient, density)
         theta = problem.threat.project(problem.x, theta, radius)
@@ -121,13 +142,13 @@ class APGDL1(Optimizer[APGDL1State]):
             density=density,
             support=torch.where(review, support, state.support),
         )
-        over = (state.moves >= total) & (state.stage < len(self.schedule) - 1)
-        if len(self.schedule) == 1 or not maybe_any(over):
+        stage_ends = (state.moves >= total) & (state.stage < len(self.schedule) - 1)
+        if len(self.schedule) == 1 or not maybe_any(stage_ends):
             return moved
         entered = self._enter(
-            problem, best, (state.stage + over.long()).clamp_max(len(self.schedule) - 1), state.step + 1
+            problem, best, (state.stage + stage_ends.long()).clamp_max(len(self.schedule) - 1), state.step + 1
         )
-        return select(over, entered, moved)
+        return select(stage_ends, entered, moved)
 
     def finished(self, state: APGDL1State) -> Tensor:
         last = state.stage == len(self.schedule) - 1
@@ -135,7 +156,7 @@ class APGDL1(Optimizer[APGDL1State]):
 
 
 def _sparse_sign(gradient: Tensor, density: Tensor) -> Tensor:
-    """Signs of the ``density`` [B] share of coordinates with the largest gradients, divided by their number."""
+    """Return a step of l1 norm 1: equal moves of the ``density`` [B] share of coordinates of the largest gradients."""
     size = gradient.abs().flatten(1)
     dimensions = size.shape[1]
     rank = ((1 - density) * dimensions).long().clamp(0, dimensions - 1)

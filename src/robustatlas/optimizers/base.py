@@ -80,6 +80,11 @@ class Optimizer(ABC, Generic[S]):
     version: ClassVar[int] = 1
     """Rises when the same settings move otherwise: evidence found before is then told from what is found after."""
 
+    title: ClassVar[str] = ""
+    """Name for readers; empty: that of the class."""
+    paper: ClassVar[str] = ""
+    """Paper to cite where it ran, as ``common/papers.toml`` names it; empty: none."""
+
     steps: int
     needs_gradient: ClassVar[bool] = True
     needs_margin: ClassVar[bool] = False
@@ -104,11 +109,11 @@ class Optimizer(ABC, Generic[S]):
 
     @property
     def evaluations(self) -> int:
-        """Number of evaluations of theta in a run, at most."""
+        """Largest number of evaluations of theta in a run."""
         return self.steps + 1
 
     def lengthened(self, factor: float) -> Self:
-        """The optimizer with ``factor`` times the steps, if it has any."""
+        """Return the optimizer with ``factor`` times the steps, if it has any."""
         changed: Any = self
         steps = getattr(self, self.counted_by)
         return replace(changed, **{self.counted_by: max(self.fewest_steps, round(factor * steps))}) if steps else self
@@ -119,42 +124,46 @@ class Optimizer(ABC, Generic[S]):
             raise unsearchable(self, threat, "something to optimise", "Once")
 
     def bound_to(self, model: Classifier) -> Self:
-        """The optimizer for attacks on ``model``; another one only where it asks the model by itself."""
+        """Return the optimizer for attacks on ``model``: another one only if it asks the model by itself."""
         return self
 
     @property
     def start_radius(self) -> float:
-        """Size of the set from which a random start is drawn, as a multiple of epsilon."""
+        """Size of the set from which a random start is drawn, as a multiple of epsilon; APGDL1 begins outside."""
         return 1.0
 
     def init(self, problem: Problem, theta: Tree) -> S:
-        """The state that begins at ``theta``; of an optimizer that remembers more than that, one of its own."""
+        """Return the state that begins at ``theta``; an optimizer that remembers more has a class of its own for it."""
         return cast(S, State(theta, counter(problem.epsilon)))
 
     def states_ahead(self, problem: Problem, state: S, count: int) -> S:
-        """The states of the next ``count`` points, ``[B * count]`` rows, those of a sample one after the other; of an
-        optimizer that :attr:`foresees`."""
+        """Return the states of the next ``count`` points of an optimizer that :attr:`foresees`.
+
+        They have ``B * count`` rows: the points of the first sample, then those of the second, and so on.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def step(self, problem: Problem, state: S, evaluation: Evaluation) -> S:
-        """The state after one evaluation at ``state.theta``."""
+        """Return the state after one ``evaluation`` at ``state.theta``; ``state`` itself stays as it is."""
 
     def finished(self, state: S) -> Tensor:
-        """``[B]`` bool: no further evaluation is wanted. By default after ``steps`` moves and the evaluation of the
-        last one."""
+        """Return the samples [B] that want no further evaluation.
+
+        By default a run ends after ``steps`` moves, once the point of the last one was evaluated: hence ``>``.
+        """
         return state.step > self.steps
 
 
 class BoundaryOptimizer(Optimizer[S]):
-    """Base of those that look for the smallest adversarial example by the linearised decision boundary."""
+    """Base of optimizers that look for the smallest adversarial example by the linearised decision boundary."""
 
     needs_margin: ClassVar[bool] = True
     minimum_size: ClassVar[bool] = True
 
 
 def unsearchable(optimizer: Optimizer[Any], threat: ThreatModel, needs: str, instead: str) -> UserError:
-    """The error of an optimizer that needs what ``threat`` has not."""
+    """Return the error of an ``optimizer`` that needs what ``threat`` has not, and the optimizer to use ``instead``."""
     return UserError(
         f"{type(optimizer).__name__} needs {needs}, and got the threat model {type(threat).__name__}; use {instead} "
         "for this one."
@@ -162,12 +171,12 @@ def unsearchable(optimizer: Optimizer[Any], threat: ThreatModel, needs: str, ins
 
 
 def counter(like: Tensor) -> Tensor:
-    """A step counter [B] at 0, on the device of ``like`` [B, ...]."""
+    """Return a counter of steps, int64 [B], at 0 and on the device of ``like`` [B, ...]."""
     return torch.zeros(len(like), dtype=torch.int64, device=like.device)
 
 
 def annealed(step: Tensor, steps: int, like: Tensor) -> Tensor:
-    """``[B]``: half a cosine, from 1 at ``step`` [B] 0 to 0 at ``steps`` and after it; with the dtype of ``like``.
+    """Return (1 + cos(pi step / steps)) / 2 for each ``step`` [B], in the dtype of ``like``; 0 after ``steps``.
 
     Example:
         >>> annealed(torch.tensor([0, 5, 10, 11]), 10, torch.zeros(1, dtype=torch.float64)).tolist()
@@ -177,4 +186,5 @@ def annealed(step: Tensor, steps: int, like: Tensor) -> Tensor:
 
 
 def _half_cosine(steps: int, dtype: torch.dtype) -> Tensor:
+    """Return the values [steps + 1] of :func:`annealed`: a table, as few numbers occur and a cosine is a launch."""
     return 0.5 * (1 + torch.cos(math.pi * torch.arange(steps + 1).to(dtype) / steps))

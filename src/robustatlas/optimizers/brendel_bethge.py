@@ -13,18 +13,22 @@ class BrendelBethge(BoundaryOptimizer[State]):
     """Minimum-size attack in l1 that goes on from an adversarial example: a step goes to the smallest change near theta
     that the linearised boundary lets through.
 
-    Near is a box around theta (a ball in the paper), in which that change is a linear program that sorting solves
-    exactly (:meth:`~robustatlas.threats.lp.L1.smallest_beyond`); its side falls by the same factor at each step.
+    "Near theta" is a box (a ball in the paper). In it the smallest such change is a linear program, which sorting
+    solves exactly (:meth:`~robustatlas.threats.lp.L1.smallest_beyond`). The side of the box falls by the same factor at
+    each step.
 
     Attributes:
-        steps: of a run.
-        reach: how far a value may move in the first step; 1: anywhere in the image's range.
-        reach_end: how far in the last one.
-        overshoot: how far a step goes beyond the linearised boundary, as a share of the way there (DeepFool's,
+        steps: number of steps of a run.
+        reach: largest change of a value in the first step; 1: anywhere in the image's range.
+        reach_end: largest change of a value in the last step.
+        overshoot: way of a step beyond the linearised boundary, as a share of the way there (DeepFool's,
             Moosavi-Dezfooli et al. 2016).
-        beyond: and as a share of the way from the image (FAB's for its last move): an example on the boundary itself is
-            one by rounding alone.
+        beyond: further way beyond it, as a share of the way from the image (FAB's for its last move). A point on the
+            boundary itself is misclassified by rounding alone.
     """
+
+    title = "Brendel-Bethge"
+    paper = "Brendel et al. 2019"
 
     steps: int = 1000
     reach: float = 1.0
@@ -39,10 +43,11 @@ class BrendelBethge(BoundaryOptimizer[State]):
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
         threat, x = problem.threat, problem.x
         assert isinstance(threat, L1)
-        done = state.step.clamp_max(self.steps) / self.steps
-        reach = self.reach * (self.reach_end / self.reach) ** done.to(x.dtype)
-        further = self.overshoot * evaluation.objective.abs()
-        further += self.beyond * dot(evaluation.gradient, state.theta).abs()
-        missing = further - evaluation.objective
-        theta = threat.smallest_beyond(x, state.theta, evaluation.gradient, missing, reach)
+        progress = state.step.clamp_max(self.steps) / self.steps
+        reach = self.reach * (self.reach_end / self.reach) ** progress.to(x.dtype)
+        # In units of the objective: where it is linear, gradient . theta is its change along the way from the image.
+        overshoot = self.overshoot * evaluation.objective.abs()
+        overshoot += self.beyond * dot(evaluation.gradient, state.theta).abs()
+        rise = overshoot - evaluation.objective
+        theta = threat.smallest_beyond(x, state.theta, evaluation.gradient, rise, reach)
         return State(theta, state.step + 1)

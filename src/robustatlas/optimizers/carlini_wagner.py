@@ -14,13 +14,19 @@ from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, 
 from robustatlas.threats.base import ThreatModel
 
 _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
+"""Constants of Adam as its paper names them (Kingma and Ba 2015)."""
 _INSIDE = 1 - 1e-6
+"""Factor that keeps pixels of 0 and 1 inside of the range of tanh, where its inverse is finite."""
 
 
 @dataclass(frozen=True)
 class Weighing(Bundle):
-    """The ``weight`` [B] of the margin as Carlini-Wagner and EAD search it, round by round: ten times larger while
-    nothing is found, then between ``low`` and ``high``; ``found`` [B]: an example in this round."""
+    """Binary search of the ``weight`` [B] of the margin (c of the papers), as Carlini-Wagner and EAD do it.
+
+    From round to round it is ten times larger while nothing is found, then halfway between ``low`` [B], the largest
+    weight that failed, and ``high`` [B], the smallest that succeeded (inf: none). ``found`` [B] bool: an example in
+    this round.
+    """
 
     weight: Tensor
     low: Tensor
@@ -29,12 +35,17 @@ class Weighing(Bundle):
 
     @classmethod
     def beginning(cls, weight: float, like: Tensor) -> Weighing:
-        """Before the first round; ``like`` [B]."""
-        nothing = torch.zeros_like(like)
-        return cls(torch.full_like(like, weight), nothing, torch.full_like(like, torch.inf), nothing.bool())
+        """Return the search before the first round, which takes ``weight``; ``like`` [B]: has its shape and dtype."""
+        zeros = torch.zeros_like(like)
+        return cls(torch.full_like(like, weight), zeros, torch.full_like(like, torch.inf), zeros.bool())
 
     def next_weighing(self, fooled: Tensor, over: Tensor) -> Weighing:
-        """Return the weighing after a step that was ``fooled`` [B]; the next round follows one that is ``over`` [B]."""
+        """Return the search after a step.
+
+        Args:
+            fooled: bool [B], the point was misclassified.
+            over: bool [B], the round ends with this step.
+        """
         found = self.found | fooled
         high = torch.where(found, torch.minimum(self.high, self.weight), self.high)
         low = torch.where(found, self.low, torch.maximum(self.low, self.weight))
@@ -45,7 +56,11 @@ class Weighing(Bundle):
 
 @dataclass(frozen=True)
 class CarliniWagnerState(State):
-    """``w``: the variable, x_adv = (tanh(w) + 1) / 2; Adam's moments and step; the weight of the margin."""
+    """Progress within a round of the search for the weight.
+
+    ``w``: the variable, shaped like x, with x + theta = (tanh(w) + 1) / 2. ``first`` and ``second``: running means of
+    its gradient and of the square. ``move`` [B]: moves in this round. ``weighing``: weight of the margin.
+    """
 
     w: Tensor
     first: Tensor
@@ -56,8 +71,20 @@ class CarliniWagnerState(State):
 
 @dataclass(frozen=True)
 class CarliniWagner(BoundaryOptimizer[CarliniWagnerState]):
-    """Minimises ||delta||_2^2 + weight * max(margin + confidence, 0) over w."""
+    """Minimise ||theta||_2^2 + weight * max(confidence - objective, 0) over w, by Adam.
 
+    The objective is the margin of the wrong class: positive for an example.
+
+    Attributes:
+        inner_steps: steps of a round.
+        rounds: weights that are tried.
+        rate: learning rate of Adam.
+        weight: weight of the margin in the first round.
+        confidence: margin that an example must have (kappa of the paper).
+    """
+
+    title = "Carlini-Wagner"
+    paper = "Carlini and Wagner 2017"
     counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100
@@ -89,19 +116,22 @@ class CarliniWagner(BoundaryOptimizer[CarliniWagnerState]):
 
     @staticmethod
     def _variable(x: Tensor) -> Tensor:
+        """Return the w of images ``x``."""
         return torch.atanh((2 * x - 1) * _INSIDE)
 
     def step(self, problem: Problem, state: CarliniWagnerState, evaluation: Evaluation) -> CarliniWagnerState:
         x = problem.x
         active = (evaluation.objective < self.confidence).to(x.dtype) * state.weighing.weight
-        inside = torch.tanh(state.w)
-        gradient = (2 * state.theta - per_sample(active, x) * evaluation.gradient) * (1 - inside.square()) / 2
+        # The chain rule: theta changes by (1 - tanh(w)^2) / 2 for each unit of w.
+        tanh = torch.tanh(state.w)
+        gradient = (2 * state.theta - per_sample(active, x) * evaluation.gradient) * (1 - tanh.square()) / 2
         first = _BETA_1 * state.first + (1 - _BETA_1) * gradient
         second = _BETA_2 * state.second + (1 - _BETA_2) * gradient.square()
         t = (state.move + 1).to(x.dtype)
         scale = per_sample(self.rate * (1 - _BETA_2**t).sqrt() / (1 - _BETA_1**t), x)
         w = state.w - scale * first / (second.sqrt() + _ADAM_EPSILON)
 
+        # A round begins at the image again, with a fresh Adam.
         over = state.move + 1 >= self.inner_steps
         w = select(over, self._variable(x), w)
         return CarliniWagnerState(

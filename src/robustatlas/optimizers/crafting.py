@@ -43,11 +43,11 @@ class Opponent:
     """An attack to train against: a threat model at one strength, and the optimizer that searches it.
 
     Attributes:
-        name: of the attack in the catalogue; what logs and cards call it.
+        name: name of the attack in the catalogue; logs and cards call it so.
         threat: its threat model.
-        epsilon: their size, in the unit of the threat model.
-        optimizer: run for its ``steps``.
-        start: where it begins, unless a recipe says otherwise.
+        epsilon: size of the set that is searched, in the unit of the threat model.
+        optimizer: runs for its ``steps``.
+        start: starting point, unless a recipe names another.
 
     Example:
         >>> from robustatlas.training import opponents_of
@@ -64,8 +64,11 @@ class Opponent:
 
 @dataclass(frozen=True)
 class Crafted:
-    """``x``: the examples, like the inputs, in [0, 1], detached; ``survived`` [B] bool: no point that the search
-    looked at was misclassified."""
+    """Examples of a batch.
+
+    ``x`` [B, ...]: the examples, in [0, 1] and detached. ``survived`` [B] bool: no point that the search looked at was
+    misclassified.
+    """
 
     x: Tensor
     survived: Tensor
@@ -117,7 +120,7 @@ def craft(
     start: Start | None = None,
     keep: Literal["last", "best"] = "last",
 ) -> Crafted:
-    """Examples that maximise ``value``, as the opponent's optimizer finds them.
+    """Find examples that maximise ``value``, by the opponent's optimizer.
 
     Args:
         net: inputs ``[B, ...]`` in [0, 1] to logits ``[B, C]``; its parameters are given no gradient.
@@ -128,9 +131,12 @@ def craft(
         noise: a stream per sample.
         value: from logits to ``[B]``.
         targets: ``[B]``, for optimizers that look at them.
-        start: where the search begins; default: where the opponent does.
-        keep: the point after the last step (evaluated by nobody), or the one of highest ``value``, for one more
-            forward pass.
+        start: starting point of the search; default: the opponent's.
+        keep: the point after the last step, which is not evaluated, or the one of highest ``value``, which takes one
+            more forward pass.
+
+    Returns:
+        the examples, not verified.
 
     Example:
         >>> from robustatlas.threats.lp import Linf
@@ -159,7 +165,7 @@ def craft(
             logits = net(problem.threat.apply(problem.x, theta))
             fooled.append(logits.argmax(1) != labels)
             theta, _ = _keep_better(value(logits), theta, highest, best)
-    return Crafted(_applied(problem, theta), ~torch.stack(fooled).any(0))
+    return Crafted(_perturbed_inputs(problem, theta), ~torch.stack(fooled).any(0))
 
 
 def adversarial_examples(
@@ -172,7 +178,7 @@ def adversarial_examples(
     steps: int = 10,
     rate: float = 0.25,
 ) -> Tensor:
-    """Inputs of the highest cross-entropy that ``steps`` of projected gradient ascent from a random start end at.
+    """Return the inputs where ``steps`` of projected gradient ascent on cross-entropy end, from a random start.
 
     Args:
         net: inputs ``[B, ...]`` to logits ``[B, C]``.
@@ -209,26 +215,33 @@ def craft_steepest(
     noise: Noise,
     value: Value,
 ) -> Tensor:
-    """Multi steepest descent (Maini et al. 2020, algorithm 1): each step goes where one of the threat models raises
-    ``value`` most.
+    """Find examples by multi steepest descent (Maini et al. 2020, algorithm 1).
 
-    All ``opponents`` share one perturbation, so their threat models are lp balls; at equal values the later one is
-    taken. The best point of all steps is returned, ``[B, ...]``, detached. Cost of a step: one forward and backward
-    pass, and a forward pass for each opponent.
+    Each step is that of the threat model which raises ``value`` most. All ``opponents`` share one perturbation, so
+    their threat models are lp balls; at equal values the later one is taken. A step costs one forward and backward
+    pass, and a forward pass for each opponent. Arguments are those of :func:`craft`, with ``epsilons`` [B] for each
+    opponent.
+
+    Returns:
+        ``[B, ...]``: the best points of all steps, detached.
     """
-    problems = [_problem(o, x, labels, e, noise, None) for o, e in zip(opponents, epsilons, strict=True)]
+    problems = [
+        _problem(opponent, x, labels, epsilon, noise, None)
+        for opponent, epsilon in zip(opponents, epsilons, strict=True)
+    ]
     theta = torch.zeros_like(x)
-    states = [o.optimizer.init(p, theta) for o, p in zip(opponents, problems, strict=True)]
+    states = [opponent.optimizer.init(problem, theta) for opponent, problem in zip(opponents, problems, strict=True)]
     best, highest = theta, torch.full_like(epsilons[0], -torch.inf)
-    for _ in range(max(o.optimizer.steps for o in opponents)):
+    for _ in range(max(opponent.optimizer.steps for opponent in opponents)):
+        # One gradient serves all: the balls share theta, and with it the point where the network is evaluated.
         evaluation = _evaluate(net, problems[0], theta, value, opponents[0].optimizer)
         states = [
-            o.optimizer.step(p, replace(s, theta=theta), evaluation)
-            for o, p, s in zip(opponents, problems, states, strict=True)
+            opponent.optimizer.step(problem, replace(state, theta=theta), evaluation)
+            for opponent, problem, state in zip(opponents, problems, states, strict=True)
         ]
-        theta, reached = _highest(net, problems[0], [s.theta for s in states], value)
+        theta, reached = _highest(net, problems[0], [state.theta for state in states], value)
         best, highest = _keep_better(reached, theta, highest, best)
-    return _applied(problems[0], best)
+    return _perturbed_inputs(problems[0], best)
 
 
 def craft_pair(
@@ -240,9 +253,15 @@ def craft_pair(
     noise: Noise,
     distance: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Two points of one set that are far apart: ascent of both on ``distance``, from independent random starts.
+    """Find two points of one set that are far apart: ascent of both on ``distance``, from independent random starts.
 
-    ``distance``: from two outputs of ``net`` to ``[B]``.
+    Other arguments are those of :func:`craft`.
+
+    Args:
+        distance: from two outputs of ``net`` to ``[B]``.
+
+    Returns:
+        two tensors ``[B, ...]`` in [0, 1], detached.
     """
     optimizer = opponent.optimizer
     problems = [_problem(opponent, x, labels, epsilon, noise.child(k), None) for k in range(2)]
@@ -251,26 +270,29 @@ def craft_pair(
         thetas = watched(tuple(state.theta for state in states))
         apart = distance(*(net(p.threat.apply(p.x, theta)) for p, theta in zip(problems, thetas, strict=True)))
         gradients = gradient(apart, thetas)
-        nothing = torch.zeros_like(labels, dtype=torch.bool)
-        reached = apart.detach()
+        # No class is asked for: the distance stands in the place of the logits, and nothing counts as misclassified.
+        none_fooled = torch.zeros_like(labels, dtype=torch.bool)
+        objective = apart.detach()
         evaluations = [
-            Evaluation(reached[:, None], reached, slope, nothing, _size(optimizer, problem, state.theta))
+            Evaluation(objective[:, None], objective, slope, none_fooled, _size(optimizer, problem, state.theta))
             for problem, state, slope in zip(problems, states, gradients, strict=True)
         ]
         states = [optimizer.step(*each) for each in zip(problems, states, evaluations, strict=True)]
-    first, second = (_applied(problem, state.theta) for problem, state in zip(problems, states, strict=True))
+    first, second = (_perturbed_inputs(problem, state.theta) for problem, state in zip(problems, states, strict=True))
     return first, second
 
 
 def _problem(
     opponent: Opponent, x: Tensor, labels: Tensor, epsilon: Tensor, noise: Noise, targets: Tensor | None
 ) -> Problem:
-    goal = torch.full_like(labels, -1) if targets is None else targets
+    """Return the problem of one step of training; ``targets`` None: untargeted."""
+    targets = torch.full_like(labels, -1) if targets is None else targets
     # A tensor of its own: what a perceptual distance remembers of it must not outlive a step of the weights.
-    return Problem(opponent.threat, x.detach(), labels, goal, epsilon, noise)
+    return Problem(opponent.threat, x.detach(), labels, targets, epsilon, noise)
 
 
 def _start(problem: Problem, start: Start) -> Tree:
+    """Return the theta where a search begins."""
     threat, x = problem.threat, problem.x
     if start == "neutral":
         return threat.neutral(x)
@@ -284,7 +306,7 @@ def _start(problem: Problem, start: Start) -> Tree:
 def _evaluate(
     net: Callable[[Tensor], Tensor], problem: Problem, theta: Tree, value: Value, optimizer: Optimizer[Any]
 ) -> Evaluation:
-    """One forward and one backward pass at ``theta``, with respect to theta only."""
+    """Evaluate ``net`` at ``theta`` by one forward and one backward pass, with respect to theta only."""
     leaves = watched(theta)
     logits = net(problem.threat.apply(problem.x, leaves))
     objective = value(logits)
@@ -295,13 +317,14 @@ def _evaluate(
 
 
 def _size(optimizer: Optimizer[Any], problem: Problem, theta: Tree) -> Tensor:
-    """Sizes where the optimizer looks at them; measuring a perceptual one costs a forward pass."""
+    """Return the sizes [B] if the optimizer looks at them, else nan: a perceptual size costs a forward pass."""
     if optimizer.needs_size or optimizer.needs_size_gradient:
         return problem.threat.size(problem.x, theta)
     return torch.full_like(problem.epsilon, torch.nan)
 
 
 def _keep_better(value: Tensor, theta: Tree, highest: Tensor, best: Tree) -> tuple[Tree, Tensor]:
+    """Return the better of ``theta`` and ``best`` for each sample, and its value [B]."""
     higher = value > highest
     return select(higher, theta, best), torch.where(higher, value, highest)
 
@@ -320,16 +343,25 @@ def _highest(
 
 
 @torch.no_grad()
-def _applied(problem: Problem, theta: Tree) -> Tensor:
+def _perturbed_inputs(problem: Problem, theta: Tree) -> Tensor:
+    """Return the inputs [B, ...] that ``theta`` stands for, detached."""
     return problem.threat.apply(problem.x, theta).detach()
 
 
 def ball_point(threat: Lp, x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
-    """x + the perturbation of an lp ball that ``direction`` [B, ...] stands for, in [0, 1]; differentiable in
-    ``direction``.
+    """Return x + the perturbation of an lp ball that ``direction`` stands for; differentiable in ``direction``.
 
-    linf: clamped. l1: projected, then cut off at the box. l2: stretched or shrunk so that what the box leaves of it has
-    length ``epsilon`` (the generator of MNG-AC, Madaan et al. 2021).
+    It is clamped in linf, and projected, then cut off at the box, in l1. In l2 it is stretched or shrunk so that what
+    the box leaves of it has length ``epsilon`` (the generator of MNG-AC, Madaan et al. 2021).
+
+    Args:
+        threat: Linf, L2 or L1.
+        x: ``[B, ...]`` in [0, 1].
+        direction: ``[B, ...]``, of any size.
+        epsilon: ``[B]``.
+
+    Returns:
+        ``[B, ...]`` in [0, 1].
     """
     if threat.p == 2:
         return _stretched(x, direction, epsilon)
@@ -339,20 +371,23 @@ def ball_point(threat: Lp, x: Tensor, direction: Tensor, epsilon: Tensor) -> Ten
 
 
 def _stretched(x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
-    """clamp(x + eta d) with ||clamp(x + eta d) - x||_2 = epsilon: eta lies between two of the sorted factors at which
-    a coordinate meets the box."""
+    """Return clamp(x + eta d) with the eta for which ||clamp(x + eta d) - x||_2 = epsilon.
+
+    eta lies between two of the factors at which a coordinate meets the box. They are sorted, and the squared length at
+    each is a sum of the coordinates that have met it and eta^2 times a sum of those that have not.
+    """
     d = direction.flatten(1)
     room = torch.where(d > 0, 1 - x.flatten(1), x.flatten(1))
     with torch.no_grad():
-        meets = room / d.abs().clamp_min(1e-12)
-        order = meets.argsort(dim=1)
-        factor, full, slope = meets.gather(1, order), room.gather(1, order) ** 2, d.detach().gather(1, order) ** 2
-        behind = full.cumsum(1) - full
-        ahead = slope.flip(1).cumsum(1).flip(1)
-        length = behind + factor**2 * ahead  # squared, where each coordinate in turn meets the box
-        count = (length < (epsilon**2)[:, None]).sum(1)
-        filled = torch.arange(d.shape[1], device=d.device).expand_as(d) < count[:, None]
-        clipped = torch.zeros_like(filled).scatter(1, order, filled)
+        etas = room / d.abs().clamp_min(1e-12)
+        order = etas.argsort(dim=1)
+        eta, clipped_square, free_square = etas.gather(1, order), room.gather(1, order) ** 2, d.gather(1, order) ** 2
+        clipped_sum = clipped_square.cumsum(1) - clipped_square
+        free_sum = free_square.flip(1).cumsum(1).flip(1)
+        length_square = clipped_sum + eta**2 * free_sum  # at the eta where each coordinate in turn meets the box
+        count = (length_square < (epsilon**2)[:, None]).sum(1)
+        is_clipped = torch.arange(d.shape[1], device=d.device).expand_as(d) < count[:, None]
+        clipped = torch.zeros_like(is_clipped).scatter(1, order, is_clipped)
     left = (epsilon**2 - (room**2 * clipped).sum(1)).clamp_min(0)
     free = (d**2 * ~clipped).sum(1).clamp_min(1e-24)
     # Not the root of the ratio, which has no gradient at epsilon = 0.

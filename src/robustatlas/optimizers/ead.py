@@ -16,10 +16,11 @@ from robustatlas.threats.lp import to_box
 
 @dataclass(frozen=True)
 class EADState(State):
-    """``theta`` is in turn the look-ahead point, where the gradient is taken, and the shrunk point, which is judged
-    (``judging``).
+    """Progress within a round of the search for the weight.
 
-    ``shrunk`` and the moves since the round began; the weight of the margin.
+    ``theta`` is in turn the look-ahead point (y of the paper), where the gradient is taken, and the shrunk point, which
+    is judged (``judging`` [B] bool). ``shrunk`` and ``previous``: the last two shrunk points. ``move`` [B]: moves in
+    this round. ``weighing``: weight of the margin.
     """
 
     judging: Tensor
@@ -31,8 +32,20 @@ class EADState(State):
 
 @dataclass(frozen=True)
 class EAD(BoundaryOptimizer[EADState]):
-    """Minimises weight * max(margin, 0) + ||delta||_2^2 + beta ||delta||_1 by FISTA."""
+    """Minimise weight * max(-objective, 0) + ||theta||_2^2 + beta ||theta||_1 by FISTA (algorithm 1 of the paper).
 
+    The objective is the margin of the wrong class: positive for an example.
+
+    Attributes:
+        inner_steps: moves of a round.
+        rounds: weights that are tried.
+        rate: length of the first step; it falls with the root of the moves that are left.
+        weight: weight of the margin in the first round.
+        beta: weight of the l1 norm, by which each move shrinks all coordinates.
+    """
+
+    title = "EAD"
+    paper = "Chen et al. 2018"
     counted_by: ClassVar[str] = "inner_steps"
 
     inner_steps: int = 100
@@ -63,7 +76,7 @@ class EAD(BoundaryOptimizer[EADState]):
 
     def step(self, problem: Problem, state: EADState, evaluation: Evaluation) -> EADState:
         x, move = problem.x, state.move.to(problem.x.dtype)
-        # At the look-ahead point: a gradient step, then soft thresholding.
+        # At the look-ahead point: a gradient step, then soft thresholding by beta (S_beta of the paper).
         active = (evaluation.objective < 0).to(x.dtype) * state.weighing.weight
         gradient = 2 * state.theta - per_sample(active, x) * evaluation.gradient
         length = per_sample(self.rate * (1 - move / self.inner_steps).clamp_min(0).sqrt(), x)
@@ -71,16 +84,16 @@ class EAD(BoundaryOptimizer[EADState]):
         shrunk = to_box(
             x, torch.where(moved.abs() > self.beta, moved - self.beta * moved.sign(), torch.zeros_like(moved))
         )
-        # At the shrunk point: on to the next look-ahead point, or to the next round.
+        # At the shrunk point: on to the next look-ahead point, with FISTA's momentum, or to the next round.
         ahead = to_box(x, state.theta + per_sample(move / (move + 3), x) * (state.theta - state.previous))
         over = state.judging & (state.move >= self.inner_steps)
-        zero = torch.zeros_like(state.theta)
+        clean = torch.zeros_like(state.theta)
         return EADState(
-            theta=select(over, zero, select(state.judging, ahead, shrunk)),
+            theta=select(over, clean, select(state.judging, ahead, shrunk)),
             step=state.step + 1,
             judging=~state.judging,
-            shrunk=select(over, zero, select(state.judging, state.shrunk, shrunk)),
-            previous=select(over, zero, select(state.judging, state.previous, state.shrunk)),
+            shrunk=select(over, clean, select(state.judging, state.shrunk, shrunk)),
+            previous=select(over, clean, select(state.judging, state.previous, state.shrunk)),
             move=torch.where(over, 0, state.move + (~state.judging).long()),
             weighing=state.weighing.next_weighing(evaluation.fooled, over),
         )

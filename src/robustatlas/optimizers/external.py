@@ -1,4 +1,4 @@
-"""An attack that runs its own loop, of another library, as an optimizer of ours."""
+"""Attacks of other libraries, which run loops of their own, as optimizers of this package."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,10 +17,13 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, c
 from robustatlas.threats.base import ThreatModel
 
 Call = Callable[[nn.Module, Tensor, Tensor, float | None], Tensor]
-"""``(model, x [B, ...], labels [B], epsilon)`` to the perturbed inputs; ``epsilon`` None: the smallest it can find."""
+"""An attack: from ``(model, x [B, ...], labels [B], epsilon)`` to the perturbed inputs [B, ...].
+
+``epsilon`` None: the smallest changes that it can find.
+"""
 
 
-class Asked(nn.Module):
+class CountedModule(nn.Module):
     """A classifier as the modules that other libraries attack: logits of inputs in [0, 1], every pass counted."""
 
     def __init__(self, classifier: Classifier) -> None:
@@ -29,23 +32,23 @@ class Asked(nn.Module):
         self.place = nn.Parameter(torch.zeros(1, device=classifier.device), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, C]."""
+        """Return the logits [B, C]."""
         return self._classifier[0].logits(x)
 
 
 @dataclass(frozen=True)
 class External(Optimizer[State]):
-    """Runs ``call`` once on all samples of one strength, and hands over what it returns.
+    """An attack of another library: ``call`` runs once on all samples of one strength, and what it returns is judged.
 
-    What it returns is looked at as any point of ours: its size, whether it fools, and, apart from the search, whether
-    it still does so when asked again. All its passes are counted. Its random numbers are seeded, but drawn for a whole
-    batch, so that they depend on the size of batches.
+    The points that it returns are measured, evaluated and verified as those of any optimizer. All its passes are
+    counted. Its random numbers are seeded, but drawn for a whole batch, so that they depend on the size of batches.
 
     Attributes:
         call: the attack.
-        about: what it is and its settings, as JSON, for the record of a run.
-        needs: what it must learn of a model.
-        model: who is asked; bound when an evaluation begins.
+        about: its name and its settings, as JSON, for the record of a run.
+        needs: kind of answers that it needs from a model.
+        model: the model that it attacks; bound when an evaluation begins.
+        steps: 0: it has no step of its own here.
     """
 
     needs_gradient: ClassVar[bool] = False
@@ -58,7 +61,7 @@ class External(Optimizer[State]):
     steps: int = 0
 
     def to_record(self) -> dict[str, Any]:
-        """For the record of a run."""
+        """Return the settings that determine numbers, for the record of a run."""
         about: dict[str, Any] = json.loads(self.about)
         return {"kind": type(self).__name__, "needs": self.needs} | about
 
@@ -72,18 +75,19 @@ class External(Optimizer[State]):
     def init(self, problem: Problem, theta: Tree) -> State:
         if self.model is None:
             raise UserError("An external attack needs a model; give the attack to evaluate.")
-        asked, found = Asked(self.model).eval(), problem.x.clone()
+        module, found = CountedModule(self.model).eval(), problem.x.clone()
+        # An attack of another library takes one strength for a whole batch.
         for epsilon in sorted(set(problem.epsilon.tolist())):
             rows = (problem.epsilon == epsilon).nonzero().squeeze(1)
-            with _drawing(problem.noise.keys[rows], problem.x.device):
-                given = problem.x[rows].clone(), problem.labels[rows].clone()
-                made = self.call(asked, *given, None if self.minimum_size else epsilon)
-            if made.shape != given[0].shape:
+            with _seeded_by(problem.noise.keys[rows], problem.x.device):
+                x, labels = problem.x[rows].clone(), problem.labels[rows].clone()  # other code may write into them
+                perturbed = self.call(module, x, labels, None if self.minimum_size else epsilon)
+            if perturbed.shape != x.shape:
                 raise UserError(
-                    f"The external attack returned shape {tuple(made.shape)} for inputs of shape "
-                    f"{tuple(given[0].shape)}; expected the perturbed inputs."
+                    f"The external attack returned shape {tuple(perturbed.shape)} for inputs of shape "
+                    f"{tuple(x.shape)}; expected the perturbed inputs."
                 )
-            found[rows] = torch.where(made.isfinite(), made.detach().to(found), found[rows]).clamp(0, 1)
+            found[rows] = torch.where(perturbed.isfinite(), perturbed.detach().to(found), found[rows]).clamp(0, 1)
         return State(found - problem.x, counter(problem.epsilon))
 
     def step(self, problem: Problem, state: State, evaluation: Evaluation) -> State:
@@ -98,8 +102,8 @@ class ExternalMinimum(External):
 
 
 @contextmanager
-def _drawing(keys: Tensor, device: torch.device) -> Iterator[None]:
-    """torch's and NumPy's random numbers for the samples of these streams, restored at the end."""
+def _seeded_by(keys: Tensor, device: torch.device) -> Iterator[None]:
+    """Seed torch's and NumPy's random numbers by the ``keys`` of streams; both are restored at the end."""
     seed = int(keys.sum()) % 2**31
     before = np.random.get_state()  # noqa: NPY002 - other libraries draw from there
     np.random.seed(seed)  # noqa: NPY002

@@ -13,6 +13,7 @@ from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 
 _LAST_OVERSHOOT = 5e-4
+"""Way of the last move beyond the boundary, as a share of the way from the clean point: enough for rounding."""
 
 
 @runtime_checkable
@@ -26,7 +27,7 @@ class HasHyperplane(Protocol):
 
 @dataclass(frozen=True)
 class FABState(State):
-    """``arrived``: theta comes from a projection (rather than from a step back towards x)."""
+    """``arrived`` [B] bool: theta comes from a projection, not from a step back towards x."""
 
     arrived: Tensor
 
@@ -35,11 +36,21 @@ class FABState(State):
 class FAB(BoundaryOptimizer[FABState]):
     """Minimum-size attack for threat models that can project on a hyperplane.
 
-    From theta and from the clean point the nearest points on the linearised boundary are mixed (bias ``alpha_max``
-    towards the clean one, overshoot ``eta``); a misclassified theta is first drawn back by ``beta``. ``exact``
-    evaluates the network again after the step back, as AutoAttack does; otherwise the linearisation at hand serves,
-    one pass less, and the last move goes from the clean point to the boundary with hardly any overshoot.
+    The boundary is linearised at theta. The next point mixes its points nearest to theta and nearest to the clean
+    input. A misclassified theta is first drawn back towards the clean input.
+
+    Attributes:
+        steps: number of projections.
+        alpha_max: largest weight of the point nearest to the clean input.
+        eta: overshoot: length of a step, as a multiple of the way to the boundary.
+        beta: share of its size that a misclassified theta keeps.
+        exact: evaluate the network again after the step back, as AutoAttack does. Otherwise the linearisation at hand
+            serves, one pass less, and the last move goes from the clean point to the boundary with hardly any
+            overshoot.
     """
+
+    title = "FAB"
+    paper = "Croce and Hein 2020b"
 
     steps: int = 100
     alpha_max: float = 0.1
@@ -63,17 +74,20 @@ class FAB(BoundaryOptimizer[FABState]):
         back = evaluation.fooled & state.arrived
         base = select(back, self.beta * state.theta, state.theta)
         normal = evaluation.gradient
+        # The boundary is where the objective is zero: <normal, t - theta> = -objective, seen from the clean input and
+        # from base. Both projections are one call, as each sorts the coordinates.
         rise_from_clean = (normal * state.theta).flatten(1).sum(1) - evaluation.objective
         rise = rise_from_clean - (normal * base).flatten(1).sum(1)
         clean = torch.zeros_like(base)
-        both, rises = torch.cat([base, clean]), torch.cat([rise, rise_from_clean])
-        near, far = threat.hyperplane(torch.cat([x, x]), both, torch.cat([normal, normal]), rises).chunk(2)
-        distance, distance_clean = threat.size(x, near).clamp_min(1e-8), threat.size(x, far).clamp_min(1e-8)
+        starts, rises = torch.cat([base, clean]), torch.cat([rise, rise_from_clean])
+        changes = threat.hyperplane(torch.cat([x, x]), starts, torch.cat([normal, normal]), rises)
+        from_base, from_clean = changes.chunk(2)
+        distance, distance_clean = (threat.size(x, each).clamp_min(1e-8) for each in (from_base, from_clean))
         alpha = per_sample((distance / (distance + distance_clean)).clamp_max(self.alpha_max), base)
-        theta = (1 - alpha) * (base + self.eta * near) + alpha * self.eta * far
+        theta = (1 - alpha) * (base + self.eta * from_base) + alpha * self.eta * from_clean
         if not self.exact:
             last = state.step >= self.steps - 1
-            theta = select(last, (1 + _LAST_OVERSHOOT) * far, theta)
+            theta = select(last, (1 + _LAST_OVERSHOOT) * from_clean, theta)
         theta = to_box(x, theta)
         if not self.exact:
             return FABState(theta, state.step + 1, state.arrived)

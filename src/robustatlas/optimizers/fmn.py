@@ -14,7 +14,8 @@ from robustatlas.threats.lp import Lp
 
 @dataclass(frozen=True)
 class FMNState(State):
-    """``radius``: the size allowed at this step; ``best``: smallest size that was misclassified so far (inf: none)."""
+    """``radius`` [B]: size allowed at this step (epsilon_k of the paper; inf before the first). ``best`` [B]: smallest
+    size that was misclassified so far (inf: none)."""
 
     radius: Tensor
     best: Tensor
@@ -28,15 +29,17 @@ class FMN(BoundaryOptimizer[FMNState]):
     alpha times that size; both shares fall with half a cosine. The problem's epsilon only caps the size.
 
     Attributes:
-        steps: of a run.
+        steps: number of steps of a run.
         alpha: length of the first step, as a share of the allowed size (alpha_0 of the paper).
         gamma: the share by which the size first shrinks or grows (gamma_0 of the paper).
-        gamma_final: that of the last step (gamma_K of the paper).
+        gamma_final: the share by which it shrinks or grows in the last step (gamma_K of the paper).
         alpha_final: length of the last step, as a share of the allowed size (alpha_K of the paper).
         dense: steps straight along the gradient instead of the threat model's steepest direction, which for l1 moves
             few coordinates until the box stops them, and for JPEG in l1 towards a vertex.
     """
 
+    title = "FMN"
+    paper = "Pintor et al. 2021"
     needs_size = True
 
     steps: int = 30
@@ -64,27 +67,31 @@ class FMN(BoundaryOptimizer[FMNState]):
         direction = _dense_direction(threat, x, gradient) if self.dense else threat.steepest(x, gradient)
         slope = dot(gradient, direction).clamp_min(1e-12)
 
+        # Algorithm 1 of the paper: the size shrinks where theta is adversarial, and then is at most the smallest one
+        # found. Before a success it is that of the linearised boundary. Here it is a little more, and never falls:
+        # where the boundary is straight, or the box takes part of the move, theta would only approach it.
         best = torch.where(evaluation.fooled, torch.minimum(state.best, evaluation.size), state.best)
-        # A little beyond the linearised boundary: where it is straight, or the box takes part of the move, theta would
-        # only approach it.
-        linear = evaluation.size + evaluation.objective.abs() / slope
-        least = torch.where(state.radius < torch.inf, torch.maximum(linear, state.radius), linear)
+        to_boundary = evaluation.size + evaluation.objective.abs() / slope
+        least = torch.where(state.radius < torch.inf, torch.maximum(to_boundary, state.radius), to_boundary)
         grown = torch.where(best < torch.inf, state.radius, least) * (1 + gamma)
         radius = torch.where(evaluation.fooled, torch.minimum(state.radius * (1 - gamma), best), grown)
         radius = torch.minimum(radius, problem.epsilon)
-        to = (x, state.theta, direction, alpha * radius)
-        moved = ThreatModel.move(threat, *to) if self.dense else threat.move(*to)
+        step = (x, state.theta, direction, alpha * radius)
+        # A dense step is straight, where the threat model's own may stop single coordinates at the box.
+        moved = ThreatModel.move(threat, *step) if self.dense else threat.move(*step)
         theta = threat.project(x, moved, radius)
         return FMNState(theta, state.step + 1, radius, best)
 
 
 def _dense_direction(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor:
-    """``gradient`` as a change of size 1; scaled before it is measured, as threat models may bound single numbers."""
+    """Return ``gradient`` as a change of size 1, [B, ...].
+
+    It is scaled before it is measured, as threat models may bound single numbers.
+    """
     unit = gradient / per_sample(largest(gradient).clamp_min(1e-12), gradient)
     return unit / per_sample(threat.size(x, unit).clamp_min(1e-12), unit)
 
 
 def long_fmn(steps: int = 30, gamma: float = 0.2) -> FMN:
-    """FMN by long steps, whose size swings far: it comes to valleys that a careful one from the clean point does not
-    see."""
+    """Return FMN by long steps: its size swings far, and it comes to valleys that short steps do not reach."""
     return FMN(steps, alpha=3.0, gamma=gamma)

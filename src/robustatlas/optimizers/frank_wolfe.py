@@ -1,8 +1,9 @@
-"""Towards the best vertex of a set: Frank-Wolfe, which needs no projection, and ascent in the set and the box."""
+"""Steps towards the best vertex of a set: Frank-Wolfe, which needs no projection, and ascent in the set and the box."""
 
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import Tree, over, per_sample
@@ -19,8 +20,14 @@ class HasLinearOracle(Protocol):
 
 @dataclass(frozen=True)
 class FrankWolfe(Optimizer[State]):
-    """Kang et al. 2019 (UAR), the l1 attacks: the t-th step goes 1 / (t + 1) of the way to the vertex, so theta is
-    the mean of all vertices."""
+    """Frank-Wolfe as the l1 attacks of Kang et al. 2019 (UAR) run it.
+
+    Step t, from 0, goes 1 / (t + 1) of the way to the vertex. The first one goes all the way, so theta is the mean of
+    the vertices so far.
+    """
+
+    title = "Frank-Wolfe"
+    paper = "Kang et al. 2019"
 
     steps: int = 200
 
@@ -32,18 +39,19 @@ class FrankWolfe(Optimizer[State]):
         oracle = cast(HasLinearOracle, problem.threat)
         vertex = oracle.linear_oracle(problem.x, state.theta, evaluation.gradient, problem.epsilon)
         share = 1 / (state.step + 1).to(problem.epsilon.dtype)
-        theta = over(lambda end, at: at + per_sample(share, end) * (end - at), vertex, state.theta)
+        theta = over(lambda end, start: start + per_sample(share, end) * (end - start), vertex, state.theta)
         return State(theta, state.step + 1)
 
 
 @dataclass(frozen=True)
 class VertexAscent(Optimizer[State]):
-    """Each step goes to the best vertex of the set of size ``rate`` x epsilon around the current point, then back into
-    the set.
+    """Ascent to the best vertex of the set of size ``rate`` x epsilon around the current point, then back into the set.
 
-    In l1 that moves the coordinates of largest gradient that the box leaves room to move, each as far as it does, until
-    the length of the step is used up. (Maini et al. 2020 move a fixed number of such coordinates by equal parts.)
+    In l1 a step moves the coordinates of largest gradient that the box leaves room to move, each as far as it does,
+    until the length of the step is used up. (Maini et al. 2020 move a fixed number of such coordinates by equal parts.)
     """
+
+    title = "vertex ascent"
 
     steps: int = 20
     rate: float = 0.25
@@ -56,5 +64,5 @@ class VertexAscent(Optimizer[State]):
         threat, x = problem.threat, problem.x
         here, length = threat.apply(x, state.theta), self.rate * problem.epsilon
         move = cast(HasLinearOracle, threat).linear_oracle(here, state.theta, evaluation.gradient, length)
-        theta = over(lambda at, ahead: at + ahead, state.theta, move)
+        theta = over(torch.add, state.theta, move)
         return State(threat.project(x, theta, problem.epsilon), state.step + 1)

@@ -21,19 +21,20 @@ from robustatlas.threats.lp import L2, norm
 _LOOKING, _BISECTING, _ESTIMATING, _JUMPING = range(4)
 _TINY = 1e-12
 _FIRST_RADIUS = 0.1
+"""Radius of the points around the first point at the boundary, whose distance says nothing yet (the authors' code)."""
 
 
 @dataclass(frozen=True)
 class HopSkipJumpState(State):
-    """Progress of each sample: ``phase`` [B], and ``round`` [B] of the three steps, from 0.
+    """Progress of each sample: ``phase`` [B], and ``round`` [B] of the three steps, from 0. Points are differences from
+    the input, shaped like it.
 
-    Of the line from the input to ``end``, its misclassified end: ``low`` [B], the share of the way that is known to be
-    right, and ``high`` [B], the share known to be misclassified (1: the end itself). ``base``: the point at the
-    boundary.
+    The line from the input to ``end``, which is misclassified, is known to be right up to the share ``low`` [B] of its
+    length, and misclassified at ``high`` [B] (1: the end itself). ``base``: the point at the boundary.
 
-    Of the estimate: ``asked`` [B], its queries; ``drawn``, the direction in question; ``sum_all`` and ``sum_fooled``,
-    sums of directions, and ``fooled`` [B], how many of them; ``direction``, the estimate itself. ``length`` [B]: of the
-    next jump.
+    The estimate of the boundary's direction took ``asked`` [B] queries, and ``fooled`` [B] of them were misclassified.
+    ``drawn``: the random direction of the next query; ``sum_all`` and ``sum_fooled``: sums of all directions and of
+    the misclassified ones; ``direction``: the estimate. ``length`` [B]: of the next jump.
     """
 
     phase: Tensor
@@ -53,15 +54,18 @@ class HopSkipJumpState(State):
 
 @dataclass(frozen=True)
 class HopSkipJump(Optimizer[HopSkipJumpState]):
-    """Needs labels alone.
+    """HopSkipJump in l2, which needs labels alone.
 
     Attributes:
         steps: queries per sample.
-        first, most: queries of the first estimate of a direction, and of any: the number grows with the root of the
-            round, as in the source.
-        halvings: of a jump, before the sample stays where it was.
+        first: queries of the first estimate of a direction; their number grows with the root of the round, as in the
+            paper.
+        most: queries of an estimate at most.
+        halvings: number of times that a jump is halved before the sample stays where it was.
     """
 
+    title = "HopSkipJump"
+    paper = "Chen et al. 2020"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True
@@ -98,6 +102,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         )
 
     def step(self, problem: Problem, state: HopSkipJumpState, evaluation: Evaluation) -> HopSkipJumpState:
+        # All phases are computed for all samples, and each sample takes what its own phase says.
         hit, noise = evaluation.fooled, problem.noise.child(state.step + 1)
         looking, bisecting = state.phase == _LOOKING, state.phase == _BISECTING
         estimating, jumping = state.phase == _ESTIMATING, state.phase == _JUMPING
@@ -109,13 +114,14 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         at_boundary = bisecting & (high - low <= _closeness(problem))
         base = select(at_boundary, per_sample(high, state.end) * state.end, state.base)
 
-        # The direction in which labels change.
+        # The direction in which labels change: its estimate is a sum over the random directions u of +u for those that
+        # are misclassified and -u for the others.
         sum_all = state.sum_all + per_sample(estimating.to(state.low.dtype), state.drawn) * state.drawn
         sum_fooled = state.sum_fooled + per_sample((estimating & hit).to(state.low.dtype), state.drawn) * state.drawn
         asked, fooled = state.asked + estimating.long(), state.fooled + (estimating & hit).to(state.fooled.dtype)
         estimated = estimating & (asked >= self._queries(state.round))
         direction = select(estimated, _direction(sum_all, sum_fooled, fooled, asked), state.direction)
-        jump = norm(base, 2) / (state.round + 1).to(base.dtype).sqrt()
+        jump = norm(base, 2) / (state.round + 1).to(base.dtype).sqrt()  # xi_t of the paper's algorithm 2
         length = torch.where(estimated, jump, torch.where(jumping & ~hit, state.length / 2, state.length))
 
         # A jump ends among the misclassified, or where it began.
@@ -140,7 +146,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         return replace(moved, theta=inside, drawn=select(phase == _ESTIMATING, inside - base, drawn))
 
     def _next_query(self, problem: Problem, state: HopSkipJumpState) -> Tensor:
-        """The input that is asked about next, as its difference from the sample's own: it depends on the phase."""
+        """Return the point of the next query, which depends on the phase, as its difference from the input."""
         base, phase = state.base, state.phase
         theta = select(phase == _LOOKING, self._random_image(problem, state.step), state.theta)
         theta = select(phase == _BISECTING, per_sample((state.low + state.high) / 2, state.end) * state.end, theta)
@@ -149,8 +155,11 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         return torch.minimum(torch.maximum(theta, -problem.x), 1 - problem.x)
 
     def _random_image(self, problem: Problem, step: Tensor) -> Tensor:
-        """A random image, as its difference from the input: noise, after that noise of some brightness and contrast,
-        every other time around the negative of the input, because some networks give all noise one class."""
+        """Return a random image, as its difference from the input.
+
+        The first is uniform noise, as in the paper. Later ones have a random brightness and contrast, and every other
+        one lies around the negative of the input, because some networks give all noise one class.
+        """
         noise, x = problem.noise.child(-3).child(step), problem.x
         pixels = noise.child(0).symmetric(*x.shape[1:], dtype=x.dtype) / 2
         level, contrast = (noise.child(k).uniform(dtype=x.dtype) for k in (1, 2))
@@ -160,7 +169,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         return (level + per_sample(contrast, x) * pixels).clamp(0, 1) - x
 
     def _random_direction(self, problem: Problem, base: Tensor, rounds: Tensor, noise: Noise) -> Tensor:
-        """A random direction, as long as the source's radius in this round."""
+        """Return a random direction, as long as the paper's radius in this round (delta_t)."""
         ray = noise.normal(*problem.x.shape[1:], dtype=problem.x.dtype)
         dimensions = flat(base).shape[1]
         radius = dimensions**0.5 * _closeness(problem) * norm(base, 2)
@@ -168,19 +177,28 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
         return ray / per_sample(norm(ray, 2) + _TINY, ray) * per_sample(radius, ray)
 
     def _queries(self, rounds: Tensor) -> Tensor:
+        """Return the number of queries [B] of the estimate in each round (B_t of the paper)."""
         return (self.first * (rounds + 1).double().sqrt()).floor().clamp_max(self.most).long()
 
 
 def _closeness(problem: Problem) -> float:
-    """Length of a line that counts as a point of the boundary, as a share of its way to the input."""
+    """Return the length of a line that counts as a point of the boundary, as a share of its way to the input.
+
+    It is theta = d^(-3/2) of the authors' code, for inputs of d numbers.
+    """
     dimensions = flat(problem.x).shape[1]
     return float(dimensions**-1.5)
 
 
 def _direction(sum_all: Tensor, sum_fooled: Tensor, fooled: Tensor, asked: Tensor) -> Tensor:
-    """Towards the misclassified, with the mean label as the baseline that the source subtracts."""
+    """Return the unit direction towards the misclassified side.
+
+    Labels are +1 for misclassified and -1 for right. Their mean is subtracted as the baseline (the variance
+    reduction of the paper), unless all are the same, where nothing would be left.
+    """
     count = asked.clamp_min(1).to(fooled.dtype)
-    mean = (2 * fooled - count) / count
+    mean_label = (2 * fooled - count) / count
     one_sided = (fooled == 0) | (fooled == count)
-    steep = 2 * sum_fooled - sum_all - per_sample(torch.where(one_sided, 0.0, mean), sum_all) * sum_all
-    return steep / per_sample(norm(steep, 2) + _TINY, steep)
+    baseline = per_sample(torch.where(one_sided, 0.0, mean_label), sum_all)
+    estimate = 2 * sum_fooled - sum_all - baseline * sum_all
+    return estimate / per_sample(norm(estimate, 2) + _TINY, estimate)

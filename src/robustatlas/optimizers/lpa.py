@@ -15,29 +15,30 @@ from robustatlas.threats.perceptual import Perceptual
 
 
 def _descend(problem: Problem, theta: Tensor, gradient: Tensor, weight: Tensor, length: Tensor, slack: float) -> Tensor:
-    """A step along ``gradient`` - ``weight`` x gradient of max(distance - epsilon, 0), by which the features move by
-    ``length`` [B].
+    """Return theta after a step along ``gradient`` - ``weight`` x the gradient of max(distance - epsilon, 0).
 
-    ``slack`` keeps the division finite where the features hardly move; the slope is measured over a step of .1.
+    The step is so long that the features move by about ``length`` [B]. How fast they move is measured over a step of
+    .1, as in the authors' code. ``slack`` keeps the division finite where the features hardly move.
     """
     width = 0.1
     threat, x = cast(Perceptual, problem.threat), problem.x
     with torch.enable_grad():
         theta = theta.detach().requires_grad_()
-        here = threat.phi.embed(x + theta)
-        distance = torch.linalg.vector_norm(here - threat.phi.reference(x), dim=1)
-        (away,) = torch.autograd.grad((distance - problem.epsilon).clamp_min(0).sum(), theta)
+        features = threat.phi.embed(x + theta)
+        distance = torch.linalg.vector_norm(features - threat.phi.reference(x), dim=1)
+        (penalty_gradient,) = torch.autograd.grad((distance - problem.epsilon).clamp_min(0).sum(), theta)
     with torch.no_grad():
-        direction = gradient - per_sample(weight, gradient) * away
+        direction = gradient - per_sample(weight, gradient) * penalty_gradient
         direction = direction / (per_sample(direction.flatten(1).norm(dim=1), direction) + 1e-8)
-        ahead = threat.phi.embed(x + theta + width * direction)
-        slope = (ahead - here).norm(dim=1) / width
-        return to_box(x, theta + per_sample(length / (slope + slack), direction) * direction)
+        features_ahead = threat.phi.embed(x + theta + width * direction)
+        speed = (features_ahead - features).norm(dim=1) / width
+        return to_box(x, theta + per_sample(length / (speed + slack), direction) * direction)
 
 
 @dataclass(frozen=True)
 class LPAState(State):
-    """``weight`` [B] of the distance in the Lagrangian; ``last``: theta is the result; ``over``: it was evaluated."""
+    """``weight`` [B]: of the distance in the Lagrangian (lambda of the paper). ``last`` [B] bool: theta is the result.
+    ``over`` [B] bool: the result was evaluated."""
 
     weight: Tensor
     last: Tensor
@@ -48,10 +49,18 @@ class LPAState(State):
 class LPA(PerceptualOptimizer[LPAState]):
     """Maximise margin - weight x max(distance - epsilon, 0), raising the weight tenfold where a round ends outside.
 
-    ``rounds`` rounds of ``steps`` steps each; within a round the length of a step falls from epsilon to epsilon / 10. A
-    sample stops when it is fooled inside of the set; the result of a sample is projected.
+    Within a round the length of a step falls from epsilon to epsilon / 10. A sample stops if it is misclassified inside
+    of the set. Its result is projected.
+
+    Attributes:
+        steps: steps of a round.
+        rounds: rounds, each with a weight of its own.
+        confidence: the objective counts as far as this.
+        first_weight: weight of the distance in the first round.
     """
 
+    title = "LPA"
+    paper = "Laidlaw et al. 2021"
     needs_margin: ClassVar[bool] = True
     needs_size = True
 
@@ -65,8 +74,8 @@ class LPA(PerceptualOptimizer[LPAState]):
         return self.rounds * self.steps + 1
 
     def init(self, problem: Problem, theta: Tensor) -> LPAState:
-        no = torch.zeros_like(problem.labels, dtype=torch.bool)
-        return LPAState(theta, counter(theta), torch.full_like(problem.epsilon, self.first_weight), no, no)
+        none = torch.zeros_like(problem.labels, dtype=torch.bool)
+        return LPAState(theta, counter(theta), torch.full_like(problem.epsilon, self.first_weight), none, none)
 
     def step(self, problem: Problem, state: LPAState, evaluation: Evaluation) -> LPAState:
         epsilon = problem.epsilon
@@ -77,7 +86,7 @@ class LPA(PerceptualOptimizer[LPAState]):
         inside = evaluation.fooled & (evaluation.size <= epsilon)
         last = state.last | inside | (step >= self.rounds * self.steps)
         ending = last & ~state.last
-        if maybe_any(ending):
+        if maybe_any(ending):  # a projection costs many passes through the features
             theta = select(ending, problem.threat.project(problem.x, theta, epsilon), theta)
         heavier = (step % self.steps == 0) & (evaluation.size >= epsilon)
         weight = torch.where(heavier, 10 * state.weight, state.weight)
@@ -89,11 +98,14 @@ class LPA(PerceptualOptimizer[LPAState]):
 
 @dataclass(frozen=True)
 class FastLPA(PerceptualOptimizer[State]):
-    """One round in which the length of a step falls to a tenth and the weight of the distance rises from 1 to 10.
+    """LPA in one round, in which the length of a step falls to a tenth and the weight rises from 1 to 10.
 
     Nothing is projected, so the result is normally outside of the set: for perceptual adversarial training, not for
     evaluation.
     """
+
+    title = "Fast-LPA"
+    paper = "Laidlaw et al. 2021"
 
     steps: int = 10
 

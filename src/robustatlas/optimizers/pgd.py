@@ -11,22 +11,28 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, a
 
 @dataclass(frozen=True)
 class PGDState(State):
-    """``previous``: the point before ``theta``."""
+    """``previous``: the point before ``theta``, built like it."""
 
     previous: Tree
 
 
 @dataclass(frozen=True)
 class PGD(Optimizer[PGDState]):
-    """Madry et al. 2018, over any threat model: steepest ascent, then projection.
+    """PGD of Madry et al. 2018 over any threat model: a step of steepest ascent, then projection.
 
-    The step is ``rate`` x epsilon; ``"cosine"`` lets it fall to zero over the ``steps``. ``rate`` follows the source
-    of each attack, e.g. 1/sqrt(steps) (UAR) or 1/(steps - 2) (MultiRobustBench). ``momentum`` adds that share of the
-    last move.
-    ``length`` fixes the step, whatever epsilon (UAR's calibration of fog, snow and gabor). ``scaled`` is for threat
-    models whose sizes are not lengths of theta (perceptual): epsilon is converted by the ratio of theta's length to its
-    size, so that on the border of the set the step is ``rate`` x the length of theta.
+    Attributes:
+        steps: number of steps of a run.
+        rate: length of a step as a share of epsilon. It follows the source of each attack, such as 1 / sqrt(steps)
+            (UAR) or 2 / (steps - 2) (MultiRobustBench).
+        schedule: ``"cosine"`` lets the length fall to zero over the steps.
+        momentum: share of the last move that a step adds (heavy ball; MI-FGSM adds up gradients instead).
+        length: fixed length of a step, whatever epsilon (UAR's calibration of fog, snow and gabor).
+        scaled: for threat models whose sizes are not lengths of theta (perceptual). Epsilon is converted by the ratio
+            of theta's length to its size, so that on the border of the set a step is ``rate`` x the length of theta.
     """
+
+    title = "PGD"
+    paper = "Madry et al. 2018"
 
     steps: int = 20
     rate: float = 0.25

@@ -12,7 +12,11 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, c
 
 @dataclass(frozen=True)
 class PGDSearchState(State):
-    """``epsilon`` of this run, between those that failed and succeeded; ``move`` in it, and ``runs`` before it."""
+    """Progress of the search for epsilon, each [B].
+
+    ``epsilon``: of this run. ``low``: the largest that failed since one succeeded. ``high``: the smallest that
+    succeeded (inf: none). ``move``: moves in this run. ``runs``: runs before it, from ``rounds`` on in the bisection.
+    """
 
     epsilon: Tensor
     low: Tensor
@@ -23,13 +27,22 @@ class PGDSearchState(State):
 
 @dataclass(frozen=True)
 class PGDSearch(Optimizer[PGDSearchState]):
-    """Runs of PGD from the clean point at an epsilon of their own: ``growth`` times larger until one succeeds, at most
-    ``rounds`` times, then ``rounds`` times halfway between the largest that failed and the smallest that succeeded.
+    """Runs of PGD from the clean point, each at an epsilon of its own, that look for the smallest one.
 
-    A run takes ``inner_steps`` steps of ``rate`` x epsilon and ends at its first example. The settings are those of
-    foolbox 2.4's ProjectedGradientDescentAttack, which Risse et al. 2021 take for curves in linf.
+    Epsilon grows until a run succeeds. Then it is halfway between the largest that failed and the smallest that
+    succeeded. The settings are those of foolbox 2.4's ProjectedGradientDescentAttack, which Risse et al. 2021 take for
+    curves in linf.
+
+    Attributes:
+        inner_steps: steps of a run, which ends at its first example.
+        rounds: largest number of runs that grow, and number of runs of the bisection.
+        rate: length of a step as a share of epsilon.
+        first: epsilon of the first run.
+        growth: factor from run to run until one succeeds.
     """
 
+    title = "PGD with a search for epsilon"
+    paper = "Madry et al. 2018"
     minimum_size: ClassVar[bool] = True
     counted_by: ClassVar[str] = "inner_steps"
 
@@ -41,36 +54,37 @@ class PGDSearch(Optimizer[PGDSearchState]):
 
     @property
     def steps(self) -> int:  # type: ignore[override]
-        """Evaluations in all runs, at most."""
+        """Largest number of evaluations in all runs."""
         return 2 * self.rounds * (self.inner_steps + 1)
 
     def init(self, problem: Problem, theta: Tree) -> PGDSearchState:
-        nothing = torch.zeros_like(problem.epsilon)
+        zeros = torch.zeros_like(problem.epsilon)
         return PGDSearchState(
             theta=problem.threat.neutral(problem.x),
-            step=counter(nothing),
-            epsilon=torch.full_like(nothing, self.first),
-            low=nothing,
-            high=torch.full_like(nothing, torch.inf),
-            move=counter(nothing),
-            runs=counter(nothing),
+            step=counter(zeros),
+            epsilon=torch.full_like(zeros, self.first),
+            low=zeros,
+            high=torch.full_like(zeros, torch.inf),
+            move=counter(zeros),
+            runs=counter(zeros),
         )
 
     def step(self, problem: Problem, state: PGDSearchState, evaluation: Evaluation) -> PGDSearchState:
         threat, x = problem.threat, problem.x
         ahead = threat.move(x, state.theta, threat.steepest(x, evaluation.gradient), self.rate * state.epsilon)
         ahead = threat.project(x, ahead, state.epsilon)
-        won = evaluation.fooled & (state.move > 0)
-        over = won | (state.move >= self.inner_steps)
-        high = torch.where(won, state.epsilon, state.high)
-        low = torch.where(over & ~won & high.isfinite(), state.epsilon, state.low)
-        following = torch.where(high.isfinite(), (low + high) / 2, self.growth * state.epsilon)
-        began = over & state.high.isinf() & high.isfinite()  # bisection begins, with runs of its own
-        runs = torch.where(began, self.rounds, torch.where(over, state.runs + 1, state.runs))
+        succeeded = evaluation.fooled & (state.move > 0)  # the clean point itself is no success
+        over = succeeded | (state.move >= self.inner_steps)
+        high = torch.where(succeeded, state.epsilon, state.high)
+        # As in foolbox, runs that failed before the first success are forgotten: the bisection begins between 0 and it.
+        low = torch.where(over & ~succeeded & high.isfinite(), state.epsilon, state.low)
+        next_epsilon = torch.where(high.isfinite(), (low + high) / 2, self.growth * state.epsilon)
+        bisection_begins = over & state.high.isinf() & high.isfinite()
+        runs = torch.where(bisection_begins, self.rounds, torch.where(over, state.runs + 1, state.runs))
         return PGDSearchState(
             theta=select(over, threat.neutral(x), ahead),
             step=state.step + 1,
-            epsilon=torch.where(over, following, state.epsilon),
+            epsilon=torch.where(over, next_epsilon, state.epsilon),
             low=low,
             high=high,
             move=torch.where(over, 0, state.move + 1),
@@ -78,6 +92,6 @@ class PGDSearch(Optimizer[PGDSearchState]):
         )
 
     def finished(self, state: PGDSearchState) -> Tensor:
-        """All runs of the bisection are done, or none that grew succeeded."""
-        never = state.high.isinf() & (state.runs >= self.rounds)
-        return never | (state.runs >= 2 * self.rounds)
+        """Return the samples [B] whose bisection is at its end, or of which no run that grew succeeded."""
+        none_succeeded = state.high.isinf() & (state.runs >= self.rounds)
+        return none_succeeded | (state.runs >= 2 * self.rounds)

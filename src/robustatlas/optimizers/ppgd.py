@@ -13,11 +13,12 @@ from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import to_box
 from robustatlas.threats.perceptual import Perceptual
 
-_SMALL = 1e-4  # gradients with a smaller norm are taken for zero
+_SMALL = 1e-4
+"""Norm below which a gradient counts as zero, and the sample stays where it is."""
 
 
 class PerceptualOptimizer(Optimizer[S]):
-    """Steps along a perceptual distance."""
+    """Base of optimizers that search a perceptual distance."""
 
     def check(self, threat: ThreatModel) -> None:
         if not isinstance(threat, Perceptual):
@@ -25,22 +26,28 @@ class PerceptualOptimizer(Optimizer[S]):
 
 
 def capped_gradient(evaluation: Evaluation, confidence: float) -> Tensor:
-    """The gradient of min(confidence, objective): zero for samples that are fooled by that much already."""
+    """Return the gradient of min(confidence, objective): zero for samples that are fooled by that much already."""
     gradient: Tensor = evaluation.gradient
     return select(evaluation.objective < confidence, gradient, torch.zeros_like(gradient))
 
 
 @dataclass(frozen=True)
 class PPGD(PerceptualOptimizer[State]):
-    """Steps in the direction that raises the objective most for its change of the features phi, then projection.
+    """Ascent in the direction that raises the objective most for its change of the features phi, then projection.
 
-    With J the Jacobian of phi, the direction solves (J^T J) s = gradient, by ``conjugate`` iterations of conjugate
-    gradients with J v from finite differences of width ``width``; its length is such that phi moves by ``rate`` x
-    epsilon. Each step costs up to ``conjugate`` + 3 passes through the features, besides those of the projection.
+    With J the Jacobian of phi, the direction s solves (J^T J) s = gradient. A step costs up to ``conjugate`` + 3
+    passes through the features, besides those of the projection.
 
-    The objective counts as far as ``confidence``.
+    Attributes:
+        steps: number of steps of a run.
+        rate: way that the features move in a step, as a share of epsilon.
+        conjugate: iterations of conjugate gradients, by which the system is solved.
+        width: width of the finite differences that give J v.
+        confidence: the objective counts as far as this.
     """
 
+    title = "PPGD"
+    paper = "Laidlaw et al. 2021"
     needs_margin: ClassVar[bool] = True
 
     steps: int = 40
@@ -55,25 +62,30 @@ class PPGD(PerceptualOptimizer[State]):
         embed = threat.phi.embed
         with torch.enable_grad():
             point: Tensor = (x + state.theta).detach().requires_grad_()
-            here = embed(point)
+            features = embed(point)
 
-        def change(direction: Tensor) -> Tensor:
+        def jacobian_product(direction: Tensor) -> Tensor:
+            """Return J v, by a finite difference."""
             with torch.no_grad():
-                return (embed(point + self.width * direction) - here) / self.width
+                return (embed(point + self.width * direction) - features) / self.width
 
-        def normal_matrix(direction: Tensor) -> Tensor:
-            product: Tensor = torch.autograd.grad(here, point, change(direction), retain_graph=True)[0]
+        def normal_product(direction: Tensor) -> Tensor:
+            """Return J^T J v."""
+            product: Tensor = torch.autograd.grad(features, point, jacobian_product(direction), retain_graph=True)[0]
             return product
 
-        direction = self._solve(normal_matrix, gradient)
-        speed = change(direction).flatten(1).norm(dim=1)
+        direction = self._solve(normal_product, gradient)
+        speed = jacobian_product(direction).flatten(1).norm(dim=1)
         length = self.rate * problem.epsilon / speed.clamp_min(1e-12)
         moves = (gradient.flatten(1).norm(dim=1) >= _SMALL) & (speed > 0)
         theta = select(moves, to_box(x, state.theta + per_sample(length, x) * direction), state.theta)
         return State(threat.project(x, theta, problem.epsilon), state.step + 1)
 
     def _solve(self, matrix: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
-        """Conjugate gradients; a sample stops after the first iteration once its squared residual is below .1."""
+        """Return the solution of ``matrix`` (solution) = ``right`` by conjugate gradients.
+
+        After the first iteration a sample stops once its squared residual is below .1.
+        """
         solution, residual, direction = torch.zeros_like(right), right, right
         square = dot(residual, residual)
         for iteration in range(self.conjugate):

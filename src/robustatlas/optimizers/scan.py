@@ -1,4 +1,4 @@
-"""Exhaustive looks without gradients: along a one-number threat model, or at a single point."""
+"""Searches without gradients of threat models that have few points: a line, or a single draw."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +13,11 @@ from robustatlas.threats.box import OneNumber
 
 @dataclass(frozen=True)
 class ScanState(State):
-    """``low``, ``high`` [B]: on the side of the first mistake, sizes without and with one (inf: none yet); ``ended``
-    [B]: both are as near to each other as is wanted."""
+    """Interval in which mistakes begin, each [B].
+
+    ``low`` and ``high``: sizes without and with a mistake, on the side of the first one (``high`` inf: none yet).
+    ``ended``: the interval is as short as is wanted.
+    """
 
     low: Tensor
     high: Tensor
@@ -23,16 +26,18 @@ class ScanState(State):
 
 @dataclass(frozen=True)
 class Scan(Optimizer[ScanState]):
-    """Both signs of ``steps`` / 2 equally spaced sizes up to epsilon, from the smallest, for a theta of one number
-    (hue, contrast, ...); then halves the interval before the first mistake.
+    """Scan of threat models of one number (hue, contrast, ...): equally spaced sizes up to epsilon, from the smallest.
 
-    On a line a scan is both cheaper than gradient ascent (no backward pass) and never caught in a local optimum.
+    Both signs of each size are evaluated. At the first mistake the interval before it is halved. On a line a scan is
+    cheaper than gradient ascent (no backward pass) and never ends in a local optimum.
 
     Attributes:
-        steps: sizes of both signs, even.
-        precision: relative, of the size at which the first mistake begins; that of certificates of such threat models.
+        steps: number of points, two for each size: even.
+        precision: relative precision of the size at which mistakes begin; certificates of such threat models have the
+            same.
     """
 
+    title = "scan of the one parameter"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True
@@ -55,17 +60,19 @@ class Scan(Optimizer[ScanState]):
         return ScanState(theta, counter(theta), torch.zeros_like(none), none, ended)
 
     def step(self, problem: Problem, state: ScanState, evaluation: Evaluation) -> ScanState:
-        here, spacing = state.theta.abs().flatten(), problem.epsilon / (self.steps // 2)
+        size, spacing = state.theta.abs().flatten(), problem.epsilon / (self.steps // 2)
         halving = state.high.isfinite()
-        low = torch.where(halving, here, (here - spacing).clamp_min(0))
+        # The lower end moves twice: at the first mistake, to the size before it, then at each halving without one.
+        low = torch.where(halving, size, (size - spacing).clamp_min(0))
         low = torch.where(halving == evaluation.fooled, state.low, low)
-        high = torch.where(evaluation.fooled, here, state.high)
+        high = torch.where(evaluation.fooled, size, state.high)
         gap = high - low
         ended = state.ended | (high.isfinite() & ((gap <= self.precision * high) | (gap < spacing / 2**_HALVINGS)))
-        ahead = spacing * (state.step // 2 + 1).to(spacing.dtype)
-        onwards = torch.where(state.step % 2 == 0, ahead, -ahead)
+        # The clean point comes first, then sizes in order, the positive sign of each before the negative one.
+        next_size = spacing * (state.step // 2 + 1).to(spacing.dtype)
+        scanned = torch.where(state.step % 2 == 0, next_size, -next_size)
         middle = (low + high) / 2 * state.theta.flatten().sign()
-        value = torch.where(high.isfinite(), middle, onwards).view_as(state.theta)
+        value = torch.where(high.isfinite(), middle, scanned).view_as(state.theta)
         theta = problem.threat.project(problem.x, value, problem.epsilon)
         return ScanState(theta, state.step + 1, low, high, ended)
 
@@ -74,13 +81,14 @@ class Scan(Optimizer[ScanState]):
 
 
 _HALVINGS = 12
-"""At most, of the interval between two sizes."""
+"""Largest number of halvings of the interval between two sizes."""
 
 
 @dataclass(frozen=True)
 class Once(Optimizer[State]):
-    """The start alone: for threat models that leave nothing to optimise, such as common corruptions."""
+    """Evaluation of the starting point alone, for threat models that leave nothing to optimise (corruptions)."""
 
+    title = "one draw"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     fewest_steps: ClassVar[int] = 0

@@ -19,14 +19,17 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, c
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Linf, Lp, norm, project_l1_ball
 
-_SHARES = ((10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256))
+_DIVISORS = ((10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256))
+"""Divisors of the area of a square, each with the last step that takes it (the schedule of the paper)."""
+_LAST_DIVISOR = 512
 _TINY = 1e-12
 _INSIDE = 1 - 1e-6
+"""Share of epsilon to which l1 projections go, so that no rounding leads out of the ball."""
 
 
 @dataclass(frozen=True)
 class SquareState(State):
-    """``best``: the accepted perturbation, with its objective."""
+    """``best``: the accepted perturbation, shaped like x, with its ``best_objective`` [B]."""
 
     best: Tensor
     best_objective: Tensor
@@ -34,8 +37,17 @@ class SquareState(State):
 
 @dataclass(frozen=True)
 class Square(Optimizer[SquareState]):
-    """Random search. ``share``: area of the first squares. The source raises the untargeted margin."""
+    """Random search by proposals that change one square (two in l2 and l1), accepted if they raise the objective.
 
+    The paper raises the untargeted margin.
+
+    Attributes:
+        steps: number of proposals.
+        share: area of the first squares, as a share of the image (p of the paper).
+    """
+
+    title = "Square"
+    paper = "Andriushchenko et al. 2020"
     needs_gradient: ClassVar[bool] = False
 
     steps: int = 5000
@@ -61,21 +73,25 @@ class Square(Optimizer[SquareState]):
         return SquareState(propose(problem, best, state.step, noise), state.step + 1, best, objective)
 
     def _side(self, step: Tensor, height: int, width: int) -> Tensor:
-        divisor = torch.full_like(step, 512)
-        for last, factor in reversed(_SHARES):
-            divisor = torch.where(step <= last, factor, divisor)
+        """Return the side [B] of the square of each ``step`` [B], not yet fitted to the image."""
+        divisor = torch.full_like(step, _LAST_DIVISOR)
+        for last_step, smaller in reversed(_DIVISORS):
+            divisor = torch.where(step <= last_step, smaller, divisor)
         return (self.share / divisor.double() * height * width).sqrt().round().long()
 
     def _stripes(self, problem: Problem) -> Tensor:
+        """Return the start in linf: vertical stripes of +epsilon and -epsilon."""
         _, channels, _, width = problem.x.shape
         sign = problem.noise.sign(channels, 1, width, dtype=problem.x.dtype)
         return self._projected(problem, per_sample(problem.epsilon, problem.x) * sign.expand_as(problem.x))
 
     def _window_linf(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
+        """Return the proposal in linf: ``best`` with one sign of each channel in a square."""
         _, channels, height, width = best.shape
         side = self._side(step, height, width).clamp(1, min(height, width))
         window, _, _ = _random_window(noise.child(0), side, height, width)
         sign = noise.child(1).sign(channels, 1, 1, dtype=best.dtype)
+        # Twice epsilon reaches the border from wherever best is; the projection cuts it off there.
         change = 2 * per_sample(problem.epsilon, best) * sign * window[:, None]
         return self._projected(problem, best + change)
 
@@ -85,6 +101,7 @@ class Square(Optimizer[SquareState]):
         return projected
 
     def _tiles(self, problem: Problem) -> Tensor:
+        """Return the start in l2 and l1: up to 5 x 5 tiles of the pattern, with random signs."""
         x, noise = problem.x, problem.noise
         batch, channels, height, width = x.shape
         side = max(min(height, width) // 5, 1)
@@ -99,9 +116,11 @@ class Square(Optimizer[SquareState]):
         return self._on_sphere(problem, tiles)
 
     def _power(self, problem: Problem) -> int:
+        """Return the power by which a pattern falls off from its centre: faster in l1."""
         return 2 if cast(Lp, problem.threat).p == 2 else 4
 
     def _on_sphere(self, problem: Problem, delta: Tensor) -> Tensor:
+        """Return ``delta`` scaled to size epsilon, then cut off at the box (l2) or projected (l1)."""
         p = cast(Lp, problem.threat).p
         scaled = delta / per_sample(norm(delta, p) + _TINY, delta) * per_sample(problem.epsilon, delta)
         if p == 2:
@@ -109,45 +128,48 @@ class Square(Optimizer[SquareState]):
         return _project_l1(problem, scaled)
 
     def _window_norm(self, problem: Problem, best: Tensor, step: Tensor, noise: Noise) -> Tensor:
-        """Take the mass of one window and put it, with a new pattern, in another (l2 and l1)."""
+        """Return the proposal in l2 and l1: the mass of one window goes, with a new pattern, into another."""
         _, channels, height, width = best.shape
         p, power, smallest = cast(Lp, problem.threat).p, self._power(problem), min(height, width)
         side = self._side(step, height, width).clamp_min(3)
         side = (side + (side + 1) % 2).clamp_max(smallest)
         new, top, left = _random_window(noise.child(0), side, height, width)
         old, _, _ = _random_window(noise.child(2), side, height, width)
-        either = torch.maximum(new, old)[:, None]
+        union = torch.maximum(new, old)[:, None]
         sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
         pattern = cached(_patterns, smallest, power, like=best)[side]
-        turned = per_sample(noise.child(4).uniform() < 0.5, pattern)
-        pattern = torch.where(turned, pattern.transpose(1, 2), pattern)
+        transposed = per_sample(noise.child(4).uniform() < 0.5, pattern)
+        pattern = torch.where(transposed, pattern.transpose(1, 2), pattern)
         placed = _shifted(pattern, top, left, height, width)[:, None] * sign
         inside = best * new[:, None]
         inside = placed + inside / (_channel_norm(inside, p) + _TINY)
         inside = inside * new[:, None]
-        mass = _channel_norm(best * either, p)
+        # What both windows held, and what is left of epsilon, shared among the channels.
+        mass = _channel_norm(best * union, p)
         if p == 2:
             spare = (problem.epsilon.square() - norm(best, 2).square()).clamp_min(0) / channels
             target = (per_sample(spare, mass) + mass.square()).sqrt()
         else:
             target = per_sample((problem.epsilon - norm(best, 1)).clamp_min(0), mass) / channels + mass
         inside = inside / (_channel_norm(inside, p) + _TINY) * target
-        delta = best * (1 - either) + inside
+        delta = best * (1 - union) + inside
         return self._on_sphere(problem, delta) if p == 2 else _project_l1(problem, delta)
 
 
 def _project_l1(problem: Problem, delta: Tensor) -> Tensor:
+    """Return the projection of ``delta`` on the l1 ball and the box."""
     cap = torch.where(delta > 0, 1 - problem.x, problem.x)
     return project_l1_ball(delta, problem.epsilon * _INSIDE, cap)
 
 
 def _channel_norm(delta: Tensor, p: float) -> Tensor:
+    """Return the norm of each channel, [B, C, 1, 1]."""
     size: Tensor = torch.linalg.vector_norm(delta, p, dim=(2, 3), keepdim=True)
     return size
 
 
 def _random_window(noise: Noise, side: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A random window of ``side`` [B] as a mask [B, H, W], with its top and left."""
+    """Return a random window of ``side`` [B] as a mask [B, H, W], with its top [B] and left [B]."""
     top = noise.child(0).integers((height - side).clamp_min(1))
     left = noise.child(1).integers((width - side).clamp_min(1))
     rows = torch.arange(height, device=side.device)[None, :, None]
@@ -158,26 +180,29 @@ def _random_window(noise: Noise, side: Tensor, height: int, width: int) -> tuple
 
 
 def _shifted(pattern: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
-    """``pattern`` [B, K, K], placed with its corner at (top, left) in [B, H, W]."""
+    """Return images [B, H, W] with ``pattern`` [B, K, K] placed with its corner at (top, left), and 0 elsewhere."""
     size = pattern.shape[1]
     rows = torch.arange(height, device=top.device)[None, :] - top[:, None]
     columns = torch.arange(width, device=left.device)[None, :] - left[:, None]
-    known = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[:, None, :]
+    within = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[:, None, :]
     batch = torch.arange(len(top), device=top.device)[:, None, None]
     values = pattern[batch, rows.clamp(0, size - 1)[:, :, None], columns.clamp(0, size - 1)[:, None, :]]
-    return values * known
+    return values * within
 
 
 @cache
 def _pattern(side: int, power: int) -> Tensor:
-    """Two centred pyramids of nested rectangles, one above the other with opposite signs, of unit l2 norm, ``[side,
-    side]``."""
+    """Return two centred pyramids of nested rectangles, one above the other with opposite signs.
+
+    ``[side, side]``, of unit l2 norm (eta of the paper).
+    """
     upper, lower = _pyramid(side // 2, side, power), _pyramid(side - side // 2, side, power)
     pattern = torch.cat([upper, -lower]) if side > 1 else torch.ones(1, 1)
     return pattern / pattern.square().sum().sqrt()
 
 
 def _pyramid(height: int, width: int, power: int) -> Tensor:
+    """Return the sum of nested rectangles, the k-th of height 1 / (k + 1)^power, [height, width], of unit l2 norm."""
     layers = torch.zeros(height, width)
     top, bottom, left, right = (height - 1) // 2, (height - 1) // 2 + 1, (width - 1) // 2, (width - 1) // 2 + 1
     for k in range(max(height, width) // 2 + 1):
@@ -188,7 +213,7 @@ def _pyramid(height: int, width: int, power: int) -> Tensor:
 
 
 def _patterns(largest: int, power: int) -> Tensor:
-    """The patterns of every side up to ``largest``, each in the corner of a [largest, largest] square."""
+    """Return the patterns of each side up to ``largest``, each in a corner, [largest + 1, largest, largest]."""
     table = torch.zeros(largest + 1, largest, largest)
     for side in range(1, largest + 1):
         table[side, :side, :side] = _pattern(side, power)

@@ -1,4 +1,4 @@
-"""An exhaustive sweep over a grid of a few numbers, the smallest size first."""
+"""Exhaustive sweep over a grid of a few numbers, the smallest size first."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from robustatlas.threats.everyday.change import Change, Free
 
 @dataclass(frozen=True)
 class SweepState(State):
-    """``found`` [B]: the last point looked at was a mistake, and the sweep ends."""
+    """``found`` [B] bool: the last point was misclassified, and the sweep ends."""
 
     found: Tensor
 
 
 @dataclass(frozen=True)
 class Sweep(Optimizer[SweepState]):
-    """Every point of a grid of an everyday change, in the order of size, until the first mistake.
+    """Sweep over a grid of an everyday change, in the order of size, until the first mistake.
 
-    Numbers that the strength bounds are looked at in ``sizes`` equal steps up to epsilon: of one signed number both
-    signs, of two signed numbers all points of the square grid. At each of them every combination of the numbers that no
-    strength bounds: directions and places at equal distances, and so many random patterns. What is found is the
+    The numbers that the strength bounds take ``sizes`` equal steps up to epsilon: one signed number with both signs,
+    two signed numbers at all points of the square grid. At each of these points all combinations of the free numbers
+    are evaluated: directions and places at equal distances, and random patterns by their number. The result is the
     smallest size of the grid at which there is a mistake.
 
     Attributes:
-        sizes: steps up to epsilon.
-        bounded, signed, free: of the threat model.
+        sizes: number of steps up to epsilon.
+        bounded: number of bounded numbers of the threat model.
+        signed: they may be negative.
+        free: kind and number of values of each free number.
     """
 
+    title = "exhaustive sweep over a grid"
     needs_gradient: ClassVar[bool] = False
     needs = "labels"
     minimum_size: ClassVar[bool] = True
@@ -50,7 +53,7 @@ class Sweep(Optimizer[SweepState]):
 
     @classmethod
     def for_threat(cls, threat: Change, sizes: int) -> Sweep:
-        """The sweep of a threat model in so many sizes.
+        """Return the sweep of ``threat`` in ``sizes`` sizes.
 
         Example:
             >>> from robustatlas.threats.everyday.geometry import Rotated, Shifted
@@ -61,16 +64,16 @@ class Sweep(Optimizer[SweepState]):
 
     @property
     def steps(self) -> int:  # type: ignore[override]
-        """Points of the grid."""
-        held = (2 * self.sizes + 1) ** self.bounded - 1 if self.signed else self.sizes
-        return held * math.prod(count for _, count in self.free)
+        """Number of points of the grid, without the clean one."""
+        bounded_points = (2 * self.sizes + 1) ** self.bounded - 1 if self.signed else self.sizes
+        return bounded_points * math.prod(count for _, count in self.free)
 
     @property
     def evaluations(self) -> int:
         return self.steps
 
     def lengthened(self, factor: float) -> Sweep:
-        """Finer or coarser."""
+        """Return the sweep over a finer or coarser grid: ``factor`` times the sizes."""
         return replace(self, sizes=max(1, round(factor * self.sizes)))
 
     def check(self, threat: ThreatModel) -> None:
@@ -79,13 +82,13 @@ class Sweep(Optimizer[SweepState]):
             self.signed,
             self.free,
         ):
-            raise unsearchable(self, threat, "the everyday change that it was made for (Sweep.of)", "PGD")
+            raise unsearchable(self, threat, "the everyday change that it was made for (Sweep.for_threat)", "PGD")
 
     def states_ahead(self, problem: Problem, state: SweepState, count: int) -> SweepState:
         rows = torch.arange(len(state.step), device=state.step.device).repeat_interleave(count)
-        further = torch.arange(count, device=state.step.device).repeat(len(state.step))
-        later: SweepState = take(state, rows)
-        return self._state_at(take(problem, rows), replace(later, step=later.step + further))
+        steps_ahead = torch.arange(count, device=state.step.device).repeat(len(state.step))
+        repeated: SweepState = take(state, rows)
+        return self._state_at(take(problem, rows), replace(repeated, step=repeated.step + steps_ahead))
 
     def init(self, problem: Problem, theta: Tensor) -> SweepState:
         state = SweepState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool))
@@ -99,17 +102,21 @@ class Sweep(Optimizer[SweepState]):
         return state.found | (state.step >= self.steps)
 
     def grid(self) -> Tensor:
-        """``[steps, n]``: the points in their order; bounded numbers as shares of epsilon, of draws their number."""
-        others = list(itertools.product(*(_values(kind, count) for kind, count in self.free)))
+        """Return the points in their order, [steps, n].
+
+        Bounded numbers are shares of epsilon. In the place of a random pattern stands its number.
+        """
+        free_values = list(itertools.product(*(_values(kind, count) for kind, count in self.free)))
         points = []
         for size in range(1, self.sizes + 1):
+            # The points whose largest bounded number is this size, a shell of the grid.
             along = sorted(range(-size, size + 1), key=lambda place: (-abs(place), -place)) if self.signed else [size]
             shell = [place for place in itertools.product(along, repeat=self.bounded) if max(map(abs, place)) == size]
-            points += [(*(number / self.sizes for number in place), *rest) for place in shell for rest in others]
+            points += [(*(number / self.sizes for number in place), *free) for place in shell for free in free_values]
         return torch.tensor(points, dtype=torch.float64)
 
     def _state_at(self, problem: Problem, state: SweepState) -> SweepState:
-        """The state with theta at the point of its step."""
+        """Return ``state`` with theta at the point of its step; a sample that has ended keeps its own."""
         table = cached(self.grid, like=problem.x)
         point = table[state.step.clamp_max(len(table) - 1)]
         bounded, free = point[:, : self.bounded] * problem.epsilon[:, None], point[:, self.bounded :]
@@ -123,6 +130,7 @@ class Sweep(Optimizer[SweepState]):
 
 
 def _values(kind: Free, count: int) -> list[float]:
+    """Return ``count`` values of a free number: both ends of a place, one of an angle, numbers of draws."""
     if kind == "place":
         return [number / (count - 1) for number in range(count)]
     return [number / (count if kind == "angle" else 1) for number in range(count)]

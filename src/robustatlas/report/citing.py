@@ -1,6 +1,6 @@
 """What to cite for a run: a text on methods for a paper, and the BibTeX of what ran."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,32 +11,9 @@ from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
 from robustatlas.common.wording import counted, listed, strength
 from robustatlas.metrics.references import Reference
+from robustatlas.optimizers import OPTIMIZERS, Optimizer
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.results.result import Result
-
-OPTIMIZERS = {
-    "Adam": ("Adam", "Kingma and Ba 2015"),
-    "APGD": ("APGD", "Croce and Hein 2020"),
-    "APGDL1": ("APGD for l1", "Croce and Hein 2021"),
-    "BrendelBethge": ("Brendel-Bethge", "Brendel et al. 2019"),
-    "CarliniWagner": ("Carlini-Wagner", "Carlini and Wagner 2017"),
-    "EAD": ("EAD", "Chen et al. 2018"),
-    "FAB": ("FAB", "Croce and Hein 2020b"),
-    "FMN": ("FMN", "Pintor et al. 2021"),
-    "FrankWolfe": ("Frank-Wolfe", "Kang et al. 2019"),
-    "VertexAscent": ("vertex ascent", ""),
-    "HopSkipJump": ("HopSkipJump", "Chen et al. 2020"),
-    "LPA": ("LPA", "Laidlaw et al. 2021"),
-    "Once": ("one draw", ""),
-    "PerceptualDescent": ("descent along the decision boundary", ""),
-    "PGD": ("PGD", "Madry et al. 2018"),
-    "PPGD": ("PPGD", "Laidlaw et al. 2021"),
-    "Scan": ("scan of the one parameter", ""),
-    "SigmaZero": ("sigma-zero", "Cinà et al. 2025"),
-    "Sweep": ("exhaustive sweep over a grid", ""),
-    "Square": ("Square", "Andriushchenko et al. 2020"),
-}
-"""Of each kind of optimizer the name for readers, and the paper it is from (empty: nothing to cite)."""
 
 HOPPING = ("basin-hopping restarts", "Wales and Doye 1997")
 
@@ -68,13 +45,19 @@ def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, s
     >>> what_runs(attack_named("linf"), "bisection")
     [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
+    found = [title_and_paper(kind) for kind in kinds(attack, search)]
     kicked = any(run.kick for run in attack.plan(attack.searched_by(search)).runs)
-    return _named([kind.__name__ for kind in kinds(attack, search)], kicked)
-
-
-def _named(optimizers: Iterable[str], kicked: bool) -> list[tuple[str, str]]:
-    found = [OPTIMIZERS.get(kind, (kind, "")) for kind in dict.fromkeys(optimizers)]
     return [*found, HOPPING] if kicked else found
+
+
+def title_and_paper(kind: type[Optimizer[Any]]) -> tuple[str, str]:
+    """Return the name of a kind of optimizer for readers, and the paper to cite for it (empty: none).
+
+    >>> from robustatlas.optimizers.fmn import FMN
+    >>> title_and_paper(FMN)
+    ('FMN', 'Pintor et al. 2021')
+    """
+    return kind.title or kind.__name__, kind.paper
 
 
 @dataclass(frozen=True)
@@ -147,8 +130,11 @@ def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
     if first.finder is not None:
         return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
-    kicked = any(run.get("kick") for run in _recorded_runs(first))
-    by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in _named(_kinds(first), kicked)]
+    known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.usable().values()}
+    searched_by = [known_kinds.get(kind, (kind, "")) for kind in dict.fromkeys(_kinds(first))]
+    if any(run.get("kick") for run in _recorded_runs(first)):
+        searched_by.append(HOPPING)
+    by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in searched_by]
     return f"{stem} searched by {in_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
 
 

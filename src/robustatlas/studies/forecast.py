@@ -79,7 +79,7 @@ def forecast_study(
     Raises:
         UserError: no such device, and no number.
     """
-    throughput = DeviceThroughput.given(device_throughput)
+    throughput = DeviceThroughput.parse_optional(device_throughput)
     counter = _Counter(Finished.of(study, named(out)), throughput, device)
     todo: dict[str, list[Step]] = {}
     for step in counter.done.steps:

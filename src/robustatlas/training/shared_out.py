@@ -70,10 +70,10 @@ class _Folders(Jobs):
             _unpack(content, job.place)
         self.through(job.place)
 
-    def again(self, job: _Job, why: str) -> None:
-        self.note(f"{why} Another worker does the {self.called(job)} again.")
+    def note_retry(self, job: _Job, why: str) -> None:
+        self.note(f"{why} Another worker does the {self.describe(job)} again.")
 
-    def called(self, job: _Job) -> str:
+    def describe(self, job: _Job) -> str:
         return f"training {job.place.name}"
 
 

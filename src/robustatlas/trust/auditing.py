@@ -2,7 +2,7 @@
 
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.auditing import SAMPLES, search_again
-from robustatlas.evaluation.plan import Data
+from robustatlas.evaluation.request import Data
 from robustatlas.models.classifier import undisturbed
 from robustatlas.results.result import Result
 from robustatlas.trust.subject import Model, Subject, known_of

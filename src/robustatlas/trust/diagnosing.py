@@ -9,10 +9,11 @@ from robustatlas.checks.sanity import check_logits, first_taken
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.errors import warn
 from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.ends import with_ends, withstood
-from robustatlas.evaluation.plan import Attacks, Data, Samples, chosen_attacks, positions_among, those_that_fit
 from robustatlas.evaluation.reading import Question, question_of, readings_of
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.request import Attacks, Data, Request, Samples
+from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.models.classifier.raw import raw
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -91,7 +92,7 @@ def diagnose(
         asked_for = (_FULL if full else _SAMPLES) if samples is None else count_of("samples", samples)
         count = min(asked_for, len(work.index))
     else:
-        work = samples_of_rows(work, positions_among(samples, len(work.index)))
+        work = samples_of_rows(work, positions_from_request(samples, len(work.index)))
         count = len(work.index)
     with undisturbed(), seeded(seed, known.model.device), known.model.evaluating():
         x = work.rows[:2].to(known.model.device, known.model.dtype)
@@ -99,8 +100,8 @@ def diagnose(
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
             for warning in first_taken(known.model, raw(known.model, x).shapes):
                 warn(warning)
-        chosen = chosen_attacks(Request(attacks=asked), known.model, work.first.images)
-        chosen, _ = those_that_fit(chosen, asked, x[:1])
+        chosen = choose_attacks(Request(attacks=asked), known.model, work.first.images)
+        chosen, _ = fitting_attacks(chosen, asked, x[:1])
         plans = [attack.plan(attack.searched_by(None)) for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
         record = _looked_at(known, question)

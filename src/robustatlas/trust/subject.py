@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
-from robustatlas.evaluation.plan import Data, Work, opened, samples_of
+from robustatlas.evaluation.request import Data
+from robustatlas.evaluation.samples import ChosenSamples, choose_samples, open_data
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result, load_result
@@ -27,7 +28,7 @@ class KnownSubject:
 
     model: Classifier
     data: Data
-    work: Work
+    work: ChosenSamples
     result: Result | None
 
 
@@ -38,29 +39,29 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
     if not isinstance(subject, Result):
         if data is None:
             raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
-        classifier, data = subject if isinstance(subject, Classifier) else Classifier(subject), opened(data)
-        return KnownSubject(classifier, data, samples_of(data, None), None)
+        classifier, data = subject if isinstance(subject, Classifier) else Classifier(subject), open_data(data)
+        return KnownSubject(classifier, data, choose_samples(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
     classifier = _drawing(_model_of(subject) if given is None else given, subject)
-    found = opened(data) if data is not None else _data_of(subject)
-    work = samples_of(found, None)
+    found = open_data(data) if data is not None else _data_of(subject)
+    work = choose_samples(found, None)
     known = KnownSubject(classifier, found, _among(work, subject), subject)
     _check_same(known, subject)
     return known
 
 
-def _among(work: Work, result: Result) -> Work:
+def _among(work: ChosenSamples, result: Result) -> ChosenSamples:
     rows = np.flatnonzero(np.isin(work.index, result.index))
     if len(rows) < result.samples:
         raise UserError(f"The data lack samples of the run ({len(rows)} of {result.samples} are there); give its data.")
     return samples_of_rows(work, rows)
 
 
-def samples_of_rows(work: Work, rows: Any) -> Work:
+def samples_of_rows(work: ChosenSamples, rows: Any) -> ChosenSamples:
     """Some rows of the samples."""
     import torch
 
-    return work.at(torch.from_numpy(np.asarray(rows, np.int64)))
+    return work.select(torch.from_numpy(np.asarray(rows, np.int64)))
 
 
 def _model_of(result: Result) -> Classifier:

@@ -14,8 +14,17 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.effort import longer, shorter
-from robustatlas.attacks.search.plan import MINIMUM_SIZE, AttackRun, Plan, relevant_rules
-from robustatlas.attacks.search.rules import EarlyStop, Effort, MostPasses, MostQueries, Role, Rule, StopSlowAscents
+from robustatlas.attacks.search.plan import AttackRun, Plan, relevant_rules
+from robustatlas.attacks.search.rules import (
+    MINIMUM_SIZE,
+    EarlyStop,
+    Effort,
+    MostPasses,
+    MostQueries,
+    Role,
+    Rule,
+    StopSlowAscents,
+)
 from robustatlas.common.bundle import Tree, put, select, take
 from robustatlas.common.errors import UserError
 
@@ -62,10 +71,10 @@ class Schedule(ABC):
     Of each attempt, [A]: ``kind_of``, index into ``kinds``; ``run_of``, index into the plan's runs, or -1 where it
     only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
 
-    Of the whole: ``stops`` are the rules that end runs early. ``slow`` is the rule that says after how many steps their
-    margin is noted. ``most`` and ``budget`` limit queries and passes of a sample. ``shared`` is what a search remembers
-    of its runs besides the smallest example. ``chooses``: the threat model chooses among its draws, so that a run that
-    begins anew makes one evaluation more.
+    Of the whole: ``early_stops`` are the rules that end runs early. ``slow_ascents`` is the rule that says after how
+    many steps their margin is noted. ``query_limit`` and ``pass_limit`` limit what a sample may cost. ``shared`` is
+    what a search remembers of its runs besides the smallest example. ``chooses``: the threat model chooses among its
+    draws, so that a run that begins anew makes one evaluation more.
 
     Args:
         plan: what it carries out; see :meth:`check`.
@@ -101,9 +110,9 @@ class Schedule(ABC):
         self.run_of = torch.tensor(runs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
         self.bounds = torch.tensor([a.run.role in MINIMUM_SIZE for a in self.attempts], device=todo.device)
-        self.slow = plan.rule(StopSlowAscents) or StopSlowAscents()
-        self.most, self.budget = plan.rule(MostQueries), plan.rule(MostPasses)
-        self.stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
+        self.slow_ascents = plan.rule(StopSlowAscents) or StopSlowAscents()
+        self.query_limit, self.pass_limit = plan.rule(MostQueries), plan.rule(MostPasses)
+        self.early_stops = tuple(rule for rule in plan.rules if isinstance(rule, EarlyStop))
         self.level = torch.zeros_like(todo, dtype=torch.int64)
         self.attempt = torch.zeros_like(self.level)
         self.done = ~todo
@@ -117,9 +126,14 @@ class Schedule(ABC):
             expected = ", then ".join(" or ".join(repr(role) for role in sorted(group)) for group in cls.order)
             found = ", ".join(repr(run.role) for run in plan.runs)
             raise UserError(f"{cls.__name__} takes runs with the roles {expected}, and got {found}.")
-        if unread := [type(rule).__name__ for rule in plan.rules if not isinstance(rule, (*cls.reads, MostQueries))]:
+        if unread := [type(rule).__name__ for rule in plan.rules if not cls.can_obey(rule)]:
             known = ", ".join(rule.__name__ for rule in cls.reads) or "none"
             raise UserError(f"{cls.__name__} does not obey {unread[0]}; its rules are: {known}.")
+
+    @classmethod
+    def can_obey(cls, rule: Rule) -> bool:
+        """Return if it obeys rules of that kind; every search obeys a limit of queries."""
+        return isinstance(rule, (*cls.reads, MostQueries))
 
     @classmethod
     def plan(
@@ -155,7 +169,7 @@ class Schedule(ABC):
         """Return the ``usual`` rules, replaced by the attack's ``own`` of their kind, and its others that are read."""
         replaced = {type(rule): rule for rule in own}
         kinds = {type(rule) for rule in usual}
-        joining = [r for r in own if type(r) not in kinds and isinstance(r, (*cls.reads, MostQueries))]
+        joining = [rule for rule in own if type(rule) not in kinds and cls.can_obey(rule)]
         return [*(replaced.get(type(rule), rule) for rule in usual), *joining]
 
     @classmethod

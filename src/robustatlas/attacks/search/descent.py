@@ -104,8 +104,8 @@ class Downward(Schedule):
         # A run that is not worth its passes is left out, and with it all but those that refine.
         coming = self.phase_of[attempt]
         stops = {"has_all": self._has_all(best_size) & ~refining}
-        if self.budget is not None:
-            stops["exceeds_passes"] = self._exceeds_passes(self.budget, rows, attempt)
+        if self.pass_limit is not None:
+            stops["exceeds_passes"] = self._exceeds_passes(self.pass_limit, rows, attempt)
         is_stopped = next_phase(coming, stops) != coming
         attempt = torch.where(is_stopped | is_finished, self.refine, attempt)
         over = {

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustatlas.attacks.search.base import Attempt, Schedule, SharedExamples, attempts_of
 from robustatlas.attacks.search.plan import AttackRun, Plan
-from robustatlas.attacks.search.rules import PATIENT, StopLaggingRuns
+from robustatlas.attacks.search.rules import LENIENT, StopLaggingRuns
 from robustatlas.common.bundle import Tree
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
@@ -24,7 +24,7 @@ class FrontierSearch(Schedule):
     shares = True
     order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
     reads = (StopLaggingRuns,)
-    rules = (PATIENT,)
+    rules = (LENIENT,)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeVar, get_args
 
-from robustatlas.attacks.search.rules import Role, Rule
+from robustatlas.attacks.search.rules import MINIMUM_SIZE, Role, Rule
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier.backward import Backward, check_backward
 from robustatlas.models.objectives import MARGINS, Objective, check_objective, objective_recorded
@@ -27,9 +27,6 @@ Start = Literal["random", "neutral", "best"]
 Judge = Literal["best", "last"]
 NEAREST = 9
 """Number of classes that are ordered by their distance; AutoAttack targets as many (Croce and Hein 2020)."""
-
-MINIMUM_SIZE: frozenset[Role] = frozenset({"bound", "restart", "refine"})
-"""Roles of runs for the smallest size, whatever the strength."""
 
 
 @dataclass(frozen=True)

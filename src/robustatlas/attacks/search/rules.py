@@ -31,6 +31,9 @@ Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
 - ``"sweep"``: an example at each strength in turn, from what was found at the strength beside it.
 """
 
+MINIMUM_SIZE: frozenset[Role] = frozenset({"bound", "restart", "refine"})
+"""Roles of runs for the smallest size, whatever the strength."""
+
 Effort = Literal["low", "default", "high"]
 """Fewer passes, the usual ones, several times as many; what each costs is measured in the documentation (*Effort*)."""
 
@@ -79,7 +82,7 @@ class Rule(ABC):
     reason: ClassVar[str]
     source: ClassVar[str] = "chosen here"
     roles: ClassVar[Set[Role]]
-    """Roles of the runs that it is about."""
+    """Roles of the runs that it is about; a plan without any of them does without the rule."""
 
     def concerns(self, roles: Set[Role]) -> bool:
         """Return if it is about any run of a plan whose runs have these roles."""
@@ -93,14 +96,29 @@ class Rule(ABC):
 class EarlyStop(Rule):
     """Base of the rules that end a run before its last step."""
 
+    def can_end(self, optimizer: Optimizer[Any]) -> bool:
+        """Return if the rule may end runs by ``optimizer``; only then :meth:`ends` is asked.
+
+        Runs without gradients always go on. Runs of several roles share a batch, so what counts is not the role of a
+        run but its purpose: whether its optimizer looks for the smallest size, and whether any of ``roles`` does.
+        """
+        roles = self.roles & MINIMUM_SIZE if optimizer.minimum_size else self.roles - MINIMUM_SIZE
+        return optimizer.needs_gradient and bool(roles)
+
     @abstractmethod
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
-        """``[B]``: the runs that end after evaluation number ``step`` [B] (from 0), where the smallest size of their
-        samples was ``known`` [B] when they began. Searches without gradients always go on."""
+        """Return the runs [B] that end after evaluation number ``step`` [B] (from 0).
+
+        Args:
+            trace: results of the runs so far, this evaluation included.
+            step: int64 [B].
+            optimizer: one that the rule :meth:`can_end`.
+            known: [B], the smallest size of each sample when its run began (inf: none).
+        """
 
     @abstractmethod
     def earliest_end(self, optimizer: Optimizer[Any]) -> int:
-        """Return the number of evaluations after which a run may first end by it."""
+        """Return the number of evaluations after which a run by ``optimizer`` may first end by this rule."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +140,18 @@ class StopLaggingRuns(EarlyStop):
     left: float = 2 / 3
 
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
-        if not (optimizer.needs_gradient and optimizer.minimum_size):
-            return torch.zeros_like(step, dtype=torch.bool)
         ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
         return trace.smallest > ratio * known
 
     def earliest_end(self, optimizer: Optimizer[Any]) -> int:
-        spared = int(self.left * optimizer.steps) if optimizer.minimum_size else 0
-        return optimizer.steps + 1 - spared
+        return optimizer.steps + 1 - int(self.left * optimizer.steps)
 
     def scaled_to(self, effort: Effort) -> Rule | None:
-        return PATIENT if effort == "high" else self
+        return LENIENT if effort == "high" else self
 
 
-PATIENT = StopLaggingRuns(times=4.0)
-"""Ends only runs that lag so far that hardly any would still gain."""
+LENIENT = StopLaggingRuns(times=4.0)
+"""The rule that ends only runs that lag so far that hardly any would still gain."""
 
 
 def _ratios(times: float, left: float, steps: int) -> Tensor:
@@ -169,15 +184,13 @@ class StopSlowAscents(EarlyStop):
         return max(1, steps // self.parts)
 
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
-        if optimizer.minimum_size or not optimizer.needs_gradient:
-            return torch.zeros_like(step, dtype=torch.bool)
         part = self.part_length(optimizer.steps)
         left = (optimizer.steps - step) / part
         looked = (step % part == 0) & (step > 0) & (step < optimizer.steps)
         return looked & (trace.lowest > self.times * left * trace.fall)
 
     def earliest_end(self, optimizer: Optimizer[Any]) -> int:
-        return optimizer.steps + 1 if optimizer.minimum_size else self.part_length(optimizer.steps) + 1
+        return self.part_length(optimizer.steps) + 1
 
     def scaled_to(self, effort: Effort) -> Rule | None:
         return None if effort == "high" else self

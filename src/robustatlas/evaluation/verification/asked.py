@@ -1,4 +1,4 @@
-"""What is asked: which model, which samples, which attacks of the run the examples are evidence for."""
+"""The case of given examples: model, samples, and the attacks of a run for which they are evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
-from robustatlas.evaluation.plan import PIXELS, Work, attack_as_recorded, samples_of
+from robustatlas.evaluation.records import PIXELS, recorded_attack
+from robustatlas.evaluation.samples import ChosenSamples, choose_samples
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord, Run
@@ -28,8 +29,8 @@ from robustatlas.threats.lp import L0, L1, L2, Linf
 NORMS = {"linf": Linf, "l2": L2, "l1": L1, "l0": L0}
 
 
-def seen_from_images(threat: ThreatModel) -> bool:
-    """Whether the size of an example follows from the image alone."""
+def is_size_from_images(threat: ThreatModel) -> bool:
+    """Return if the size of an example follows from the image alone."""
     return isinstance(threat, tuple(NORMS.values()))
 
 
@@ -50,7 +51,7 @@ class Case:
 
     store: Run
     model: Classifier
-    work: Work
+    work: ChosenSamples
     rows: NDArray[np.int64]
     given: Examples
     wanted: Mapping[str, tuple[AttackRecord, ThreatModel]]
@@ -59,7 +60,7 @@ class Case:
 
 
 def model_named_by(store: Run) -> str:
-    """What the model of a run was loaded from; :class:`UserError` where it was given as an object."""
+    """Return the source of the model of a run. Raise :class:`UserError` if the model was given as an object."""
     source = store.identity.model.source
     if not source:
         raise UserError(
@@ -78,11 +79,11 @@ def model_of(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any]
 
 def rows_of(
     store: Run, given: Examples, data: Dataset | tuple[Any, Any] | str | None
-) -> tuple[Work, NDArray[np.int64]]:
+) -> tuple[ChosenSamples, NDArray[np.int64]]:
     """The samples that the examples change, and the row of each example among them."""
     if data is None or isinstance(data, str):
         data = load_dataset(data or store.identity.data.name)
-    whole = samples_of(data, None)
+    whole = choose_samples(data, None)
     index = given.index
     if index is None:
         index = _positions(store, len(given), whole.index)
@@ -90,11 +91,11 @@ def rows_of(
     if strange := [int(position) for position in index if int(position) not in known]:
         raise UserError(f"The examples change image {strange[0]}, which is not among the {len(known)} of the data.")
     positions, rows = np.unique(np.array([known[int(position)] for position in index]), return_inverse=True)
-    return whole.at(torch.from_numpy(positions)), rows.reshape(-1)
+    return whole.select(torch.from_numpy(positions)), rows.reshape(-1)
 
 
 def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which images so many examples without ``index`` change."""
+    """Return the images that examples without ``index`` change."""
     searched = store.table().index
     for positions in (of_data, searched):
         if len(positions) == count:
@@ -105,7 +106,7 @@ def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np
     )
 
 
-def wanted_of(
+def records_to_support(
     store: Run,
     model: Classifier,
     given: Examples,
@@ -145,7 +146,7 @@ def wanted_of(
                 f"{attack.name!r} was judged at each strength by itself, so the size of an example says nothing of it; "
                 "only nested attacks take examples."
             )
-        if not seen_from_images(threat) and given.attack != attack.name:
+        if not is_size_from_images(threat) and given.attack != attack.name:
             raise UserError(
                 f"Whether {attack.name!r} may make an image cannot be seen from the image; give 'theta' and "
                 f"'attack' ({attack.name!r}) beside it."
@@ -158,7 +159,7 @@ def wanted_of(
 def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]]) -> Attack:
     """An attack of the catalogue with the threat model that the run searched; another one as it is."""
     ours = attack is catalogue().get(attack.name)
-    return attack_as_recorded(attack.name, searched.get(attack.name, ())) if ours else attack
+    return recorded_attack(attack.name, searched.get(attack.name, ())) if ours else attack
 
 
 def _as_recorded(threat: ThreatModel) -> Any:

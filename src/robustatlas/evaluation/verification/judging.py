@@ -1,4 +1,4 @@
-"""Which examples count, how large they are, and what the model says of them."""
+"""The judgement of given examples: validity, sizes, and predictions of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from robustatlas.common.bundle import Fixed, flat, free, per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.examples import Arrays
-from robustatlas.evaluation.verification.asked import Case, seen_from_images
+from robustatlas.evaluation.verification.asked import Case, is_size_from_images
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
@@ -38,7 +38,7 @@ REFUSALS = (
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What was found of M examples of N samples.
+    """Judgement of M examples of N samples.
 
     Attributes:
         refusal: ``[M]``, position in :data:`REFUSALS`, -1 where the example counts.
@@ -61,8 +61,7 @@ class Judged:
     clean_margin: NDArray[np.float32]
 
     def smallest(self, attack: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of the examples of the samples ``rows`` [M], the smallest that counts of each sample; samples without one
-        are left out."""
+        """Return the smallest valid example of each of the samples ``rows`` [M] that has one."""
         size = np.where(self.refusal < 0, self.sizes[attack], np.inf)
         order = np.lexsort((size, rows))
         first = order[np.unique(rows[order], return_index=True)[1]]
@@ -73,7 +72,7 @@ def judge(case: Case, batch: int) -> Judged:
     """All examples of a case, ``batch`` at a time."""
     clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
     prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
-    pieces = [_judged(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
+    pieces = [_judge_part(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
     whole = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     sizes = {name: whole.pop(f"size of {name}") for name in case.wanted}
     return Judged(sizes=sizes, clean_prediction=prediction.numpy(), clean_margin=clean_margin.float().numpy(), **whole)
@@ -81,7 +80,7 @@ def judge(case: Case, batch: int) -> Judged:
 
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
     """Prediction and softmax margin of the samples ``part``."""
-    x, labels = case.work.on(case.model, part)
+    x, labels = case.work.load(case.model, part)
     verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
     return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
 
@@ -90,17 +89,17 @@ def _positions(case: Case, rows: Tensor, x: Tensor) -> Tensor:
     return torch.from_numpy(case.work.index[rows.numpy()]).to(x.device)
 
 
-def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
-    """What is to say of the examples ``part``."""
+def _judge_part(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
+    """Judge the examples ``part``."""
     given, threats = case.given, {name: threat for name, (_, threat) in case.wanted.items()}
     rows = torch.from_numpy(case.rows[part.numpy()])
-    x, labels = case.work.on(case.model, rows)
+    x, labels = case.work.load(case.model, rows)
     refused = dict.fromkeys(REFUSALS, torch.zeros(len(part), dtype=torch.bool, device=x.device))
     refused["the clean image is misclassified already"] = clean_prediction[rows].to(x.device) != labels
     if given.labels is not None:
         said = torch.from_numpy(given.labels[part.numpy()]).to(x.device)
         refused["the label is not that of the data"] = said != labels
-    images, sizes, inside = _given(case, part, x)
+    images, sizes, inside = _images_and_sizes(case, part, x)
     refused["not an input that the attack may make"] = ~inside
     finite = images.isfinite().flatten(1).all(1)
     refused["not a finite number"] = ~finite
@@ -116,7 +115,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     sizes |= {
         name: threat.size(x.double(), images.double() - x.double())
         for name, threat in threats.items()
-        if seen_from_images(threat)
+        if is_size_from_images(threat)
     }
     reasons = torch.stack([refused[reason] for reason in REFUSALS])
     judged = {
@@ -131,7 +130,7 @@ def _judged(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     return {name: values.cpu().numpy() for name, values in judged.items()}
 
 
-def _given(case: Case, part: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+def _images_and_sizes(case: Case, part: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """The examples ``part`` of the samples ``x``: their images, sizes where they are given as theta, and whether that
     is a point of its set."""
     given, name = case.given, str(case.given.attack)
@@ -141,7 +140,7 @@ def _given(case: Case, part: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tenso
     _, threat = case.wanted[name]
     theta = _theta(threat, x, [leaf[part.numpy()] for leaf in given.theta], name)
     size = threat.size(x, theta)
-    return threat.apply(x, theta), {name: size}, _inside(threat, x, theta, size)
+    return threat.apply(x, theta), {name: size}, _is_point_of_set(threat, x, theta, size)
 
 
 def _shaped(images: NDArray[Any], x: Tensor) -> Tensor:
@@ -177,7 +176,7 @@ def _theta(threat: ThreatModel, x: Tensor, leaves: Sequence[NDArray[Any]], attac
     return pytree.tree_unflatten([next(filled) if isinstance(node, Tensor) else node for node in nodes], structure)
 
 
-def _inside(threat: ThreatModel, x: Tensor, theta: Any, size: Tensor) -> Tensor:
+def _is_point_of_set(threat: ThreatModel, x: Tensor, theta: Any, size: Tensor) -> Tensor:
     """``[B]``: theta is a point of the set of its own size."""
     drawn = threat.project(x, theta, size * (1 + STRENGTH_TOLERANCE))
     inside = size.isfinite()

@@ -16,12 +16,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted
 from robustatlas.data import Dataset
+from robustatlas.evaluation.attack_task import clean_answers
 from robustatlas.evaluation.examples import Arrays, examples_of, read_examples
 from robustatlas.evaluation.identity import check_answers, identity_of
-from robustatlas.evaluation.plan import PIXELS
-from robustatlas.evaluation.verification.asked import Case, model_of, rows_of, wanted_of
+from robustatlas.evaluation.records import PIXELS
+from robustatlas.evaluation.verification.asked import Case, model_of, records_to_support, rows_of
 from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
-from robustatlas.evaluation.work import clean_answers
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run
@@ -35,7 +35,7 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What verified examples say under one attack.
+    """Evidence of verified examples for one attack.
 
     Attributes:
         samples: samples with a verified example.
@@ -52,7 +52,7 @@ class Confirmed:
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """What became of examples that were handed over.
+    """Outcome of a verification of given examples.
 
     Attributes:
         by: who found them.
@@ -150,7 +150,7 @@ def verify(
             if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
             check_answers(classifier, store, work)
-            wanted = wanted_of(store, classifier, given, attacks, work.first.images)
+            wanted = records_to_support(store, classifier, given, attacks, work.first.images)
             held = eight_bit or any(PIXELS in record.threat for record, _ in wanted.values())
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), held)
             judged = judge(case, batch)
@@ -204,7 +204,7 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
             "clean_margin": judged.clean_margin[samples_of],
         }
         if model.rejection is not None and model.draws is None:
-            samples |= clean_answers(model, *work.on(model, torch.from_numpy(samples_of)), batch)
+            samples |= clean_answers(model, *work.load(model, torch.from_numpy(samples_of)), batch)
         store.write(record, columns, samples, (index, judged.images[chosen]), about)
 
 

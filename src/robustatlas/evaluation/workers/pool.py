@@ -33,7 +33,7 @@ _ATTEMPTS = 2
 """Workers that may die or fail over one job: the first may have a sick device; a second one has the same cause."""
 _SECONDS_BETWEEN_LOOKS = 0.5
 """Seconds after which the pool asks how far the jobs at work are, and whether there is room for more workers."""
-_PRELOADED = ["robustatlas.evaluation.work"] if sys.platform == "linux" else []
+_PRELOADED = ["robustatlas.evaluation.attack_task"] if sys.platform == "linux" else []
 """Modules that are imported before workers are forked. Libraries of macOS may not be forked once they are loaded."""
 
 Report = Callable[[int], None]
@@ -43,7 +43,7 @@ Do = Callable[[Any, Report], Any]
 
 
 class Workload(Protocol):
-    """What every worker is sent before its first job."""
+    """Work that every worker is sent before its first job."""
 
     def difference(self) -> str | None:
         """Return a sentence if what arrived in the worker is not what was sent, else None."""
@@ -68,10 +68,10 @@ class Jobs(Protocol):
     def finish(self, job: Any, outcome: Any) -> None:
         """Receive the result of a job."""
 
-    def again(self, job: Any, why: str) -> None:
+    def note_retry(self, job: Any, why: str) -> None:
         """Take notice that another worker does a job again; the sentence `why` says what happened."""
 
-    def called(self, job: Any) -> str:
+    def describe(self, job: Any) -> str:
         """Return the words for a job in the middle of a sentence."""
 
 
@@ -112,7 +112,7 @@ class _Attempt:
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker is doing; without an `attempt` it is beginning."""
+    """Task of a worker; without an `attempt` the worker is starting."""
 
     worker: Worker
     attempt: _Attempt | None = None
@@ -221,12 +221,12 @@ class Pool:
     def _try_again(self, attempt: _Attempt, error: Exception, died: bool) -> None:
         job = attempt.job
         if attempt.number < _ATTEMPTS:
-            self.jobs.again(job, str(error))
+            self.jobs.note_retry(job, str(error))
             self.returned.append(_Attempt(job, attempt.number + 1))
         elif died:
             raise UserError(
-                f"{_ATTEMPTS} workers died over the same {self.jobs.called(job)}. {error} Memory may have run out: try "
-                "fewer workers or a smaller batch size. What is finished is kept."
+                f"{_ATTEMPTS} workers died over the same {self.jobs.describe(job)}. {error} Memory may have run out: "
+                "try fewer workers or a smaller batch size. What is finished is kept."
             )
         else:
             raise error
@@ -235,7 +235,7 @@ class Pool:
 # What follows runs in the processes of workers.
 
 _WORKLOADS: list[Workload] = []
-"""What the process of a worker was sent: one workload, from its first task on."""
+"""Workload that the process of a worker was sent, from its first task on."""
 
 
 def begin(content: bytes, device: str, threads: int) -> str | None:
@@ -252,7 +252,7 @@ def begin(content: bytes, device: str, threads: int) -> str | None:
         _WORKLOADS[:] = [unpacked(content, device)]
         return _WORKLOADS[0].difference()
     except BaseException as error:
-        raise _plain(error) from None
+        raise _picklable_error(error) from None
 
 
 def do_job(job: bytes) -> bytes:
@@ -260,7 +260,7 @@ def do_job(job: bytes) -> bytes:
     try:
         return pickle.dumps(_WORKLOADS[0].do(pickle.loads(job), _report), pickle.HIGHEST_PROTOCOL)
     except BaseException as error:
-        raise _plain(error) from None
+        raise _picklable_error(error) from None
 
 
 def _report(samples: int) -> None:
@@ -269,7 +269,7 @@ def _report(samples: int) -> None:
         process.finished_samples.value = samples
 
 
-def _plain(error: BaseException) -> Exception:
+def _picklable_error(error: BaseException) -> Exception:
     """Return an error that every process can unpickle."""
     if isinstance(error, (torch.OutOfMemoryError, UserError)):
         return type(error)(str(error))

@@ -71,10 +71,10 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
         >>> share_of_environment(array)
         (Share(number=4, of=8), 'SLURM_ARRAY_TASK_ID=5')
     """
-    number = _whole(environment, "SLURM_ARRAY_TASK_ID")
-    of = _whole(environment, "SLURM_ARRAY_TASK_COUNT")
+    number = _number_in(environment, "SLURM_ARRAY_TASK_ID")
+    of = _number_in(environment, "SLURM_ARRAY_TASK_COUNT")
     if number is not None and of is not None:
-        first, step = (_whole(environment, f"SLURM_ARRAY_TASK_{what}") for what in ("MIN", "STEP"))
+        first, step = (_number_in(environment, f"SLURM_ARRAY_TASK_{what}") for what in ("MIN", "STEP"))
         place, rest = divmod(number - (first or 0), step or 1)
         if rest or not 0 <= place < of:
             raise UserError(
@@ -87,8 +87,8 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
 
 
 def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Which one of a group of processes this is, and how many there are, as RANK and WORLD_SIZE say; (0, 1) where not
-    both are there.
+    """Return the number of this process in its group and the size of the group, as RANK and WORLD_SIZE say. Return
+    (0, 1) unless both are set.
 
     Raises:
         UserError: they contradict each other, or are not numbers.
@@ -97,7 +97,7 @@ def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[in
         >>> rank_of_environment({"RANK": "3", "WORLD_SIZE": "4"})
         (3, 4)
     """
-    number, of = _whole(environment, "RANK"), _whole(environment, "WORLD_SIZE")
+    number, of = _number_in(environment, "RANK"), _number_in(environment, "WORLD_SIZE")
     if number is None or of is None:
         return 0, 1
     if number >= of:
@@ -111,7 +111,7 @@ def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[in
     return number, of
 
 
-def _whole(environment: Mapping[str, str], name: str) -> int | None:
+def _number_in(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if text and not (text.isdecimal() and len(text) < _LONGEST):
         raise UserError(

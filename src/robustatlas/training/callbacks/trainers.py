@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from robustatlas.evaluation.plan import Attacks, Data
+from robustatlas.evaluation.request import Attacks, Data
 from robustatlas.models.sources.packages import optional
 from robustatlas.training.callbacks.watching import Watch
 

@@ -19,7 +19,8 @@ from robustatlas.common.files import named
 from robustatlas.common.scalars import real, seed_of, whole
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation import evaluate
-from robustatlas.evaluation.plan import Attacks, Data, Strengths, opened, samples_of
+from robustatlas.evaluation.request import Attacks, Data, Strengths
+from robustatlas.evaluation.samples import choose_samples, open_data
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.results.result import Result
@@ -105,8 +106,8 @@ class Watch:
                 raise UserError(f"{name}={brief(repr(value))}; expected a whole number of at least 1.")
         if share is not None and not 0 < real(share) <= 1:
             raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
-        given = load_dataset(data) if isinstance(data, str) else opened(data)
-        count = min(samples, len(samples_of(given, None).index))
+        given = load_dataset(data) if isinstance(data, str) else open_data(data)
+        count = min(samples, len(choose_samples(given, None).index))
         attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
         self._asked: dict[str, Any] = {
             "attacks": attacks,
