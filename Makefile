@@ -78,7 +78,7 @@ $(ZOOS)/.tools: pyproject.toml constraints.txt constraints-zoos.txt
 # The lowest transformers fails beside Keras 3 where it finds TensorFlow.
 zoos: export USE_TF = 0
 zoos: $(ZOOS)/.tools  ## Pass the tests of models of other zoos and frameworks (MORE='timm torchvision open_clip_torch': where torchvision fits the torch; elsewhere it breaks transformers too).
-	$(ZOOS)/bin/python -m pytest -n $(WORKERS) tests/test_frameworks.py tests/test_sources.py tests/test_sources_onnx.py \
+	$(ZOOS)/bin/python -m pytest -n $(WORKERS) tests/test_frameworks.py tests/test_sources.py tests/test_preprocessing.py tests/test_sources_onnx.py \
 		tests/test_zero_shot.py tests/test_callbacks.py tests/test_docs.py -k 'not guide_on_runs and not takes_the_command'
 
 lint: $(VENV)/.tools  ## Style, types, which room may import which, and whether pages say what the code says.

@@ -72,7 +72,7 @@ def test_pictures_come_to_one_size(tmp_path: Path) -> None:
     [
         ("imagefolder:nowhere", "no folder nowhere"),
         ("imagefolder:.", "has no pictures"),
-        ("hf:nowhere", "datasets|no data set on disk"),
+        ("hf:nowhere", "no folder nowhere"),
         ("nowhere.npy", "labels of nowhere.npy"),
         ("cifar10-c/fog/9", "severity from 1 to 5"),
         ("cifar10-c/fog/3", "ROBUSTATLAS_DATA"),
@@ -177,7 +177,7 @@ def test_labels_are_those_that_a_data_set_returns(declared: dict[str, Any]) -> N
 
 def test_all_items_are_gone_through_once_for_an_evaluation_and_its_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr(samples, "of_torch", lambda data: opened.append(data) or of_torch(data))
+    monkeypatch.setattr(samples, "of_torch", lambda data, **how: opened.append(data) or of_torch(data, **how))
     net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
     ra.evaluate(net, Items(pair), "linf", strengths={"linf": [0.1]}, audit=4, progress=False)
     assert len(opened) == 1

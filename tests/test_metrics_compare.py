@@ -74,20 +74,20 @@ def test_the_headline_decides_and_the_mean_comes_second(tmp_path, command):
     for part in ("L∞ at 8/255, near is", "95.0% (88.7 to 98.4)", "35.0 points", "p < 0.001"):
         assert part in lead
     assert "5 strengths, wide is" in mean
-    assert "near minus wide" in text and "60.0 [49.7, 69.7]" in text
+    assert "wide minus near" in text and "60.0 [49.7, 69.7]" in text
     for form in ("--json", "--csv", "--latex"):
         _, told = command("compare", *runs, "--reference", "none", form, width=400)
-        assert told.index("near") < told.index("wide")
+        assert told.index("wide") < told.index("near"), "as typed"
     found = json.loads(command("compare", *runs, "--reference", "none", "--json", width=400)[1])
     means = [model["numbers"]["average accuracy"]["value"] for model in found["models"]]
-    assert means == pytest.approx([38.0, 60.0]), "the mean alone would turn it round"
+    assert means == pytest.approx([60.0, 38.0]), "the mean alone would turn it round"
     assert found["pairs"][0]["differences"]["L∞ at 8/255"]["p"] == pytest.approx(p_value)
     _, text = command("compare", *runs, "--reference", "none", "--headline", "linf@16/255", width=300)
     assert text.splitlines()[1].startswith("Under L∞ at 16/255, wide is")
     page = build_report([load_result(run) for run in runs], tmp_path / "report.html").read_text()
     assert lead.replace("<", "&lt;") in page
     (leader,) = re.findall(r'<tr class="leader">.*?</tr>', page, re.S)
-    assert "near" in leader and "most robust" in leader and re.search(r"<tbody>\s*<tr class=\"leader\">", page)
+    assert "near" in leader and "most robust" in leader
 
 
 def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path, command):
@@ -97,7 +97,7 @@ def test_without_a_shared_headline_the_mean_decides_and_says_over_what(tmp_path,
         runs.append(run_files.write(tmp_path / name, made_up(name, scale, data=data), images_sha256="1" * 64))
     _, text = command("compare", *runs, "--reference", "none", width=300)
     assert text.splitlines()[1].startswith("In the mean over L∞, L2 and their 40 strengths, strong is")
-    assert "Under " not in text and "strong minus weak" in text
+    assert "Under " not in text and "weak minus strong" in text
 
 
 def test_every_pair_of_models_has_its_difference(runs, tmp_path, command):

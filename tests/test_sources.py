@@ -211,26 +211,6 @@ def test_huggingface_vit(tmp_path: Path, side: int) -> None:
     assert result.clean_accuracy == 100
 
 
-@pytest.mark.parametrize(
-    ("about", "prepare", "mean"),
-    [
-        ({"do_resize": False}, None, (0.5, 0.5, 0.5)),
-        ({"size": {"shortest_edge": 36}, "do_center_crop": True, "crop_size": 32, "resample": 3},
-         Resizing(36, (32, 32), "bicubic"), (0.5, 0.5, 0.5)),
-        ({"size": {"shortest_edge": 32}, "crop_pct": 0.875}, Resizing(36, (32, 32), "bilinear"), (0.5, 0.5, 0.5)),
-        ({"do_normalize": False}, Resizing((32, 32), None, "bilinear"), None),
-        ({"do_rescale": False}, Resizing((32, 32), None, "bilinear"), (0.5 / 255,) * 3),
-        ({"do_normalize": False, "rescale_factor": 1 / 127.5, "rescale_offset": True},
-         Resizing((32, 32), None, "bilinear"), 0.5),
-    ],
-)  # fmt: skip
-def test_huggingface_preprocessing(tmp_path: Path, about: dict[str, Any], prepare: object, mean: Any) -> None:
-    model = ra.load_model(f"hf:{vit(tmp_path, **about)}")
-    assert model.prepare == prepare
-    assert model.mean == (pytest.approx(mean) if mean is not None else None)
-    assert model.logits(torch.rand(2, 3, 32, 32)).shape == (2, 10)
-
-
 def test_huggingface_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"hf:{vit(tmp_path / 'vit')}"
     trained = ra.load_model(source)

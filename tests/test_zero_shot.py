@@ -42,7 +42,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     model.save_pretrained(place)
     transformers.CLIPTokenizer.from_pretrained(place).save_pretrained(place)
     about = {"do_resize": True, "size": {"height": 16, "width": 16}, "do_normalize": True, "resample": 3}
-    about |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "do_rescale": True}
+    about |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "do_rescale": True, "do_center_crop": False}
     (place / "preprocessor_config.json").write_text(json.dumps(about))
     return place
 

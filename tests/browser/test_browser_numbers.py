@@ -10,7 +10,6 @@ from browser.browser_helpers import complete_result, synthetic_result, with_cert
 from browser.page_numbers import board_differences, differences
 from robustatlas.cli.show import chosen_facts
 from robustatlas.metrics.references import Reference
-from robustatlas.report.facts.ahead import best_first
 from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
@@ -30,7 +29,7 @@ def runs(reference: Reference, count: int) -> list[Result]:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_report_says_what_its_runs_say(count: int, visit: Visit, tmp_path: Path, reference: Reference) -> None:
-    shown = best_first(runs(reference, count))
+    shown = runs(reference, count)
     told = [chosen_facts(run, reference).to_dict() for run in shown]
     assert [run["model"] for run in told] == distinct_names(shown)
     page = visit(build_report(shown, tmp_path / "report.html", reference))

@@ -5,9 +5,7 @@ import os
 import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from pathlib import Path
 
 from rich import box
@@ -16,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape, render
 from rich.table import Table
 
+from robustatlas.common.escaping import terminal_text
 from robustatlas.common.wording import in_shell
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
@@ -39,40 +38,8 @@ def fit_terminal() -> None:
         del os.environ["COLUMNS"]
 
 
-def safe(text: object) -> str:
-    """Text of others for the terminal: without control characters, and with nothing that is read as markup.
-
-    Example:
-        >>> safe("a\\x1b[31mb [bold]c")
-        'a�[31mb \\\\[bold]c'
-    """
-    return escape(printable(str(text)))
-
-
-def printable(text: str) -> str:
-    """Text without control characters; line ends become spaces."""
-    return "".join(
-        " " if char in "\n\t\r" else "\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
-        for char in text
-    )
-
-
-def for_spreadsheet(cell: object) -> object:
-    """A cell of a CSV: numbers as they are, texts without control characters and never a formula.
-
-    Formulas begin with = + - @ or a tab; an apostrophe before that makes them text.
-
-    Example:
-        >>> for_spreadsheet("=HYPERLINK(1)"), for_spreadsheet("linf"), for_spreadsheet(-0.5)
-        ("'=HYPERLINK(1)", 'linf', -0.5)
-    """
-    if cell is None or isinstance(cell, (bool, int, float, Decimal)):
-        return cell
-    text = str(cell)
-    return f"{chr(39) * text.startswith(_FORMULA)}{printable(text)}"
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+safe = terminal_text
+"""Texts of users for rich."""
 
 
 def table(*columns: str) -> Table:

@@ -8,8 +8,8 @@ import typer
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import printable
 from robustatlas.cli.show import chosen_facts
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
 from robustatlas.report import card as cards
 from robustatlas.report.facts import chosen_reference
@@ -39,4 +39,4 @@ def card(
     first = parse_strength_of(headline, "--headline") or None
     facts = [chosen_facts(result, chosen or "none", headline=first) for result in results]
     drawn = cards.card(results, chosen or "none", facts)
-    typer.echo(f"Card: {printable(str(drawn.save(output)))}")
+    typer.echo(f"Card: {visible_text(str(drawn.save(output)))}")

@@ -7,7 +7,7 @@ import typer
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
-from robustatlas.cli._terminal import printable
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import write_text
 from robustatlas.report.facts import chosen_reference
 from robustatlas.results.result import load_result
@@ -34,9 +34,9 @@ def cite(
 
     result = load_result(run)
     found = citation(result, chosen_reference(reference, [result]))
-    typer.echo(printable(found.text))
+    typer.echo(visible_text(found.text))
     if output is None:
-        typer.echo("\n".join(["", *map(printable, found.bibtex.splitlines())]))
+        typer.echo("\n".join(["", *map(visible_text, found.bibtex.splitlines())]))
     else:
         write_text(output, found.bibtex)
-        typer.echo(f"BibTeX: {printable(str(output))}")
+        typer.echo(f"BibTeX: {visible_text(str(output))}")

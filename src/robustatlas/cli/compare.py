@@ -14,9 +14,10 @@ from rich.console import Console
 from robustatlas.cli import _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import in_groups, print_definitions, printable, safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
     LONGEST_NAME,
     MASKED,
@@ -37,7 +38,7 @@ from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.ahead import order_of, standings_of
+from robustatlas.report.facts.ahead import standings_of
 from robustatlas.report.facts.comparison import Compared, volume_name
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.headline import Headline, headline_of
@@ -123,14 +124,14 @@ def compare(
     if form:
         sys.stdout.write(getattr(found.comparison(), form)())
         for note in found.shared.notes if form != "json" else ():  # which has them itself
-            typer.echo(printable(note), err=True)
+            typer.echo(visible_text(note), err=True)
         return
     console = Console(highlight=False)
     found.print(console, explain)
     if save_reference is not None:
         tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
-        given = {unmarked(name): tables[name] for name in found.given.names}
-        _save(save_reference, runs or [], given, found.given.results[0])
+        given = {unmarked(name): tables[name] for name in found.shared.names}
+        _save(save_reference, runs or [], given, found.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
 
@@ -144,9 +145,8 @@ def _form(**asked: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The runs, the most robust one first; ``given``: in the order in which they are given."""
+    """The runs, in the order in which they are given."""
 
-    given: Shared
     shared: Shared
     held: Held | None
     union: Mapping[str, float]
@@ -168,22 +168,19 @@ class _Sides:
         headline: Mapping[str, float] | None = None,
     ) -> _Sides:
         results = Results(runs, kept=_KEPT)
-        given = what_is_shared(results)
-        first, leading = given.table(0), results[0]
+        shared = what_is_shared(results)
+        first, leading = shared.table(0), results[0]
         at = union_strengths(first, union)
         chosen = chosen_reference(reference, results, weights)
         held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
         leads = headline_of(first, headline)
         named = {} if leads is None else {_called(leads, at): leads.at}
-        order = order_of(given, headline)
-        names = tuple(given.names[run] for run in order)
-        shared = replace(given, names=names, results=results.in_order(order))
         seen = [_Seen.of(replace(shared.on(run), first=named), held, at, known) for run in range(len(runs))]
         volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
         sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
         statistics = [side.statistics(held, at) for side in sides]
         pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
-        return cls(given, shared, held, at, leads, seen, sides, statistics, pairs, headline)
+        return cls(shared, held, at, leads, seen, sides, statistics, pairs, headline)
 
     def comparison(self) -> Comparison:
         """For machines and papers."""

@@ -182,6 +182,7 @@ def evaluate(
     from robustatlas.evaluation.request import Request
 
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
+    card |= {"name": name} if name else {}
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
@@ -292,7 +293,9 @@ def _conclude(
     from robustatlas.evaluation.workers.share import share_of
 
     share = share_of(request.part)
-    result.describe(card)
+    if card and card != {"name": result.name}:
+        result.describe(card)
+        result = result.reread()
     console = Console(highlight=False)
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     print_accuracies(result, console, rest=others if share.of > 1 else None, first=first)

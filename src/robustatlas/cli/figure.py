@@ -7,8 +7,8 @@ import typer
 
 from robustatlas.cli._help import ATTACKS, OUTPUT
 from robustatlas.cli._options import names_in
-from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
 from robustatlas.common.wording import listed, shortened_apart
 from robustatlas.report.facts import what_is_shared
@@ -54,5 +54,5 @@ def figure(
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)
     for note in shared.notes:
-        typer.echo(printable(note))
-    typer.echo(f"Figure: {printable(str(output))}")
+        typer.echo(visible_text(note))
+    typer.echo(f"Figure: {visible_text(str(output))}")

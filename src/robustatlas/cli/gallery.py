@@ -8,7 +8,7 @@ import typer
 from robustatlas.cli import _asked, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
-from robustatlas.cli._terminal import printable
+from robustatlas.common.escaping import visible_text
 
 
 def gallery(
@@ -80,4 +80,4 @@ def gallery(
     chosen = _asked.chosen(names_in(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
     images, grids = _models.data_for(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
     save_figure(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
-    typer.echo(f"Gallery: {printable(str(output))}")
+    typer.echo(f"Gallery: {visible_text(str(output))}")

@@ -11,8 +11,8 @@ from typer.core import TyperGroup
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT, Command, FullHelp
-from robustatlas.cli._terminal import printable
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import in_shell, some
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about
@@ -71,8 +71,8 @@ def build(
     most = {} if steadiness is None else {"alpha": steadiness.alpha}
     page = build_leaderboard(results, output, chosen, about=about, title=title, **most)
     for sentence in _advice(results, chosen, reference):
-        typer.echo(printable(sentence))
-    typer.echo(f"Leaderboard: {printable(str(page.resolve()))}")
+        typer.echo(visible_text(sentence))
+    typer.echo(f"Leaderboard: {visible_text(str(page.resolve()))}")
 
 
 def _advice(results: Results, chosen: Reference | None, asked: str | None) -> Iterator[str]:

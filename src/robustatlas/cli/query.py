@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from robustatlas.cli._help import GENERAL, OUTPUT
-from robustatlas.cli._terminal import for_spreadsheet, printable, safe
+from robustatlas.cli._terminal import safe
+from robustatlas.common.escaping import spreadsheet_cell, visible_text
 from robustatlas.outcomes import query as run_query
 from robustatlas.outcomes.query import written
 
@@ -61,11 +62,11 @@ def query(
     table = run_query(sql, runs, unrestricted=unrestricted)
     if as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerows(map(for_spreadsheet, row) for row in [table.columns, *table.rows])
+        writer.writerows(map(spreadsheet_cell, row) for row in [table.columns, *table.rows])
         return
     view = Table(*map(safe, table.columns))
     for row in table.rows:
-        view.add_row(*(Text(printable(written(value))) for value in row))
+        view.add_row(*(Text(visible_text(written(value))) for value in row))
     console = Console(highlight=False)
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")

@@ -8,7 +8,7 @@ import typer
 from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, MODEL, OUTPUT
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import printable
+from robustatlas.common.escaping import visible_text
 from robustatlas.report.facts import chosen_reference
 from robustatlas.report.facts.rows import read_about
 from robustatlas.report.gate import Requirement, asks_for_verdict
@@ -79,4 +79,4 @@ def report(
         requirements=[Requirement.parse(text) for text in require or () if not asks_for_verdict(text)],
         verdicts=[text for text in require or () if asks_for_verdict(text)],
     )
-    typer.echo(f"Report: {printable(str(page.resolve()))}")
+    typer.echo(f"Report: {visible_text(str(page.resolve()))}")

@@ -17,8 +17,9 @@ from robustatlas.cli._accuracies import print_provenance, print_table
 from robustatlas.cli._card import print_strips
 from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import print_definitions, printable, safe, shell_lines, shown, table, tables_that_fit
+from robustatlas.cli._terminal import print_definitions, safe, shell_lines, shown, table, tables_that_fit
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
     MASKED,
     UPPER_BOUND,
@@ -153,7 +154,7 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
         named = listed([one.attack for one in facts.advice])
         console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
         for line in shell_lines(facts.extended, console.width - 4):
-            console.print(f"    {printable(line)}", markup=False, soft_wrap=True)
+            console.print(f"    {visible_text(line)}", markup=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.missing:

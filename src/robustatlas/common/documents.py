@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named
+from robustatlas.common.files import read_text
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def read_json(path: str | Path) -> Any:
     """Parse a JSON file; a `UserError` says what is wrong with it, a key that stands twice included."""
     try:
-        return json.loads(named(path).read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+        return json.loads(read_text(path), object_pairs_hook=_without_duplicates)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

@@ -1,5 +1,7 @@
 """Files that are written whole or not at all."""
 
+import codecs
+import io
 import os
 import re
 import tempfile
@@ -170,6 +172,45 @@ def _clock_of(folder: Path) -> float:
     """The time by which files in ``folder`` are dated: on a shared file system not that of this machine."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
         return os.fstat(file.fileno()).st_mtime
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return all files in ``folder`` and in the folders below it, in order; folders that are linked count as folders.
+
+    A link to a folder that holds it is not followed again.
+
+    Raises:
+        UserError: a folder that cannot be read.
+    """
+    found: list[Path] = []
+    waiting = [(folder, frozenset({folder.resolve(), *folder.resolve().parents}))]
+    while waiting:
+        place, above = waiting.pop()
+        try:
+            entries = list(place.iterdir())
+        except OSError as error:
+            raise UserError(f"The folder {place} cannot be read: {error.strerror}.") from error
+        for entry in entries:
+            if not entry.is_dir():
+                found.append(entry)
+            elif (target := entry.resolve()) not in above:
+                waiting.append((entry, above | {target}))
+    return sorted(found)
+
+
+_MARKED = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""Byte order marks with which editors begin text files, and the encodings that they stand for."""
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a file that a user wrote: UTF-8, or what its byte order mark says.
+
+    Raises:
+        OSError, UnicodeDecodeError: the file cannot be read, or is no text.
+    """
+    content = named(path).read_bytes()
+    encoding = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "utf-8")
+    return io.StringIO(content.decode(encoding), newline=None).read()
 
 
 _PICTURES = ("png", "pdf", "svg")

@@ -91,7 +91,7 @@ def styles_of(models: Sequence[str]) -> list[Style]:
         >>> first.colour != second.colour, first.dash != second.dash, styles_of(["another", "mine"])[1] == first
         (True, True, True)
     """
-    hashes = [int(sha256(model.encode()).hexdigest(), 16) for model in models]
+    hashes = [int(sha256(model.encode(errors="surrogatepass")).hexdigest(), 16) for model in models]
     colours, dashes, pairs = Counter[int](), Counter[int](), Counter[tuple[int, int]]()
     found: dict[int, Style] = {}
     for place in sorted(range(len(models)), key=hashes.__getitem__):

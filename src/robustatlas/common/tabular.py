@@ -3,17 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.markup import escape as plain
 from rich.table import Table
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import html_text, terminal_text, visible_text
 from robustatlas.common.wording import counted
 
 MOST_ROWS = 60
@@ -39,9 +38,9 @@ class Grid:
 
     def text(self) -> str:
         """Lines for ``repr``, the columns in line."""
-        cells = [self.headings, *self.listed]
+        cells = [[*map(visible_text, row)] for row in (self.headings, *self.listed)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [self.title] if self.title else []
+        lines = [visible_text(self.title)] if self.title else []
         for row in cells:
             padded = [
                 cell.rjust(width) if position in self.numbers else cell.ljust(width)
@@ -52,19 +51,19 @@ class Grid:
 
     def rich(self) -> Table:
         """For ``rich.print``; names that look like markup are text."""
-        title = plain(self.title) or None
+        title = terminal_text(self.title) or None
         made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
         for position, heading in enumerate(self.headings):
-            made.add_column(plain(heading), justify="right" if position in self.numbers else "left")
+            made.add_column(terminal_text(heading), justify="right" if position in self.numbers else "left")
         for row in self.listed:
-            made.add_row(*map(plain, row))
+            made.add_row(*map(terminal_text, row))
         return made
 
     def html(self) -> str:
         """For notebooks; everything that others named is escaped."""
-        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        head = "".join(f"<th>{escape(heading)}</th>" for heading in self.headings)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.listed)
+        caption = f"<caption>{html_text(self.title)}</caption>" if self.title else ""
+        head = "".join(f"<th>{html_text(heading)}</th>" for heading in self.headings)
+        body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in self.listed)
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -21,6 +21,7 @@ from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import count_of, real
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
 from robustatlas.data.arrays import tensor_of
+from robustatlas.data.labels import class_numbers
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import first_float, usable
@@ -230,8 +231,9 @@ class AutoAttack:
 
     def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
         check_default_device()
-        x, labels, size = tensor_of(x_orig), tensor_of(y_orig), count_of("bs", bs)
-        x, labels = check_inputs(x, labels), labels.to(x.device)
+        size = count_of("bs", bs)
+        x = check_inputs(tensor_of(x_orig), y_orig)
+        labels = torch.from_numpy(class_numbers(y_orig, "Labels")).to(x.device)
         logits = self._logits(x, size)
         check_logits(logits, len(x), labels)
         return _Given(x, labels, size, logits.argmax(1).to(x.device))

@@ -16,13 +16,14 @@ from torch import Tensor
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
 from robustatlas.data.sampling import some_of
 from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)
-MOST_CLASSES = 10**6
-"""More classes than this are a mistake in the labels."""
+_ALPHA = (2, 4)
+"""Channels of grey and of colour with an alpha channel."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Fingerprint:
     """What two data sets share when they hold the same numbers: the SHA-256 of their images and of their labels.
 
     Attributes:
-        images_sha256: hash of all images: their type, shape and values.
-        labels_sha256: hash of all labels.
+        images_sha256: hash of all images: their type, shape and values; None: not all were read.
+        labels_sha256: hash of all labels; None: not all were read.
 
     Example:
         >>> one, two = (Dataset.of(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), name) for name in ("a", "b"))
@@ -39,8 +40,8 @@ class Fingerprint:
         True
     """
 
-    images_sha256: str
-    labels_sha256: str
+    images_sha256: str | None
+    labels_sha256: str | None
 
     @classmethod
     def of(cls, images: Tensor | Rows, labels: Tensor) -> Fingerprint:
@@ -147,7 +148,7 @@ class Dataset:
 
         Args:
             images: uint8 0..255 (NHWC, NCHW or NHW) or floating point in [0, 1] (NCHW, NHWC, NHW, or any ``[N, ...]``).
-            labels: integers ``[N]`` in 0..classes-1.
+            labels: ``[N]``: class numbers in 0..classes-1, or names that are among ``classes``.
             name: what reports call it.
             classes: their names, or how many there are; "0", "1", ... when not given.
 
@@ -188,17 +189,13 @@ class Dataset:
             >>> len(data), data.rows[:2].shape
             (1000000, torch.Size([2, 3, 224, 224]))
         """
-        targets = _targets(array_of(labels), name)
+        names = classes if isinstance(classes, Collection) and not isinstance(classes, str) else ()
+        targets = torch.from_numpy(class_numbers(labels, f"Labels of {name!r}", [str(each) for each in names]))
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
         if (count := whole(classes)) is not None:
             classes = [str(label) for label in range(count)]
         if classes is None:
-            if int(targets.max()) >= MOST_CLASSES:
-                raise UserError(
-                    f"Labels of {name!r} go up to {int(targets.max())}; expected class numbers 0, 1, ... of at most "
-                    f"{MOST_CLASSES:,} classes."
-                )
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if isinstance(classes, str) or not isinstance(classes, Collection):
             raise UserError(f"classes={brief(repr(classes))}; expected names of classes, or how many there are.")
@@ -270,18 +267,22 @@ def _inputs(images: NDArray[Any], name: str) -> Tensor:
     return within_range(values, f"Images of {name!r}")
 
 
+def check_transparency(shape: Sequence[int]) -> None:
+    """Raise :class:`UserError` where the ``shape`` of an image of bytes is [H, W, 2] or [H, W, 4]."""
+    if len(shape) == 3 and shape[2] in _ALPHA and shape[0] > max(_ALPHA):
+        raise UserError(
+            f"An image has shape {tuple(shape)}: {shape[2]} channels, the last of them alpha? Give grey or RGB, "
+            "such as images[..., :-1] or picture.convert('RGB')."
+        )
+
+
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are."""
+    """Images [N, H, W] or [N, H, W, C] as [N, C, H, W]; others stay as they are. Raises :class:`UserError`: bytes
+    [N, H, W, 2] or [N, H, W, 4], which hold transparency."""
     if images.ndim == 3:
         return images[:, None]
+    if images.dtype == np.uint8:
+        check_transparency(images.shape[1:])
     if images.ndim == 4 and images.shape[1] not in _CHANNELS and images.shape[3] in _CHANNELS:
         return images.transpose(0, 3, 1, 2)
     return images
-
-
-def _targets(labels: NDArray[Any], name: str) -> Tensor:
-    if labels.ndim != 1:
-        raise UserError(f"Labels of {name!r} must be one integer per image, got an array of shape {labels.shape}.")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"Labels of {name!r} must be integers (class numbers), got {labels.dtype}.")
-    return torch.from_numpy(labels.astype(np.int64))

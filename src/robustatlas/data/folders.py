@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robustatlas.common.errors import UserError, warn
+from robustatlas.common.files import files_below
 from robustatlas.common.wording import counted, some
-from robustatlas.data.dataset import MOST_CLASSES
+from robustatlas.data.labels import MOST_CLASSES
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 _OF_SYSTEMS = frozenset(
@@ -79,13 +80,13 @@ def _pictures_in(folder: Path, only: Sequence[str] | None) -> dict[str, list[Pat
     others = [path for path in folder.iterdir() if path.is_file() and not _passed_over(path.name)]
     hidden: list[Path] = []
     for entry in folder.iterdir() if only is None else map(folder.joinpath, only):
-        for path in sorted(entry.rglob("*")) if entry.is_dir() else ():
+        for path in files_below(entry) if entry.is_dir() else ():
             picture = path.suffix.lower() in PICTURES
             if any(map(_passed_over, path.relative_to(folder).parts)):
                 hidden += [path] if picture else []
             elif picture:
                 found[entry.name].append(path)
-            elif path.is_file():
+            else:
                 others.append(path)
     _say_left_out(folder, others, "that are not pictures in class folders")
     _say_left_out(folder, hidden, "that are hidden, or in hidden folders")

@@ -22,6 +22,15 @@ _IDX_UBYTE = 0x08
 _CIFAR_PIXELS = 3 * 32 * 32
 
 
+def names_of_classes(values: NDArray[Any]) -> tuple[str, ...]:
+    """Return names of classes as texts, also where an array holds them as bytes.
+
+    >>> names_of_classes(np.array([b"cat", b"dog"]))
+    ('cat', 'dog')
+    """
+    return tuple(each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in values.tolist())
+
+
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | None]:
     """``images``, ``labels`` and, where there is one, ``classes`` of a NumPy archive."""
     try:
@@ -31,7 +40,7 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
                     f"{path} must hold arrays named 'images' and 'labels'; it lacks {', '.join(sorted(missing))} "
                     f"and has {some(map(repr, archive.files)) or 'nothing'}."
                 )
-            classes = tuple(map(str, archive["classes"])) if "classes" in archive.files else None
+            classes = names_of_classes(archive["classes"]) if "classes" in archive.files else None
             return archive["images"], archive["labels"], classes
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path}.") from error

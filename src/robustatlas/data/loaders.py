@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import re
 import struct
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,14 @@ import duckdb
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.files import files_below
+from robustatlas.common.wording import some
 from robustatlas.data.dataset import channels_first
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing, picture_of
 from robustatlas.data.rows import Rows, within_range
 
@@ -139,7 +143,8 @@ def huggingface_parts(path: Path, split: str, name: str) -> tuple[Any, str, NDAr
     label = next((column for column in ("label", "labels", "fine_label") if column in data.column_names), None)
     if image is None or label is None:
         raise UserError(f"{path} must have columns named image and label; it has {', '.join(data.column_names)}.")
-    return data, image, np.asarray(data[label], np.int64), getattr(data.features[label], "names", None)
+    names = getattr(data.features[label], "names", None)
+    return data, image, class_numbers(data[label], f"The labels of {path}", names), names
 
 
 _IMAGES = ("image", "img")
@@ -148,18 +153,18 @@ _SPLITS = {"test": ("test", "validation", "valid", "val"), "train": ("train",)}
 
 
 class ParquetPictures(Pictures):
-    """Encoded pictures in the rows of files."""
+    """Encoded pictures in the rows of files; ``content`` is SQL for the bytes of one."""
 
     def __init__(
         self,
         files: Sequence[Path],
-        column: str,
+        content: str,
         counts: Sequence[int],
         sizing: Sizing,
         name: str,
         channels: int | None = None,
     ) -> None:
-        self.files, self.column = list(files), column
+        self.files, self.content = list(files), content
         self.first = np.concatenate([[0], np.cumsum(counts)])
         super().__init__(int(self.first[-1]), sizing, name, channels)
 
@@ -176,14 +181,14 @@ class ParquetPictures(Pictures):
         for file in np.unique(of_file).tolist():
             rows = sorted({int(p - self.first[file]) for p in asked[of_file == file]})
             where = f"file_row_number IN ({', '.join(map(str, rows))})"
-            for row, encoded in _query(self.files[file], f"file_row_number, {self.column}.bytes", where):
+            for row, encoded in _query(self.files[file], f"file_row_number, {self.content}", where):
                 position = int(self.first[file]) + row
                 found[position] = self._opened(encoded, position)
         return [found[position] for position in positions]
 
     def _opened(self, encoded: bytes | None, position: int) -> Image.Image:
         try:
-            return Image.open(io.BytesIO(encoded or b""))
+            return ImageOps.exif_transpose(Image.open(io.BytesIO(encoded or b"")))  # as the library datasets does it
         except UNREADABLE as error:
             whose = self.called(position)
             raise UserError(f"{whose} cannot be read as a picture ({first_line(error)}).") from error
@@ -195,23 +200,70 @@ def parquet_parts(
     """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
     and the files. A test split without labels is passed over for the validation split.
     """
-    known = sorted(folder.rglob("*.parquet"))
+    known = [file for file in files_below(folder) if file.suffix == ".parquet" and not _is_hidden(file, folder)]
     for kind in _SPLITS[split]:
         files = [file for file in known if file.stem.partition("-")[0].partition(".")[0] == kind]
         if files:
-            columns = [row[0] for row in _query(files[0], "*", None, describe=True)]
+            _check_parts(folder, files)
+            columns = {row[0]: str(row[1]) for row in _query(files[0], "*", None, describe=True)}
             image, label = (next((name for name in names if name in columns), None) for names in (_IMAGES, _LABELS))
             if image is None or label is None:
                 raise UserError(f"{files[0]} must have columns named image and label; it has {', '.join(columns)}.")
-            labels = [[row[0] for row in _query(file, label, None)] for file in files]
-            truth = np.asarray([each for part in labels for each in part], np.int64)
-            if (truth >= 0).all() or kind == _SPLITS[split][-1]:
-                rows = ParquetPictures(files, image, [len(part) for part in labels], sizing, name, channels)
-                return rows, truth, _classes(files[0], label), files
+            counts, truth, names = _labels(files, label)
+            if truth is not None and ((truth >= 0).all() or kind == _SPLITS[split][-1]):
+                content = image if columns[image] == "BLOB" else f"{image}.bytes"
+                return ParquetPictures(files, content, counts, sizing, name, channels), truth, names, files
     raise UserError(
         f"{folder} has no Parquet files of the split {split!r} with labels; expected names such as "
         f"{_SPLITS[split][0]}-00000-of-00001.parquet."
     )
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    """Return True if a file, or a folder on the way to it from ``folder``, is hidden, such as a download's cache."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _labels(files: Sequence[Path], column: str) -> tuple[list[int], NDArray[np.int64] | None, list[str] | None]:
+    """Return the number of rows of each file, all labels (None where no row has one), and the names of the classes."""
+    names = _classes(files[0], column)
+    parts = [[row[0] for row in _query(file, column, None)] for file in files]
+    counts = [len(part) for part in parts]
+    if not any(counts):
+        raise UserError(f"{files[0]} has no rows; expected a picture and a label in each.")
+    if all(value is None for part in parts for value in part):
+        return counts, None, names
+    told = zip(files, parts, strict=True)
+    numbers = [class_numbers(part, f"The labels ({column}) of {file}", names) for file, part in told if part]
+    return counts, np.concatenate(numbers), names
+
+
+_PART = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
+
+
+def _check_parts(folder: Path, files: Sequence[Path]) -> None:
+    """Raise :class:`UserError` where the files of a split are of several data sets, or one of them is missing."""
+    places = sorted({file.parent.relative_to(folder) for file in files})
+    if len(places) > 1:
+        raise UserError(
+            f"{folder} holds {files[0].stem.partition('-')[0]} files in {len(places)} folders "
+            f"({some(list(map(str, places)))}), which are several configurations of a data set; give one of them, such "
+            f"as hf:{folder / places[0]}."
+        )
+    numbered = [found for file in files if (found := _PART.fullmatch(file.stem))]
+    kinds = sorted({(found["name"], found["count"]) for found in numbered})
+    if len(kinds) > 1 or (kinds and len(numbered) < len(files)):
+        raise UserError(
+            f"{files[0].parent} holds parts of several copies of a split ({some([file.name for file in files])}); "
+            "leave one there."
+        )
+    for name, count in kinds:
+        there = {int(found["number"]) for found in numbered}
+        if missing := [number for number in range(int(count)) if number not in there]:
+            raise UserError(
+                f"{files[0].parent} holds {len(there)} of the {int(count)} parts of {name}; part {missing[0]:05d} is "
+                "missing: fetch it again."
+            )
 
 
 def _query(file: Path, columns: str, where: str | None, *, describe: bool = False) -> list[tuple[Any, ...]]:

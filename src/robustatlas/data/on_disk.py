@@ -7,16 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import cache_folder, named, write_text
+from robustatlas.common.files import cache_folder, files_below, named, write_text
 from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
-from robustatlas.data.formats import read_npz
+from robustatlas.data.formats import names_of_classes, read_npz
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.loaders import (
     FromHuggingFace,
     Mapped,
@@ -122,20 +124,25 @@ def image_folder(
 
 
 def _remembered(
-    rows: Rows, labels: Sequence[int], name: str, classes: Sequence[str] | None, files: Iterable[Path], settings: str
+    rows: Rows,
+    labels: Sequence[int] | NDArray[Any],
+    name: str,
+    classes: Sequence[str] | None,
+    files: Iterable[Path],
+    settings: str,
 ) -> Dataset:
     if isinstance(rows, Mapped):
         check_scale(rows, name)
-    data = Dataset.of_rows(rows, np.asarray(labels), name, classes)
+    data = Dataset.of_rows(rows, labels, name, classes)
     fingerprint = partial(remembered_fingerprint, rows, data.labels, list(files), settings)
     return Dataset.of_rows(rows, data.labels, name, data.classes, fingerprint)
 
 
 def _npz(path: Path) -> Dataset:
     if path.is_file() and path.stat().st_size > _LARGE:
-        names = mapped(path, "classes").tolist() if has_member(path, "classes") else None
+        names = names_of_classes(mapped(path, "classes")) if has_member(path, "classes") else None
         rows, truth = Mapped(mapped(path, "images"), path.stem), mapped(path, "labels")
-        return _remembered(rows, truth.tolist(), path.stem, names, [path], "npz")
+        return _remembered(rows, truth, path.stem, names, [path], "npz")
     images, labels, classes = read_npz(path)
     return Dataset.of(images, labels, path.stem, classes)
 
@@ -149,10 +156,8 @@ def _labels_beside(path: Path) -> Path:
 
 
 def _npy(path: Path, labels: Path, name: str) -> Dataset:
-    truth = mapped(labels)
-    if truth.ndim != 1 or not np.issubdtype(truth.dtype, np.integer):
-        raise UserError(f"{labels} must hold one integer per image; it has {truth.dtype} of shape {truth.shape}.")
-    return _remembered(Mapped(mapped(path), name), truth.tolist(), name, None, [path], "npy")
+    truth = class_numbers(mapped(labels), f"The labels in {labels}")
+    return _remembered(Mapped(mapped(path), name), truth, name, None, [path], "npy")
 
 
 def _found(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:
@@ -180,7 +185,7 @@ def _cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Datase
     images, labels = mapped(path), mapped(path.with_name("labels.npy"))
     each = len(images) // _SEVERITIES
     rows = Mapped(images, name).chosen(torch.arange((severity - 1) * each, severity * each))
-    truth = labels[(severity - 1) * each : severity * each].tolist()
+    truth = labels[(severity - 1) * each : severity * each]
     return _remembered(rows, truth, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}")
 
 
@@ -220,15 +225,19 @@ def _imagenet(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dat
 
 
 def _huggingface(path: Path, split: str, shown: Shown) -> Dataset:
-    if next(path.rglob("*.parquet"), None) is not None:
+    if not path.is_dir():
+        raise UserError(
+            f"There is no folder {path}; expected a data set of Hugging Face on disk (save_to_disk, or Parquet files)."
+        )
+    if any(file.suffix == ".parquet" for file in files_below(path)):
         pictures, truth, names, used = parquet_parts(path, split, shown.sizing, path.name, shown.channels)
         settings = f"{split} {shown.sizing} {pictures.channels} channels"
-        return _remembered(pictures, truth.tolist(), path.name, names, used, settings)
+        return _remembered(pictures, truth, path.name, names, used, settings)
     data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
     rows = FromHuggingFace(data, column, shown.sizing, path.name, shown.channels)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = files_below(path)
     settings = f"{split} {column} {shown.sizing} {rows.channels} channels"
-    return _remembered(rows, labels.tolist(), path.name, classes, files, settings)
+    return _remembered(rows, labels, path.name, classes, files, settings)
 
 
 _VERSION = 1

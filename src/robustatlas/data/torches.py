@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,29 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, brief, first_line
+from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.scalars import whole
 from robustatlas.data.arrays import array_of, tensor_of
-from robustatlas.data.dataset import Dataset, channels_first
-from robustatlas.data.pictures import is_grey, pixels_of
+from robustatlas.data.dataset import Dataset, Fingerprint, channels_first, check_transparency
+from robustatlas.data.labels import class_number, class_numbers
+from robustatlas.data.pictures import UNREADABLE, is_grey, pixels_of
 from robustatlas.data.rows import Rows, check_scale, within_range
+from robustatlas.data.sampling import is_sorted
 
 _LOOKED_AT = 8
 """Items that are read twice before all are read."""
-_ALPHA = (2, 4)
-"""Channels of grey and of colour with an alpha channel."""
 
 
 class OneByOne(Rows):
     """The images of ``data[k] = (image, label)``: tensors or arrays [C, H, W] (floats in [0, 1] or uint8), arrays [H,
     W, C], or pictures of Pillow, in colour where the first one is. Each item has to be the same whenever it is read.
-    ``labels``: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at."""
+    ``labels``: ``[N]``, of the items that were read; 0 throughout where they are not to be looked at. ``declared``:
+    ``[N]``, the labels that each item has to have when it is read."""
 
     def __init__(self, data: Any, name: str, labelled: bool = True) -> None:
         self.data, self.name, self.labelled = data, name, labelled
         self.labels = np.zeros(len(data), np.int64)
+        self.declared: NDArray[np.int64] | None = None
         self._grey: bool | None = None
         self._sums: dict[int, int] = {}
         self._sha256: str | None = None
@@ -66,7 +69,13 @@ class OneByOne(Rows):
         if not isinstance(item, (tuple, list)) or len(item) < 2:
             raise UserError(f"{where} is a {type(item).__name__}; expected a pair (image, class number).")
         if self.labelled:
-            self.labels[position] = _label_of(item[1], where)
+            self.labels[position] = class_number(item[1], where)
+            if self.declared is not None and self.labels[position] != self.declared[position]:
+                raise UserError(
+                    f"{where} has the label {self.labels[position]}, and the data set declares "
+                    f"{self.declared[position]} for it (targets, labels); give the labels that count: "
+                    "of_torch(data, labels=...)."
+                )
         image = self._picture(item[0], where) if isinstance(item[0], Image.Image) else _image_of(item[0], where)
         read = zlib.crc32(image.cpu().numpy().tobytes(), int(self.labels[position]) & 0xFFFFFFFF)
         if self._sums.setdefault(position, read) != read:
@@ -76,6 +85,14 @@ class OneByOne(Rows):
             )
         return image
 
+    def believe(self, declared: NDArray[np.int64]) -> bool:
+        """Take ``declared`` [N] for the labels, unless one of the items read so far has another."""
+        read = list(self._sums)
+        if bool((declared[read] != self.labels[read]).any()):
+            return False
+        self.declared = declared
+        return True
+
     def _picture(self, given: Image.Image, where: str) -> Tensor:
         grey = is_grey(given)
         self._grey = grey if self._grey is None else self._grey
@@ -83,26 +100,11 @@ class OneByOne(Rows):
             return torch.from_numpy(pixels_of(given, 1 if grey and self._grey else 3))
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
+        except UNREADABLE as error:
+            raise UserError(f"{where} cannot be read as a picture ({first_line(error)}).") from error
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-def _label_of(given: Any, where: str) -> int:
-    try:
-        values = array_of(given)
-    except UserError:
-        values = np.asarray(None)
-    if values.dtype.kind in "biu" and values.size == 1:
-        return int(values.item())
-    if values.ndim > 1:
-        raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
-    remedy = ""
-    if values.ndim == 1 and values.dtype.kind in "biuf" and sorted(values) == [0] * (values.size - 1) + [1]:
-        remedy = ": give label.argmax()"
-    elif values.dtype.kind in "US":
-        remedy = ": give the position of the name among the classes"
-    raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
 
 
 def _image_of(given: Any, where: str) -> Tensor:
@@ -112,13 +114,12 @@ def _image_of(given: Any, where: str) -> Tensor:
             f"{where} has {len(parts)} inputs; expected one, as a pair (image, class number). A model of several is a "
             "function of the image that fills in the others."
         )
-    image = given if isinstance(given, Tensor) else channels_first(array_of(given)[None])[0]
-    image = tensor_of(image)
-    if image.dtype == torch.uint8 and image.dim() == 3 and image.shape[2] in _ALPHA and len(image) > max(_ALPHA):
-        raise UserError(
-            f"{where} has shape {tuple(image.shape)}: {image.shape[2]} channels, the last of them alpha? Give grey or "
-            "RGB, such as picture.convert('RGB')."
-        )
+    try:
+        image = tensor_of(given if isinstance(given, Tensor) else channels_first(array_of(given)[None])[0])
+        if image.dtype == torch.uint8:
+            check_transparency(image.shape)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
     if image.is_complex():
         raise UserError(f"{where} is of {image.dtype}; expected floats in [0, 1] or uint8.")
     return image if image.dtype in (torch.uint8, torch.float64) else image.float()
@@ -129,6 +130,7 @@ def of_torch(
     name: str | None = None,
     classes: Sequence[str] | int | None = None,
     labels: NDArray[Any] | Tensor | Sequence[int] | None = None,
+    first: int | None = None,
 ) -> Dataset:
     """A map-style data set of torch, whose images are read when they are needed.
 
@@ -139,9 +141,12 @@ def of_torch(
         name: for reports; by default the name of its class.
         classes: names of the classes, or how many there are; by default ``data.classes``.
         labels: ``[N]``; by default those of the items, which are all read once for them and for the fingerprint.
+        first: no more than this many of the first ones will be asked for, or some with the classes in their
+            proportions where the data are sorted by class. The others are then not read, unless only they can tell
+            the classes of sorted data: ``data.targets`` does too. What was not read has no fingerprint.
 
     Returns:
-        the same images, [N, ...] in [0, 1], with their labels [N].
+        the same images, [N, ...] in [0, 1], with their labels [N]; with ``first`` perhaps only the first ones.
 
     Raises:
         UserError: no length, items of another kind or that change, images that differ in size or lie outside of [0, 1].
@@ -158,10 +163,60 @@ def of_torch(
     for position in 2 * np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(int).tolist():
         rows[position]
     check_scale(rows, name)
+    classes = classes if classes is not None else _declared(data)
+    if first is not None and first < len(rows):
+        if labels is None and (told := _labels_declared(data)) is not None and rows.believe(told):
+            labels = told
+        if labels is not None:
+            return Dataset.of_rows(rows, labels, name, classes, NOT_READ)
+        if (prefix := _unsorted_prefix(rows, first)) is not None:
+            found = Dataset.of_rows(rows.chosen(prefix), rows.labels[: len(prefix)], name, classes, NOT_READ)
+            return replace(found, all_held=0)
     if labels is None:
         rows.sha256()
         labels = rows.labels
-    return Dataset.of_rows(rows, labels, name, classes if classes is not None else _declared(data))
+    return Dataset.of_rows(rows, labels, name, classes)
+
+
+NOT_READ = Fingerprint(None, None)
+"""The fingerprint of data of which only some items were read: nothing is known of the whole."""
+
+_PREFIX = 256
+"""Items by whose labels it is judged whether a data set that declares none is sorted by class."""
+
+
+def _unsorted_prefix(rows: OneByOne, first: int) -> Tensor | None:
+    """Return the positions of the ``first`` items, or None where the data set may be sorted by class."""
+    rows.stored(torch.arange(min(_PREFIX, len(rows))))
+    labels = torch.from_numpy(rows.labels[:_PREFIX])
+    if is_sorted(labels) or bool((labels == labels[0]).all()):
+        return None
+    positions = torch.arange(first)
+    rows.stored(positions[_PREFIX:])
+    return positions
+
+
+def _labels_declared(data: Any) -> NDArray[np.int64] | None:
+    """Return the labels ``[N]`` that a data set of torch says to have, without reading an item; None: it says none."""
+    utils = torch.utils.data
+    if isinstance(data, utils.Subset):
+        whole_set = _labels_declared(data.dataset)
+        return None if whole_set is None else whole_set[np.asarray(data.indices, np.int64)]
+    if isinstance(data, utils.ConcatDataset):
+        parts = [part for each in data.datasets if (part := _labels_declared(each)) is not None]
+        return np.concatenate(parts) if len(parts) == len(data.datasets) else None
+    if isinstance(data, utils.TensorDataset):
+        return _as_labels(data.tensors[1] if len(data.tensors) > 1 else None, len(data))
+    return _as_labels(getattr(data, "targets", getattr(data, "labels", None)), len(data))
+
+
+def _as_labels(given: Any, count: int) -> NDArray[np.int64] | None:
+    """Return ``given`` as labels of ``count`` items; None where it is something else."""
+    try:
+        labels = class_numbers(given, "The labels")
+    except UserError:
+        return None
+    return labels if len(labels) == count else None
 
 
 def _declared(data: Any) -> Sequence[str] | int | None:

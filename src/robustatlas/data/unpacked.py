@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, brief
+from robustatlas.common.files import files_below, read_text
 from robustatlas.common.wording import listed
 from robustatlas.data.folders import PICTURES
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
@@ -35,12 +36,12 @@ def sizing_of(name: str, given: Sizing) -> Sizing:
 
 def tiny_imagenet(folder: Path, split: str) -> Labelled:
     """Of ``tiny-imagenet-200``: 100,000 training pictures, and its 10,000 validation pictures as test images."""
-    classes = _present(folder / "wnids.txt").read_text(encoding="utf-8").split()
+    classes = read_text(_present(folder / "wnids.txt")).split()
     classes.sort()
     if split == "train":
         places = [(file, name) for name in classes for file in _pictures(folder / "train" / name)]
     else:
-        told = _present(folder / "val/val_annotations.txt").read_text(encoding="utf-8").splitlines()
+        told = read_text(_present(folder / "val/val_annotations.txt")).splitlines()
         rows = [line.split("\t") for line in told if line]
         places = [(folder / "val/images" / row[0], row[1]) for row in rows]
     numbers = {name: number for number, name in enumerate(classes)}
@@ -66,9 +67,14 @@ def gtsrb(folder: Path, split: str) -> Labelled:
     table = next((place for place in tables if place.is_file()), None)
     if table is None:
         raise UserError(f"The classes of the test images are missing: put GT-final_test.csv into {folder}.")
-    with table.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter=";"))
+    rows = list(csv.DictReader(read_text(table).splitlines(), delimiter=";"))
+    if strange := next((row for row in rows if not (row.get("Filename") and _is_number(row.get("ClassId")))), None):
+        raise UserError(f"{table} has the row {brief(repr(strange))}; expected a Filename and a whole ClassId in each.")
     return Labelled([images / row["Filename"] for row in rows], [int(row["ClassId"]) for row in rows], classes)
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text.isascii() and text.isdecimal()
 
 
 def har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -90,7 +96,7 @@ def _present(file: Path) -> Path:
 def _pictures(folder: Path) -> Sequence[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder} is missing; unpack the whole archive.")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURES)
+    found = [path for path in files_below(folder) if path.suffix.lower() in PICTURES]
     if not found:
         raise UserError(f"{folder} has no pictures ({listed(sorted(PICTURES))}); unpack the whole archive.")
     return found

@@ -43,7 +43,7 @@ _LOOKED_AT = 32
 
 def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     """:func:`robustatlas.evaluate`, of a request, with the audit that it asks for."""
-    data = open_data(data)
+    data = open_data(data, request.samples)
     result = evaluate_request(model, data, request)
     count = request.audit
     if count is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.files import named
+from robustatlas.common.files import named, read_text
 from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import in_path
 from robustatlas.evaluation.auditing import evaluated_and_audited
@@ -94,7 +94,7 @@ def read_field(path: str | Path) -> list[FieldModel]:
     """
     file = named(path, "a file that lists models")
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read ({error}); give a text file with a model a line.") from error
     words = {f"{file}, line {number}": shlex.split(line, comments=True) for number, line in enumerate(lines, 1)}

@@ -43,11 +43,13 @@ def gradient_record(
 
 
 def projected_gradients(model: Classifier, first: Beginning, ways: Collection[Backward | None]) -> GradientRecord:
-    """Return the gradients of the margins at some samples, projected, for each way back."""
+    """Return the gradients of the margins at some samples, projected, for each way back. A sample of a class that the
+    model lacks, of which only others are evaluated, counts as one of its last class."""
+    labels = first.labels if model.class_count is None else first.labels.clamp(max=model.class_count - 1)
     return GradientRecord(
         at=first.index,
         ways={
-            way or "own": _projected(margin_gradients(model, first.images, first.labels, way)[1])
+            way or "own": _projected(margin_gradients(model, first.images, labels, way)[1])
             for way in sorted(ways, key=str)
         },
         within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,

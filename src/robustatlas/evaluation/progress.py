@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from robustatlas.common.escaping import terminal_text
 from robustatlas.common.wording import duration, strength
 
 D = TypeVar("D")
@@ -137,7 +137,7 @@ class BarProgress(Progress):
             self.bars.update(self.total, completed=through, left=f"{duration(seconds)} left")
 
     def note(self, message: str) -> None:
-        self.console.print(escape(message), highlight=False)
+        self.console.print(terminal_text(message), highlight=False)
 
     def update(self, record: Announced, settled: int) -> None:
         tally, task = self.tallies[record.key], self.tasks[record.key]

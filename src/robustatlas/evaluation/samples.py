@@ -15,6 +15,7 @@ from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import whole
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import tensor_of
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.sampling import is_sorted, some_of
 from robustatlas.evaluation.request import Data, Samples
 from robustatlas.models.classifier import Classifier
@@ -53,9 +54,25 @@ class ChosenSamples:
         return self.rows[positions].to(model.device, model.dtype), self.labels[positions].to(model.device)
 
 
-def open_data(data: Data) -> Data:
-    """Return data that can be read several times at the cost of once: items of a torch data set are read here."""
-    return of_torch(data) if isinstance(data, torch.utils.data.Dataset) else data
+def open_data(data: Data, samples: Samples = None) -> Data:
+    """Return data that can be read several times at the cost of once: items of a torch data set are read here, and of
+    ``samples`` no more than it takes to find them."""
+    if not isinstance(data, torch.utils.data.Dataset):
+        return data
+    return of_torch(data, first=None if samples is None else _first_holding(samples))
+
+
+def _first_holding(samples: Samples) -> int | None:
+    """Return how many of the first items of a data set hold ``samples``; None where these are nothing to count."""
+    if (count := whole(samples)) is not None:
+        return count if count > 0 else None
+    try:
+        positions = np.asarray(samples)
+    except ValueError:
+        return None
+    if positions.ndim != 1 or positions.dtype.kind not in "iu" or not len(positions):
+        return None
+    return int(positions.max()) + 1 if int(positions.min()) >= 0 else None
 
 
 def choose_samples(
@@ -63,7 +80,7 @@ def choose_samples(
 ) -> ChosenSamples:
     """Return the samples of ``data`` that ``samples`` names: positions, a mask, or their number."""
     check_default_device()
-    all_samples = _all_samples(open_data(data))
+    all_samples = _all_samples(open_data(data, samples))
     positions = select_positions(all_samples, samples, seed, run)
     return all_samples if positions is None else all_samples.select(positions)
 
@@ -75,11 +92,11 @@ def _all_samples(data: Data) -> ChosenSamples:
         classes = ClassesHeld(data.held, data.classes)
         return ChosenSamples(data.rows, data.labels.long(), data.index.numpy(), record, data.beginning, classes)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        images, labels = map(tensor_of, data)
-        rows, index = InMemory(check_inputs(images, labels)), torch.arange(len(images))
+        rows = InMemory(check_inputs(tensor_of(data[0]), data[1]))
+        labels, index = torch.from_numpy(class_numbers(data[1], "Labels")), torch.arange(len(rows))
         record = DataRecord(name="arrays", **vars(Fingerprint.of(rows, labels)))
         classes = ClassesHeld(len(torch.unique(labels)))
-        return ChosenSamples(rows, labels.long(), index.numpy(), record, Beginning.of(rows, labels, index), classes)
+        return ChosenSamples(rows, labels, index.numpy(), record, Beginning.of(rows, labels, index), classes)
     raise UserError(
         f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
     )

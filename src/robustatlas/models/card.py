@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, write_text
+from robustatlas.common.files import named, read_text, write_text
 from robustatlas.common.version import __version__
 from robustatlas.outcomes.differences import differences
 
@@ -126,7 +126,7 @@ def read_card(folder: str | Path) -> Card:
     path = named(folder)
     path = path if path.suffix == ".json" else path / CARD
     try:
-        return Card.model_validate_json(path.read_text(encoding="utf-8"))
+        return Card.model_validate_json(read_text(path))
     except OSError as error:
         raise UserError(f"There is no model card {path} ({error.strerror or error}).") from error
     except ValidationError as error:

@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import json_value
 from robustatlas.common.files import inside, named
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
@@ -156,9 +157,13 @@ class Run:
         self._storage.create_text(f"plans/{plan.name}", plan.to_json())
 
     def describe(self, about: Mapping[str, Any]) -> None:
-        """Keep what the owner says of the model; of two sayings on the same subject the later one holds."""
+        """Keep what the owner says of the model; of two sayings on the same subject the later one holds.
+
+        Raises:
+            UserError: something that JSON cannot hold.
+        """
         if about:
-            self.keep(CardRecord(created=now("microseconds"), about=dict(about)))
+            self.keep(CardRecord(created=now("microseconds"), about=json_value(about, "the description of the model")))
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""

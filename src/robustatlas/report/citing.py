@@ -6,7 +6,7 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds
-from robustatlas.common.latex import in_latex
+from robustatlas.common.escaping import latex_text
 from robustatlas.common.papers import Paper, known, named_in
 from robustatlas.common.version import __version__
 from robustatlas.common.wording import counted, listed, strength
@@ -95,7 +95,7 @@ def cite(result: Result, reference: Reference | None = None) -> Citation:
     sentences on methods with ``\\cite`` commands, and the papers."""
     papers = _Papers()
     sentences = [
-        f"{in_latex(result.name)} was evaluated on {counted(result.samples, 'image')} of {in_latex(result.data)}"
+        f"{latex_text(result.name)} was evaluated on {counted(result.samples, 'image')} of {latex_text(result.data)}"
         f"{papers.cite(DATA.get(result.data, ''))} with robustatlas {__version__} \\cite{{robustatlas}}.",
         *(_of_attack(records, papers) for records in _alike(result.records)),
         f"Accuracies have exact 95\\,\\% intervals{papers.cite(INTERVALS)}.",
@@ -126,16 +126,16 @@ def _recorded_runs(record: AttackRecord) -> list[dict[str, Any]]:
 def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     """Such as ``linf \\cite{dai2023} (20 strengths, 0.005 to 0.1) was searched ...``."""
     first = records[0]
-    names = [f"{in_latex(one.name)} ({_span(one)})" for one in records]
+    names = [f"{latex_text(one.name)} ({_span(one)})" for one in records]
     stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
     if first.finder is not None:
-        return f"{stem} judged by examples of {in_latex(first.finder)}, each checked again."
+        return f"{stem} judged by examples of {latex_text(first.finder)}, each checked again."
     known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.usable().values()}
     searched_by = [known_kinds.get(kind, (kind, "")) for kind in dict.fromkeys(_kinds(first))]
     if any(run.get("kick") for run in _recorded_runs(first)):
         searched_by.append(HOPPING)
-    by = [f"{in_latex(name)}{papers.cite(paper)}" for name, paper in searched_by]
-    return f"{stem} searched by {in_latex(first.origin)}{f', with {listed(by)}' if by else ''}."
+    by = [f"{latex_text(name)}{papers.cite(paper)}" for name, paper in searched_by]
+    return f"{stem} searched by {latex_text(first.origin)}{f', with {listed(by)}' if by else ''}."
 
 
 def _span(record: AttackRecord) -> str:
@@ -156,7 +156,7 @@ def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> It
         ratio, uar = (papers.cite(paper) for paper in REFERENCES.values())
         yield (
             f"Competitiveness ratios{ratio} and unforeseen attack robustness{uar} are relative to the reference "
-            f"{in_latex(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
+            f"{latex_text(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
         )
     if any(outcome.frontier for outcome in result.outcomes.values()):
         yield f"The adversarial hypervolume{papers.cite(VOLUME)} is computed from margins searched at every strength."
@@ -164,4 +164,4 @@ def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> It
         yield f"Whether the attacks failed for the wrong reasons was checked by indicators{papers.cite(*INDICATORS)}."
     certified = {record.method: record.source for held in result.certified_sizes.values() for record in held.records}
     for method, source in certified.items():
-        yield f"Certified accuracies are by {in_latex(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
+        yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in named_in(source)))}."

@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robustatlas.common.latex import in_latex, pvalue
+from robustatlas.common.escaping import json_text, latex_text, spreadsheet_cell
+from robustatlas.common.latex import pvalue
 from robustatlas.common.wording import MASKED, counted
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.pairs import Pair
@@ -56,7 +56,7 @@ class Comparison:
             "pairs": pairs,
             "notes": [*self.notes],
         }
-        return json.dumps(told, indent=1, allow_nan=False) + "\n"
+        return json_text(told, indent=1) + "\n"
 
     def csv(self) -> str:
         """A row for each model and number, then one for each pair and number: the difference, with its p-value."""
@@ -73,16 +73,17 @@ class Comparison:
                 for key, value in pair.differences.items()
             ]
         written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerows(rows)
+        csv.writer(written, lineterminator="\n").writerows([*map(spreadsheet_cell, row)] for row in rows)
         return written.getvalue()
 
     def latex(self) -> str:
         """A table for a paper (package booktabs): a row for each number, a column for each model with 95 % intervals,
         and one for the p-values of each pair."""
-        models = [f"{in_latex(name)} ({place})" for place, name in enumerate(self.models, start=1)]
+        models = [f"{latex_text(name)} ({place})" for place, name in enumerate(self.models, start=1)]
+        data = latex_text(self.data)
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self.pairs]
         lines = [
-            rf"% {self.samples} images of {in_latex(self.data)}; 95 \% intervals over images in brackets; p-values are",
+            rf"% {self.samples} images of {data}; 95 \% intervals over images in brackets; p-values are",
             f"% corrected (Holm) for {counted(len(self.pairs), 'pair')}, for each number by itself.",
             rf"\begin{{tabular}}{{l{'r' * (len(models) + len(pairs))}}}",
             r"\toprule",
@@ -95,7 +96,7 @@ class Comparison:
                 for numbers, masked in zip(self.numbers, self.masked, strict=True)
             ]
             chances = [f"${pvalue(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self.pairs]
-            lines.append(" & ".join([in_latex(key), *cells, *chances]) + r" \\")
+            lines.append(" & ".join([latex_text(key), *cells, *chances]) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

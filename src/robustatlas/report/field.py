@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from robustatlas.common.escaping import html_text
 from robustatlas.common.wording import beside_masked, strength
 from robustatlas.report.facts.field import Beside
 from robustatlas.report.pages import web_address
@@ -81,7 +82,7 @@ def _drawing(beside: Beside, series: int) -> Markup:
     shapes.append(square.format(series, at - 4.5, _y(number.value) - 4.5))
     shapes += [_text(at, HEIGHT - 20, beside.point, "middle"), _text(_LEFT, HEIGHT - 4, _UNDER, "start")]
     return Markup('<svg class="field" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, HEIGHT, beside.sentence, Markup("").join(shapes)
+        WIDTH, HEIGHT, html_text(beside.sentence), Markup("").join(shapes)
     )
 
 
@@ -97,4 +98,4 @@ def _y(accuracy: float) -> float:
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> Markup:
-    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, html_text(text))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from robustatlas.common.latex import in_latex
+from robustatlas.common.escaping import latex_text
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import strength, wording
 from robustatlas.metrics.intervals import Interval
@@ -24,15 +24,16 @@ def run_in_latex(facts: RunFacts) -> str:
     worst case over several.
     """
     columns, body = _suite(facts) if len(facts.attacks) >= _SUITE else _long(facts)
+    name, data = latex_text(facts.name), latex_text(facts.data)
     lines = [
-        f"% {in_latex(facts.name)}: {facts.samples} images of {in_latex(facts.data)}; 95 \\% intervals over images in",
+        f"% {name}: {facts.samples} images of {data}; 95 \\% intervals over images in",
         "% brackets. Strength: the largest change that an attack may make, in the unit of that attack.",
         rf"\begin{{tabular}}{{l{'r' * (columns + 1)}}}",
         r"\toprule",
         *body,
     ]
     if (worst := facts.worst) is not None:
-        lines += [r"\midrule", f"% {in_latex(worst.explained(len(worst.at)))}"]
+        lines += [r"\midrule", f"% {latex_text(worst.explained(len(worst.at)))}"]
         note = " (upper bound)" if masked(facts, worst.at) else ""
         lines.append(_row("worst case", [""] * columns, worst.accuracy, note))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
@@ -43,7 +44,8 @@ def _long(facts: RunFacts) -> tuple[int, list[str]]:
     lines = [r"Attack & Strength & Accuracy, \% \\", r"\midrule", _row("no attack", [""], facts.clean)]
     for attack in facts.attacks:
         lines += [
-            _row(_named(attack), [in_latex(at)], number, _note(facts, attack)) for at, number in _numbers(facts, attack)
+            _row(_named(attack), [latex_text(at)], number, _note(facts, attack))
+            for at, number in _numbers(facts, attack)
         ]
     return 1, lines
 
@@ -60,7 +62,7 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     lines = [_row("no attack", [""] * columns, facts.clean)]
     for (_, *at), attacks in blocks.items():
         empty = [""] * (columns - len(at))
-        lines += [r"\midrule", " & ".join(["Strength", *map(in_latex, at), *empty, r"mean \\"]), r"\midrule"]
+        lines += [r"\midrule", " & ".join(["Strength", *map(latex_text, at), *empty, r"mean \\"]), r"\midrule"]
         places = _chosen(attacks[0].attack, attacks[0].strengths.tolist())
         shown = [[attack.accuracy[place].value for place in places] for attack in attacks if attack.accuracy]
         for attack, values in zip(attacks, shown, strict=True):
@@ -99,7 +101,7 @@ def _chosen(attack: str, grid: Sequence[float]) -> list[int]:
 
 def _named(attack: AttackFacts) -> str:
     norm = {"linf": r"$L_\infty$", "l2": "$L_2$", "l1": "$L_1$", "l0": "$L_0$"}
-    return norm.get(attack.attack) or in_latex(wording(attack.attack).label)
+    return norm.get(attack.attack) or latex_text(wording(attack.attack).label)
 
 
 def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:

@@ -224,11 +224,13 @@ def _own_rows(
         UserError: the runs are about different data.
     """
     rows: list[Row] = []
+    names: set[str] = set()
     first: list[Result] = []
     subjects: list[Subject] = []
     for result in results:
         shared = result if ground is None else ground.on(result)
         rows.append(run_row(shared, reference, about_of(result, details)))
+        names |= {result.name, result.recorded_name}
         subjects.append(subject_of(result, result.name))
         if len(first) < MOST_BESIDE:
             first.append(result)
@@ -237,7 +239,7 @@ def _own_rows(
     unlike = unlike_attacks(subjects)
     said = [not_compared(attack, how) for attack, how in unlike.items()]
     said += [subject.unfinished for subject in subjects if subject.missing]
-    return [row.without(unlike) for row in rows], {subject.name for subject in subjects}, first, said
+    return [row.without(unlike) for row in rows], names, first, said
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:

@@ -23,7 +23,7 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.against import against_what
-from robustatlas.report.facts.ahead import Standings, best_first, standings_of
+from robustatlas.report.facts.ahead import Standings, standings_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import (
@@ -115,7 +115,7 @@ def build_report(
     Returns:
         the path of the page.
     """
-    path, results = _file(output, len(results)), best_first(results, headline)
+    path = _file(output, len(results))
     distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
     facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared, headline)
     runs = [
@@ -177,7 +177,8 @@ class _Sides:
         trained_on: Mapping[str, Mapping[str, float]],
         headline: Mapping[str, float] | None = None,
     ) -> _Sides:
-        names, trained = distinct_names(results), [trained_on.get(result.name) for result in results]
+        names = distinct_names(results)
+        trained = [trained_on.get(one.name, trained_on.get(one.recorded_name)) for one in results]
         shared, notes = shared_or_why(results, names)
 
         def said_of(several: Iterable[Result]) -> list[RunFacts]:

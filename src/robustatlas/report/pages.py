@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from robustatlas.common.escaping import html_text, visible_text
 from robustatlas.common.wording import shortened
 
 LONGEST_PART = 20
@@ -29,6 +30,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.PackageLoader("robustatlas.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_visible_lines,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -36,6 +38,11 @@ def _templates() -> jinja2.Environment:
     environment.filters["packed"] = packed
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     return environment
+
+
+def _visible_lines(value: Any) -> Any:
+    """Return a text of a page without control characters, in its lines; whatever else is as it is."""
+    return "\n".join(map(visible_text, value.split("\n"))) if type(value) is str else value
 
 
 def render(template: str, **values: Any) -> str:
@@ -109,5 +116,5 @@ def breakable(name: str) -> Markup:
     Markup('<span class="model">a_<wbr>b</span>')
     """
     pieces = parts(name)
-    whole = Markup("") if "".join(pieces) == name else Markup(' title="{}"').format(name)
-    return Markup('<span class="model"{}>{}</span>').format(whole, Markup("<wbr>").join(map(escape, pieces)))
+    whole = Markup("") if "".join(pieces) == name else Markup(' title="{}"').format(html_text(name))
+    return Markup('<span class="model"{}>{}</span>').format(whole, Markup("<wbr>").join(map(html_text, pieces)))

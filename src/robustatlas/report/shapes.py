@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
+from robustatlas.common.escaping import html_text, visible_text
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -102,7 +104,7 @@ def svg_of(picture: Picture) -> Markup:
     head = Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" class="card-picture" viewBox="0 0 {:g} {:g}" width="{:g}" '
         'height="{:g}" role="img" aria-label="{}" font-family="{}" shape-rendering="crispEdges">'
-    ).format(picture.width, picture.height, picture.width, picture.height, picture.said, _FONTS)
+    ).format(picture.width, picture.height, picture.width, picture.height, html_text(picture.said), _FONTS)
     ground = Markup('<rect width="{:g}" height="{:g}" fill="#ffffff"/>').format(picture.width, picture.height)
     return head + ground + Markup("").join(_element(shape) for shape in picture.shapes) + Markup("</svg>")
 
@@ -124,7 +126,7 @@ def _element(shape: Shape) -> Markup:
         '<text x="{:.2f}" y="{:.2f}" font-size="{:g}" fill="{}" text-anchor="{}" font-weight="{}">{}</text>'
     )
     return element.format(
-        shape.x, shape.y, shape.size, shape.colour, shape.anchor, 650 if shape.bold else 400, shape.text
+        shape.x, shape.y, shape.size, shape.colour, shape.anchor, 650 if shape.bold else 400, html_text(shape.text)
     )
 
 
@@ -166,5 +168,5 @@ def figure_of(picture: Picture) -> Figure:
                 "ha": across,
                 "fontweight": weight,
             }
-            axes.text(shape.x, shape.y, shape.text, va="baseline", parse_math=False, **look)
+            axes.text(shape.x, shape.y, visible_text(shape.text), va="baseline", parse_math=False, **look)
     return figure

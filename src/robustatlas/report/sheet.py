@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLING, shortened, strength, typed, wording
 from robustatlas.data import Dataset
@@ -162,7 +163,7 @@ def _row(
     sizes = [f"{'≥' if attack.name in FALLING else '≤'} {strength(cell.strength, of=attack.name)}," for cell in found]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
-    axes[1, 0].text(0.5, 0.5, f"{name}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
+    axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
     for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
         title = f"{name} {text}" if roomy else text
         said = f"read as {read}" if cell.fooled else f"still {read}"
@@ -175,7 +176,13 @@ def _show(axis: Axes, image: NDArray[np.float32], title: str, size: float, *, di
     grey = picture.shape[-1] == 1
     axis.imshow(picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=1)
     if title:
-        axis.set_title(title, fontsize=size, color="0.45" if dim else "0.1", linespacing=1.15, pad=2)
+        axis.set_title(
+            "\n".join(map(figure_text, title.split("\n"))),
+            fontsize=size,
+            color="0.45" if dim else "0.1",
+            linespacing=1.15,
+            pad=2,
+        )
 
 
 def _first_correct(model: Classifier, data: Dataset) -> int:

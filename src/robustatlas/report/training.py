@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
 from robustatlas.common.wording import strength, wording
@@ -63,7 +64,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
         for (label, values), style in zip(curves.items(), styles_of(list(curves)), strict=True):
             below.plot(
                 epochs, values, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
-                markevery=max(1, len(epochs) // 8), label=label,
+                markevery=max(1, len(epochs) // 8), label=figure_text(label),
             )  # fmt: skip
         below.set_xlabel("epoch")
         below.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import overload
@@ -21,12 +20,6 @@ class Results(Sequence[Result]):
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    def in_order(self, places: Sequence[int]) -> Results:
-        """The runs at these places; what is in memory of them stays there."""
-        found = copy(self)
-        found.paths = tuple(self.paths[place] for place in places)
-        return found
 
     @overload
     def __getitem__(self, place: int) -> Result: ...

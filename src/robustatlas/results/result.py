@@ -91,14 +91,15 @@ class Result(OutcomeTable, Tabular):
         """What a run holds of some attacks, samples and strengths; see
         :meth:`robustatlas.outcomes.store.Run.table`."""
         table = run.table(attacks, index, strengths)
+        cards = [card.about for card in run.cards()]
         return cls(
-            **vars(table),
+            **vars(table) | {"name": _name_said(cards) or table.name},
             identity=run.identity,
             records={key: record for key, record in run.records().items() if record.name in table.outcomes},
             plans=run.plans(),
             path=run.path,
             missing=run.missing(),
-            about={key: value for card in run.cards() for key, value in card.about.items()},
+            about={key: value for card in cards for key, value in card.items() if key != "name"},
             _run=run,
         )
 
@@ -202,20 +203,27 @@ class Result(OutcomeTable, Tabular):
         diagnosis = self.diagnosis
         return "" if diagnosis is None else diagnosis.sentence
 
-    def describe(self, about: Mapping[str, Any]) -> None:
+    @property
+    def recorded_name(self) -> str:
+        """The name of the model when its run was begun, whatever it is called now."""
+        return self.name if self.identity is None else self.identity.model.name
+
+    def describe(self, about: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Keep in the run what reports and leaderboards say of its model; of no effect on any number.
 
         Args:
-            about: any of ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``, ``trained_on`` (attack
-                to largest strength), ``notes``. What is said later replaces what was said before; results that are
-                loaded from then on have it.
+            about: any of ``name`` (of the model), ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``,
+                ``trained_on`` (attack to largest strength), ``notes``. What is said later replaces what was said
+                before; results that are loaded from then on have it. Tables, figures, LaTeX and pages call the model
+                by the name, or the title where no name is said with it.
+            more: the same as keywords, such as ``title="My network"``.
 
         Raises:
-            UserError: the numbers are of no run.
+            UserError: the numbers are of no run, or something is said that JSON cannot hold.
         """
         if self._run is None:
             raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
-        self._run.describe(about)
+        self._run.describe({**(about or {}), **more})
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:
@@ -406,3 +414,9 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
         (3,)
     """
     return Result.of_run(Run.open(path), attacks)
+
+
+def _name_said(cards: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the name that was said of a model last, or the title where a card has no name; None: neither was said."""
+    said = [card.get("name", card.get("title")) for card in cards]
+    return next((name for name in reversed(said) if isinstance(name, str) and name.strip()), None)

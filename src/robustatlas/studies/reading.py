@@ -15,7 +15,7 @@ from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError, unknown
-from robustatlas.common.files import named
+from robustatlas.common.files import named, read_text
 from robustatlas.common.wording import listed
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study, check_known
@@ -54,7 +54,7 @@ def text_of(file: str | Path) -> tuple[str, str]:
         return str(file), (files("robustatlas.studies") / "files" / f"{file}.toml").read_text(encoding="utf-8")
     path = named(file, "the file of a study, or the name of one")
     try:
-        return path.stem, path.read_text(encoding="utf-8")
+        return path.stem, read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise unknown("study", str(file), known, f"give a file, or one of {listed(list(known))}") from error
 

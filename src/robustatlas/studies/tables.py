@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robustatlas.common.escaping import markdown_text, spreadsheet_cell
 from robustatlas.studies.numbers import StudyNumber
 
 Cell = str | int | float | StudyNumber
@@ -67,7 +68,7 @@ class Sheet:
     def markdown(self) -> str:
         """As a table of Markdown."""
         lines = [self.columns, ["---"] * len(self.columns)]
-        rows = [[_escaped(text) for text in row] for row in (self.columns, *self.texts())]
+        rows = [[_lines_in_markdown(text) for text in row] for row in (self.columns, *self.texts())]
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
         return "\n".join([head, f"|{'|'.join(lines[1])}|", *body]) + "\n"
 
@@ -103,9 +104,8 @@ def _values(cell: Cell, whole: bool) -> list[str]:
 
 
 def _plain(cell: Cell) -> str:
-    text = f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-    return f"'{text}" if isinstance(cell, str) and text.startswith(("=", "+", "-", "@")) else text
+    return f"{cell:.6g}" if isinstance(cell, float) else str(spreadsheet_cell(cell))
 
 
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", "<br>")
+def _lines_in_markdown(text: str) -> str:
+    return "<br>".join(map(markdown_text, text.split("\n")))

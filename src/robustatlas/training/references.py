@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 from torch import nn
 
@@ -15,6 +14,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import terminal_text
 from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import counted, some, typed
 from robustatlas.data import Dataset
@@ -251,7 +251,9 @@ def make_reference(
     shared = (plan, training, test, device, False if places else progress)
     with Progress(console=Console(stderr=True, highlight=False), disable=not places or progress is False) as bar:
         task = bar.add_task("Trainings", total=len(folders))
-        fill_folders(_one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(escape(said)))
+        fill_folders(
+            _one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(terminal_text(said))
+        )
     return collect(plan, folder, training, test)
 
 

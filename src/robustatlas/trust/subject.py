@@ -43,7 +43,7 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
         return KnownSubject(classifier, data, choose_samples(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
     classifier = _drawing(_model_of(subject) if given is None else given, subject)
-    found = open_data(data) if data is not None else _data_of(subject)
+    found = open_data(data, subject.index) if data is not None else _data_of(subject)
     work = choose_samples(found, None)
     known = KnownSubject(classifier, found, _among(work, subject), subject)
     _check_same(known, subject)

@@ -1,23 +1,25 @@
 """Would an evaluation of these samples mean anything, and do data and model speak of the same classes?"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted
+from robustatlas.data.labels import class_numbers
 from robustatlas.data.rows import as_inputs, two_values, within_range
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.columns import class_names
 
 
-def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
+def check_inputs(images: Tensor, labels: Any) -> Tensor:
     """Check ``images`` [N, ...] and ``labels`` [N], and return the images as floats in [0, 1].
 
     Args:
         images: [N, ...], floats in [0, 1] or uint8 in 0..255.
-        labels: [N] integers.
+        labels: [N] integers, whatever :func:`~robustatlas.data.labels.class_numbers` takes.
 
     Returns:
         the images as floats; where rounding left them outside of [0, 1], clamped.
@@ -33,19 +35,11 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
     """
     if images.dim() and len(images) == 0:
         raise UserError("There are no samples; expected at least one image. Check the data set or --samples.")
-    if labels.dim() == 2 and len(labels) == len(images) and bool(((labels == 0) | (labels == 1)).all()):
-        one_each = bool((labels.sum(1) == 1).all())
-        remedy = (
-            "give labels.argmax(1)"
-            if one_each
-            else "several labels a sample are not measured here: evaluate one label against the rest, with a model of "
-            "two classes and labels[:, k]"
-        )
-        raise UserError(f"Labels have shape {tuple(labels.shape)}; expected one class number a sample, [N]: {remedy}.")
-    if images.dim() < 2 or labels.dim() != 1 or len(images) != len(labels):
+    numbers = class_numbers(labels, "Labels")
+    if images.dim() < 2 or len(images) != len(numbers):
         raise UserError(
-            f"Images have shape {tuple(images.shape)} and labels {tuple(labels.shape)}; expected [N, ...] and [N] "
-            f"with the same N."
+            f"Images have shape {tuple(images.shape)} and labels {numbers.shape}; expected [N, ...] and [N] with the "
+            "same N."
         )
     if not images.numel():
         raise UserError(f"Images have shape {tuple(images.shape)}, and so no pixels; expected [N, C, H, W].")
@@ -59,8 +53,8 @@ def check_inputs(images: Tensor, labels: Tensor) -> Tensor:
             )
         images = as_inputs(images)
     images = within_range(images, "Images")
-    if labels.is_floating_point() or bool((labels < 0).any()):
-        raise UserError(f"Labels are {labels.dtype} from {labels.min().item()}; expected integers from 0.")
+    if int(numbers.min()) < 0:
+        raise UserError(f"Labels go down to {int(numbers.min())}; expected class numbers from 0.")
     return images
 
 
@@ -108,7 +102,7 @@ def check_classes(labels: Tensor, held: ClassesHeld, model: Classifier, *, drawn
             f"The {counted(len(labels), 'sample')} are of {few} of the {held.count} classes of the data, so accuracies "
             "say nothing of the others; take more samples, or some of each class (--stratified)."
         )
-    answered = model.class_count or 0
+    answered = (model.class_count or 0) - len(model.excluded_classes)
     if 0 < held.count < answered:
         found.append(
             f"The data has samples of {held.count} class{'es' * (held.count > 1)}, and the model answers {answered}: "

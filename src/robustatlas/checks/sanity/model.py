@@ -136,6 +136,13 @@ def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
             f"least 2 classes."
         )
     if not bool(logits.isfinite().all()):
+        if not bool((logits.isnan() | (logits == torch.inf)).any()):
+            lacking = (logits == -torch.inf).any(0).nonzero().flatten().tolist()
+            raise UserError(
+                f"The model returns logits of -inf for class {lacking[0]} on some of the clean samples, as the "
+                "logarithm of a probability of 0 is; return the logits before the softmax. A class that is never right "
+                "may have -inf throughout."
+            )
         raise UserError(
             "The model returns NaN or infinite logits on clean samples; expected finite logits. Check its weights and "
             "mean/std."

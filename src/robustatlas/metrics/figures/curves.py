@@ -9,6 +9,7 @@ import numpy as np
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError, brief
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
@@ -119,7 +120,7 @@ def _draw(
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
         linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
-        label=wording.shortened(name),
+        label=figure_text(wording.shortened(name)),
     )  # fmt: skip
     if confidence is not None:
         low, high = curve.band(confidence, "pointwise").at(sizes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
 
@@ -41,7 +42,7 @@ def plot_over_epochs(
             epochs, value, low, high = np.asarray(points).T
             axes.plot(
                 epochs, value, color=style.colour, linestyle=style.linestyle, linewidth=1.3, marker=style.marker,
-                markersize=3.2, label=name,
+                markersize=3.2, label=figure_text(name),
             )  # fmt: skip
             axes.fill_between(epochs, low, high, color=style.colour, alpha=0.13, linewidth=0)
         axes.set_xlabel("epoch")
@@ -49,7 +50,7 @@ def plot_over_epochs(
         if percent:
             percent_axis(axes, label)
         else:
-            axes.set_ylabel(label)
+            axes.set_ylabel(figure_text(label))
             if all(np.min(points) >= 0 for points in lines.values()):
                 axes.set_ylim(bottom=0.0)
         legend_above(axes, len(lines))

@@ -9,6 +9,7 @@ import numpy as np
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
 
@@ -89,7 +90,7 @@ def plot_frontiers(
             sizes = np.linspace(0, largest, len(row))
             axes.plot(
                 sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
-                label=f"{wording.shortened(name)}, {row[1:].mean():.3f}",
+                label=figure_text(f"{wording.shortened(name)}, {row[1:].mean():.3f}"),
             )  # fmt: skip
         size_axis(axes, largest, unit)
         axes.set_ylim(0, 1.02)

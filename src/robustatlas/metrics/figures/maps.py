@@ -11,6 +11,7 @@ from matplotlib.colors import Normalize
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.metrics.figures.paper import SEQUENCE, axes_of
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -61,7 +62,7 @@ def plot_accuracy_matrix(
             )
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_yticks(range(len(names)), [wording.wording(attack).label for attack in names])
+        axes.set_yticks(range(len(names)), [figure_text(wording.wording(attack).label) for attack in names])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         axes.tick_params(length=0)
         axes.set_frame_on(False)
@@ -108,11 +109,14 @@ def plot_scores(
                 shade = "white" if scale(value) > 0.55 else "black"
                 axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
         axes.set_xticks(
-            range(len(attacks)), [wording.wording(attack).label for attack in attacks], rotation=45, ha="right"
+            range(len(attacks)),
+            [figure_text(wording.wording(attack).label) for attack in attacks],
+            rotation=45,
+            ha="right",
         )
-        axes.set_yticks(range(len(scores)), list(scores))
+        axes.set_yticks(range(len(scores)), list(map(figure_text, scores)))
         axes.tick_params(length=0)
-        axes.set_xlabel(label)
+        axes.set_xlabel(figure_text(label))
     return axes
 
 

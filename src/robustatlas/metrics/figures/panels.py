@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.wording import wording
 from robustatlas.metrics.figures.curves import Curve, plot_curves
 from robustatlas.metrics.figures.paper import COLUMN, STYLE
@@ -62,7 +63,7 @@ def plot_panels(
         for place, (attack, drawn) in enumerate(curves.items()):
             axes = grid[place // columns, place % columns]
             plot_curves(drawn, axes, error=error, confidence=confidence, up_to=(up_to or {}).get(attack))
-            axes.set_title(wording(attack).label)
+            axes.set_title(figure_text(wording(attack).label))
             axes.get_legend().remove()
             if place % columns:
                 axes.set_ylabel("")

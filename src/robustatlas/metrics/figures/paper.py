@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 
 from robustatlas.common import wording
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.files import picture_kind, write_atomically
 from robustatlas.common.standard import STANDARD
 
@@ -74,7 +75,8 @@ def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
 def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
     """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
     axes.set_xlim(0, end)
-    axes.set_xlabel(", ".join(said for said in (norm, wording.axis(unit)) if said))
+    words = wording.axis(unit)
+    axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
     if (top := wording.falls_from(unit)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
@@ -97,7 +99,7 @@ def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None
 def percent_axis(axes: Axes, label: str) -> None:
     """Percentages upwards from 0 to 100, over a faint grid."""
     axes.set_ylim(0, 102)
-    axes.set_ylabel(label)
+    axes.set_ylabel(figure_text(label))
     axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
     axes.set_axisbelow(True)
 
@@ -107,7 +109,8 @@ def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
     for columns in range(min(entries, 3), 0, -1):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,
-            handlelength=3.4, columnspacing=1.2, title=title, title_fontsize="small", alignment="left",
+            handlelength=3.4, columnspacing=1.2,
+            title=title and figure_text(title), title_fontsize="small", alignment="left",
         )  # fmt: skip
         if legend.get_window_extent().width <= axes.get_window_extent().width:
             return

@@ -231,6 +231,11 @@ class Classifier:
         return self._columns.count and self._columns.count - (self.rejection is not None)
 
     @property
+    def excluded_classes(self) -> tuple[int, ...]:
+        """Classes that it never answers, because their logit is -inf, as far as its answers have shown."""
+        return self._columns.excluded or ()
+
+    @property
     def rounding(self) -> float:
         """How far, relative to the largest logit, search and verification may differ."""
         return ROUNDING[self.precision] or HALF.get(self.network_dtype, 0.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError, brief
@@ -46,11 +47,21 @@ def class_names(classes: Classes) -> tuple[str, ...]:
     return () if names == tuple(map(str, range(len(names)))) else names
 
 
+EXCLUDED_BELOW = 30.0
+"""Distance of the logit of an excluded class below the lowest one of a sample: float32 cannot tell its probability,
+e^-30 of the lowest one, from 0."""
+
+
 class Columns:
-    """The number of columns of a model's answers: what is ``expected``, or else what its first answer has."""
+    """The columns of a model's answers: their number is what is ``expected``, or else what the first answer has.
+
+    Excluded classes, whose logit is -inf throughout in the first answer, get a finite logit below all others of
+    their sample: they are never answered, and margins, losses and gradients stay finite.
+    """
 
     def __init__(self, expected: int | None) -> None:
         self.count = expected
+        self.excluded: tuple[int, ...] | None = None
 
     def checked(self, answers: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """``answers``, of which each has as many columns; a :class:`UserError` says so where one has not."""
@@ -58,6 +69,7 @@ class Columns:
         def run(x: Tensor) -> Tensor:
             logits = answers(x)
             if logits.dim() == 2:
+                logits = self._bound_excluded(logits)
                 self.count = self.count or logits.shape[1]
                 if logits.shape[1] != self.count:
                     raise UserError(
@@ -67,3 +79,19 @@ class Columns:
             return logits
 
         return run
+
+    def _bound_excluded(self, logits: Tensor) -> Tensor:
+        """Return ``logits`` [B, C], finite at the excluded classes."""
+        if self.excluded is None and len(logits):
+            self.excluded = tuple((logits.detach() == -torch.inf).all(0).nonzero().flatten().tolist())
+        if not self.excluded:
+            return logits
+        if not bool((logits.detach()[:, list(self.excluded)] == -torch.inf).all()):
+            raise UserError(
+                f"The model excludes classes (logits of -inf, such as of class {self.excluded[0]}) at some inputs and "
+                "not at others; expected the same classes throughout, or logits before a softmax and a logarithm."
+            )
+        positions = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+        positions[list(self.excluded)] = True
+        lowest = logits.detach().masked_fill(positions, torch.inf).amin(1, keepdim=True)
+        return torch.where(positions, lowest - EXCLUDED_BELOW, logits)

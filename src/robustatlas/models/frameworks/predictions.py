@@ -81,6 +81,8 @@ class Oracle:
         answer = np.asarray(self.function(x.detach().cpu().numpy().astype(np.float32, copy=False)))
         if self.kind == "labels":
             self._check_labels(answer, len(x))
+        elif answer.ndim == 1 or answer.shape[1:] == (1,):
+            raise UserError(self._sentence_on_single_numbers(answer))
         values = torch.as_tensor(answer).to(x.device)
         if self.kind == "labels" and self.classes is not None:
             return torch.nn.functional.one_hot(values.long(), self.classes).to(x.dtype)
@@ -89,6 +91,20 @@ class Oracle:
     def _check_labels(self, answer: NDArray[Any], count: int) -> None:
         """Raise :class:`UserError` if ``answer`` is not one class number for each of ``count`` inputs."""
         if answer.shape != (count,) or (answer.dtype.kind == "f" and bool((answer != answer.round()).any())):
-            raise UserError(f"The model answers with shape {answer.shape}; expected class numbers [{count}].")
+            remedy = ""
+            if answer.shape == (count, 1):
+                remedy = "; give answer[:, 0]"
+            elif answer.ndim > 1 and len(answer) == count:
+                remedy = "; give answers='probabilities' or answers='logits' where it is a score for each class"
+            raise UserError(f"The model answers with shape {answer.shape}; expected class numbers [{count}]{remedy}.")
         if self.classes is not None and (answer.min() < 0 or answer.max() >= self.classes):
             raise UserError(f"The model answers with class {int(answer.max())}; expected 0 to {self.classes - 1}.")
+
+    def _sentence_on_single_numbers(self, answer: NDArray[Any]) -> str:
+        """Return a sentence about one number a sample, [B] or [B, 1], where a score for each class is expected."""
+        said = f"The model answers with shape {answer.shape}, one number a sample; expected {self.kind} [B, C]"
+        if answer.dtype.kind in "biu" or (answer.dtype.kind == "f" and bool((answer == answer.round()).all())):
+            return f"{said}. These look like class numbers: give answers='labels' and the number of classes."
+        if self.kind == "probabilities":
+            return f"{said}. Of the probability p of class 1, give np.stack([1 - p, p], 1)."
+        return f"{said}. Of the logit z of class 1, give np.stack([0 * z, z], 1)."

@@ -9,16 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named
+from robustatlas.common.files import named, read_text
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.huggingface import (
     configuration_of,
     first_of,
     licence_of,
-    normalisation_of,
-    preprocessor_of,
-    resizing_of,
+    preprocessing_in,
 )
 from robustatlas.models.sources.packages import optional, unreachable, version_of
 
@@ -73,8 +71,7 @@ def huggingface_clip(
     texts = text_features(partial(_encoded, model, tokenizer), names, prompts)
     bias = getattr(model, "logit_bias", torch.zeros(()))
     net = ZeroShot(_Tower(model), texts, model.logit_scale.exp(), bias).eval()
-    about = preprocessor_of(transformers, name, local)
-    mean, std = normalisation_of(about, source)
+    found = preprocessing_in(transformers, name, config, local, source)
     origin = Origin(
         source,
         licence=licence_of(transformers, name, local) if pretrained else None,
@@ -82,7 +79,11 @@ def huggingface_clip(
         library=version_of("transformers"),
         notes=() if pretrained else (_RANDOM.format(source),),
     )
-    return Classifier(net, mean, std, prepare=resizing_of(about), classes=names, origin=origin)
+    mean, std, prepare = (found.mean, found.std, found.prepare) if found else (None, None, None)
+    classifier = Classifier(net, mean, std, prepare=prepare, classes=names, origin=origin)
+    if found is not None:
+        found.check(classifier, source)
+    return classifier
 
 
 def _two_towers(transformers: Any, name: str, config: Any, local: dict[str, Any], pretrained: bool) -> tuple[Any, Any]:
@@ -172,7 +173,7 @@ def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[s
         )
     if isinstance(given, (str, Path)):
         try:
-            lines = named(given, "a file of names").read_text(encoding="utf-8").splitlines()
+            lines = read_text(named(given, "a file of names")).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"The names of classes in {given} cannot be read ({error}); give a text file.") from error
         names = [line.strip() for line in lines if line.strip()]

@@ -1,6 +1,5 @@
 """``hf:NAME`` and ``hf:FOLDER``: image classifiers of Hugging Face's transformers, with their own preprocessing."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.classifier.columns import Classes
-from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.packages import optional, unreachable, version_of
+from robustatlas.models.sources.preprocessing import Preprocessing, preprocessing_of, without_warnings
 
-_INTERPOLATIONS = {0: "nearest", 1: "bicubic", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers; 1 is Lanczos
+_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _FINDS = "AutoModelForImageClassification"
 
 
@@ -42,22 +41,24 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
         raise unreachable(source, "Hugging Face", error) from error
     except ValueError as error:
         raise UserError(f"{source} is not an image classifier of transformers: {first_of(error)}.") from error
-    about = preprocessor_of(transformers, name, local)
-    mean, std = normalisation_of(about, source)
-    return Classifier(
+    found = preprocessing_in(transformers, name, config, local, source)
+    model = Classifier(
         net,
-        mean,
-        std,
-        prepare=resizing_of(about),
+        None if found is None else found.mean,
+        None if found is None else found.std,
+        prepare=None if found is None else found.prepare,
         classes=_classes_of(net.config),
         origin=Origin(
             source,
             licence=licence_of(transformers, name, local),
             home=str(Path(name).resolve()) if Path(name).is_dir() else f"https://huggingface.co/{name}",
             library=version_of("transformers"),
-            notes=() if about else (f"{source} says nothing of its preprocessing: images go in as they are.",),
+            notes=() if found else (f"{source} says nothing of its preprocessing: images go in as they are.",),
         ),
     )
+    if found is not None:
+        found.check(model, source)
+    return model
 
 
 def _classes_of(config: Any) -> Classes:
@@ -83,10 +84,29 @@ def configuration_of(transformers: ModuleType, name: str, settings: Mapping[str,
         raise unreachable(f"hf:{name}", "Hugging Face", error) from error
 
 
-def preprocessor_of(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``preprocessor_config.json`` says; its class is not made, because that may need torchvision."""
-    text = _text_of(transformers, name, "preprocessor_config.json", local)
-    return dict(json.loads(text)) if text else {}
+def preprocessing_in(
+    transformers: ModuleType, name: str, config: Any, local: Mapping[str, Any], source: str
+) -> Preprocessing | None:
+    """Return what the image processor of a model does (see :mod:`robustatlas.models.sources.preprocessing`), or None
+    where the model comes without one.
+
+    Raises:
+        UserError: a processor that cannot be made, or that is not linear.
+    """
+    if not any(_text_of(transformers, name, file, local) for file in _PROCESSORS):
+        return None
+    try:
+        with without_warnings():
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                name, use_fast=False, trust_remote_code=False, **local
+            )
+    except (ImportError, OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"The image processor of {source} cannot be made by transformers ({first_of(error)}); load the network "
+            "yourself and give ra.Classifier(net, mean, std, prepare=...)."
+        ) from error
+    vision = getattr(config, "vision_config", config)
+    return preprocessing_of(processor, int(getattr(vision, "num_channels", None) or 3), source)
 
 
 def _text_of(transformers: ModuleType, name: str, file: str, local: Mapping[str, Any]) -> str:
@@ -105,46 +125,6 @@ def licence_of(transformers: ModuleType, name: str, local: Mapping[str, Any]) ->
     """What the card of the repository says."""
     found = re.search(r"^license:\s*(\S+)", _text_of(transformers, name, "README.md", local), re.MULTILINE)
     return found[1].strip("\"'") if found else None
-
-
-def normalisation_of(about: Mapping[str, Any], source: str) -> tuple[Any, Any]:
-    """The mean and deviation for pixels in [0, 1]."""
-    scale = 255 * about.get("rescale_factor", 1 / 255) if about.get("do_rescale", True) else 255.0
-    shift = 1.0 if about.get("rescale_offset") or about.get("offset") else 0.0  # pixels from -1 to 1
-    normalise = about.get("do_normalize", "image_mean" in about)
-    mean, std = (about.get("image_mean"), about.get("image_std")) if normalise else (None, None)
-    if abs(scale - 1) < 1e-6 and not shift:
-        return mean, std
-    if mean is not None and (not isinstance(mean, (list, tuple)) or not isinstance(std, (list, tuple))):
-        raise UserError(f"The preprocessing of {source} gives mean={mean}, std={std}; expected one number per channel.")
-    means, stds = mean or [0.0], std or [1.0]
-    values = [(m + shift) / scale for m in means], [s / scale for s in stds]
-    return values if mean is not None else (values[0][0], values[1][0])
-
-
-def resizing_of(about: Mapping[str, Any]) -> Resizing | None:
-    """What the preprocessor does to the size of images."""
-    crop = _sides(about.get("crop_size")) if about.get("do_center_crop") else None
-    if not about.get("do_resize", "size" in about):
-        return Resizing(crop, crop) if crop else None
-    interpolation = _INTERPOLATIONS.get(about.get("resample", 2), "bilinear")
-    size = about.get("size")
-    if isinstance(size, Mapping) and "shortest_edge" in size:
-        share = about.get("crop_pct")  # ConvNeXt: resize to a little more, then cut out
-        edge = int(size["shortest_edge"])
-        if share and edge < 384:
-            return Resizing(int(edge / share), (edge, edge), interpolation)
-        return Resizing((edge, edge) if share else edge, crop, interpolation)
-    sides = _sides(size)
-    return Resizing(sides, crop, interpolation) if sides else None
-
-
-def _sides(size: Any) -> tuple[int, int] | None:
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, Mapping) and "height" in size:
-        return int(size["height"]), int(size["width"])
-    return None
 
 
 def first_of(error: BaseException) -> str:

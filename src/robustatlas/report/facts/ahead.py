@@ -13,7 +13,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.comparison import Shared, distinct_names, shared_if_any
+from robustatlas.report.facts.comparison import Shared
 from robustatlas.report.facts.headline import Headline, shared_headlines
 from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, intervals
 from robustatlas.report.facts.pairs import MOST_COMPARED, pairs_of
@@ -163,19 +163,3 @@ def _differences(statistics: Sequence[dict[str, SampleStatistic]]) -> dict[tuple
         for first, second in pairs
         for key, difference in paired_differences(statistics[first], statistics[second], confidence, REPLICATES).items()
     }
-
-
-def best_first(results: Sequence[Result], headline: Mapping[str, float] | None = None) -> list[Result]:
-    """Runs by `order_of` on what all of them have; as they are where that is nothing."""
-    shared = shared_if_any(results, distinct_names(results))
-    return list(results) if shared is None else [results[run] for run in order_of(shared, headline)]
-
-
-def order_of(shared: Shared, headline: Mapping[str, float] | None = None) -> list[int]:
-    """Positions of the runs by their headline at one point, if any, then by mean accuracy; masked ones last."""
-    tables = [shared.table(run) for run in range(len(shared.names))]
-    means = [numbers.overall(table)["average accuracy"].value for table in tables]
-    heads = shared_headlines(tables, headline)
-    firsts = [head.accuracy.value for head in heads] or means
-    rests = heads[0].at if heads else None
-    return sorted(range(len(tables)), key=lambda run: (bool(masked(tables[run], rests)), -firsts[run], -means[run]))

@@ -82,8 +82,9 @@ def read_card(path: str | Path) -> dict[str, Any]:
 
 def about_of(result: Result, given: Mapping[str, About]) -> About:
     """What is known of the model of a run: what is given now under its name, else what the run keeps."""
-    if result.name in given:
-        return given[result.name]
+    for name in (result.name, result.recorded_name):
+        if name in given:
+            return given[name]
     return checked(_CARD, dict(result.about), f"the card of {result.name}")
 
 
@@ -217,7 +218,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     return Row(
         name=marked(result.name, result.suspect),
         accuracies=judged.restrict(compared).accuracies(),
-        about=given,
+        about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
         hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
+from robustatlas.common.escaping import markdown_code, markdown_text, visible_text
 from robustatlas.common.wording import counted
 from robustatlas.report.gate.verdict import Check
 
@@ -15,13 +16,19 @@ def as_junit(checks: Sequence[Check], run: str) -> str:
     """
     failed = [check for check in checks if not check.passed]
     suite = ElementTree.Element(
-        "testsuite", name=f"robustatlas check {run}", tests=str(len(checks)), failures=str(len(failed)), errors="0"
+        "testsuite",
+        name=visible_text(f"robustatlas check {run}"),
+        tests=str(len(checks)),
+        failures=str(len(failed)),
+        errors="0",
     )
     for check in checks:
-        case = ElementTree.SubElement(suite, "testcase", classname="robustatlas.check", name=check.name)
+        case = ElementTree.SubElement(suite, "testcase", classname="robustatlas.check", name=visible_text(check.name))
         if not check.passed:
-            ElementTree.SubElement(case, "failure", message=check.sentence).text = check.sentence
-        ElementTree.SubElement(case, "system-out").text = check.sentence
+            ElementTree.SubElement(case, "failure", message=visible_text(check.sentence)).text = visible_text(
+                check.sentence
+            )
+        ElementTree.SubElement(case, "system-out").text = visible_text(check.sentence)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
@@ -33,14 +40,17 @@ def as_markdown(checks: Sequence[Check], run: str) -> str:
     """
     failed = sum(not check.passed for check in checks)
     verdict = f"{counted(failed, 'check')} failed" if failed else "passed"
-    rows = [f"| {'✅' if c.passed else '❌'} | `{_cell(c.name)}` | {_cell(c.sentence)} |" for c in checks]
+    rows = [f"| {'✅' if c.passed else '❌'} | {markdown_code(c.name)} | {markdown_text(c.sentence)} |" for c in checks]
     return "\n".join(
-        [f"## robustatlas check {run}: {verdict}", "", "| | required | found |", "| --- | --- | --- |", *rows, ""]
+        [
+            f"## robustatlas check {markdown_text(run)}: {verdict}",
+            "",
+            "| | required | found |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        ]
     )
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Check], str], str]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.wording import wording
 from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.figures.paper import INK, axes_of
@@ -95,7 +96,7 @@ def _said(values: dict[str, float], number: str) -> str:
 
 def _bars(values: dict[str, float]) -> Any:
     with axes_of(None, 2.15) as axes:
-        axes.barh([*values], [*values.values()], color=INK)
+        axes.barh([*map(figure_text, values)], [*values.values()], color=INK)
         axes.invert_yaxis()
         axes.set_xlabel("CR ind-avg (%)")
     return axes.figure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above
 from robustatlas.studies.description import Study, StudyEntry
@@ -91,10 +92,11 @@ def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]],
             across, up, wide, high = zip(*here, strict=True)
             axes.errorbar(
                 across, up, xerr=wide if any(wide) else None, yerr=high if any(high) else None, color=style.colour,
-                marker=style.marker, linestyle="none", markersize=4.5, linewidth=0.8, capsize=2, label=label,
+                marker=style.marker, linestyle="none", markersize=4.5, linewidth=0.8, capsize=2,
+                label=figure_text(label),
             )  # fmt: skip
-        axes.set_xlabel(f"{label_of(x)}{_unit(x)}")
-        axes.set_ylabel(f"{label_of(y)}{_unit(y)}")
+        axes.set_xlabel(figure_text(f"{label_of(x)}{_unit(x)}"))
+        axes.set_ylabel(figure_text(f"{label_of(y)}{_unit(y)}"))
         legend_above(axes, len(points))
     return axes.figure
 

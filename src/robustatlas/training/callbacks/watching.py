@@ -106,7 +106,7 @@ class Watch:
                 raise UserError(f"{name}={brief(repr(value))}; expected a whole number of at least 1.")
         if share is not None and not 0 < real(share) <= 1:
             raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
-        given = load_dataset(data) if isinstance(data, str) else open_data(data)
+        given = load_dataset(data) if isinstance(data, str) else open_data(data, samples)
         count = min(samples, len(choose_samples(given, None).index))
         attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
         self._asked: dict[str, Any] = {

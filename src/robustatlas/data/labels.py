@@ -1,0 +1,143 @@
+"""Labels, whatever they come in, as class numbers: the one rule of every door of data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustatlas.common.errors import UserError, brief
+from robustatlas.data.arrays import array_of
+
+MOST_CLASSES = 10**6
+"""More classes than this are a mistake in the labels."""
+
+
+def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) -> NDArray[np.int64]:
+    """Return labels as class numbers ``[N]``. Nothing is rounded and no order of names is made up.
+
+    Args:
+        given: whole numbers or booleans [N], or names [N] that are all among ``classes``.
+        whose: the subject of messages, such as ``"Labels of 'digits'"``.
+        classes: names of the classes in the order of their numbers, where they are known.
+
+    Raises:
+        UserError: labels of another shape or kind, or that are missing; the sentence names the remedy.
+
+    Example:
+        >>> class_numbers(["dog", "cat"], "Labels", ["cat", "dog"]).tolist(), class_numbers([True], "Labels").tolist()
+        ([1, 0], [1])
+    """
+    values = array_of(given)
+    if values.ndim != 1:
+        raise UserError(
+            f"{whose} have shape {values.shape}; expected one class number a sample, [N]{_remedy_of_shape(values)}."
+        )
+    if not len(values):
+        return np.empty(0, np.int64)
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.tolist()):
+        values = values.astype(str)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind == "U":
+        return _numbers_of_names(values, whose, classes)
+    if values.dtype.kind in "biu":
+        if int(values.max()) >= MOST_CLASSES:
+            raise UserError(_sentence_on_size(whose, int(values.max())))
+        return values.astype(np.int64)
+    raise UserError(f"{whose}: {_fault(values)}.")
+
+
+def class_number(given: Any, where: str) -> int:
+    """Return the label of one sample as a class number.
+
+    Args:
+        given: a whole number or a boolean, alone or in an array of one element.
+        where: the subject of messages, such as ``"Item 3 of 'mine'"``.
+
+    Raises:
+        UserError: anything else; the sentence names the remedy.
+
+    Example:
+        >>> class_number(np.array([3]), "Item 0")
+        3
+    """
+    try:
+        values = array_of(given)
+    except UserError:
+        values = np.asarray(None)
+    if values.dtype.kind in "biu" and values.size == 1:
+        number = int(values.item())
+        if abs(number) >= MOST_CLASSES:
+            raise UserError(_sentence_on_size(f"{where}: labels", number))
+        return number
+    if values.ndim > 1:
+        raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
+    remedy = ""
+    if values.ndim == 1 and values.dtype.kind in "biuf" and values.size > 1 and _has_one_class_a_row(values[None]):
+        remedy = ": give label.argmax()"
+    elif values.dtype.kind in "US":
+        remedy = ": give the position of the name among the classes"
+    elif values.dtype.kind == "f" and values.size == 1 and float(values.item()).is_integer():
+        remedy = ": give int(label)"
+    raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
+
+
+def _sentence_on_size(whose: str, label: int) -> str:
+    return f"{whose} go up to {label}; expected class numbers 0, 1, ... of at most {MOST_CLASSES:,} classes."
+
+
+def _remedy_of_shape(values: NDArray[Any]) -> str:
+    """Return what makes labels [N] of ``values``, where that is known."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        return ": give labels[:, 0]"
+    if values.ndim != 2 or values.dtype.kind not in "biuf":
+        return ""
+    if _has_one_class_a_row(values):
+        return ": give labels.argmax(1)"
+    if bool(((values == 0) | (values == 1)).all()):
+        return (
+            ": several labels a sample are not measured here; evaluate one label against the rest, with a model of two "
+            "classes and labels[:, k]"
+        )
+    return ""
+
+
+def _has_one_class_a_row(values: NDArray[Any]) -> bool:
+    """Return True if the rows of ``values`` [N, K] are one-hot."""
+    table = values.astype(np.float64)
+    return bool(((table == 0) | (table == 1)).all() and (table.sum(1) == 1).all())
+
+
+def _numbers_of_names(values: NDArray[np.str_], whose: str, classes: Sequence[str] | None) -> NDArray[np.int64]:
+    """Return the positions of names [N] among ``classes``."""
+    names = values.tolist()
+    numbers = {name: number for number, name in enumerate(classes or ())}
+    other = next((name for name in names if name not in numbers), None)
+    if other is None:
+        return np.array([numbers[name] for name in names], np.int64)
+    if all(name.strip().lstrip("-").isdecimal() for name in names):
+        remedy = "give labels.astype(int)"
+    elif numbers:
+        remedy = f"{brief(repr(other))} is none of the {len(numbers)} classes"
+    else:
+        remedy = "give the position of each name among the classes of the model"
+    raise UserError(f"{whose} are names, such as {brief(repr(other))}; expected class numbers 0, 1, ...: {remedy}.")
+
+
+def _fault(values: NDArray[Any]) -> str:
+    """Return what is wrong with labels [N] that are no whole numbers."""
+    if values.dtype.kind == "f":
+        wrong = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
+        if not len(wrong):
+            return f"they are {values.dtype}, expected integers (class numbers 0, 1, ...): give labels.astype(int)"
+        return f"label {wrong[0]} is {values[wrong[0]]:.9g}; expected integers (class numbers 0, 1, ...)"
+    if values.dtype.kind == "O":
+        wrong = np.flatnonzero([not isinstance(value, int) for value in values.tolist()])
+        if len(wrong) and values[wrong[0]] is None:
+            return f"label {wrong[0]} is missing (null); leave out samples without a label"
+        if len(wrong):
+            return f"label {wrong[0]} is {brief(repr(values[wrong[0]]))}; expected integers (class numbers 0, 1, ...)"
+    if values.dtype.kind == "O":
+        return "some are larger than 2^63; expected class numbers 0, 1, ..."
+    return f"they are {values.dtype}; expected integers (class numbers 0, 1, ...)"
