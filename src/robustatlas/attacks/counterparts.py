@@ -29,11 +29,11 @@ def counterpart_of(attack: Attack) -> str:
     """
     if _is_of_this_package(attack):
         return ""
-    ours = (each for each in _own_attacks().values() if _parameters(each.threat) == _parameters(attack.threat))
+    ours = (each for each in _package_attacks().values() if _parameters(each.threat) == _parameters(attack.threat))
     return next((each.name for each in ours), "")
 
 
-def _own_attacks() -> dict[str, Attack]:
+def _package_attacks() -> dict[str, Attack]:
     """Return the attacks of the catalogue that no other package and no caller entered."""
     entered = [made for name, made in ATTACKS.usable().items() if name not in ATTACKS.own]
     others = {made.name for made in entered if isinstance(made, Attack)}
@@ -49,7 +49,7 @@ def _is_of_this_package(attack: Attack) -> bool:
     """Return if the name is one of this package's, those that it makes of several included, and so are all parts."""
     if not _has_own_parts(attack):
         return False
-    if attack.name in _own_attacks():
+    if attack.name in _package_attacks():
         return True
     try:
         made = attack_named(attack.name)

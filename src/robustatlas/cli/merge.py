@@ -72,7 +72,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         )
     console = Console(highlight=False)
     console.print(rows)
-    for attacks in _alike(merged):
+    for attacks in _attacks_by_threat(merged):
         console.print(safe(f"{listed(attacks)} are on one threat model; the smallest example of any of them counts."))
     for note in _unfinished(loaded):
         console.print(safe(note))
@@ -81,7 +81,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
     print_run(output, console)
 
 
-def _alike(merged: Result) -> list[list[str]]:
+def _attacks_by_threat(merged: Result) -> list[list[str]]:
     """Return the names of attacks on each threat model that several attacks are on."""
     names: dict[str, dict[str, None]] = {}
     for record in merged.records.values():

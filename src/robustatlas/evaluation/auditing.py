@@ -51,7 +51,7 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     if count:
         return search_again(result, model, data, count, request.seed, request.share)
     asked = request.diagnose and request.audit is None and request.part == WHOLE
-    if asked and result.run is not None and (own := _own_attacks(result)):
+    if asked and result.run is not None and (own := _user_attacks(result)):
         return _hold_own_attacks(result, model, data, own, request.seed)
     return result
 
@@ -62,7 +62,7 @@ def _audited_as(result: Result) -> dict[str, str]:
     return {name: own.get(name, name) for name in result.attacks if name in own or name in catalogue()}
 
 
-def _own_attacks(result: Result) -> dict[str, str]:
+def _user_attacks(result: Result) -> dict[str, str]:
     """Return the attacks of one's own that no audit has looked at, each with this package's on its threat model."""
     audited = result.audit_sentences()
     own = {record.name for record in result.records.values() if record.counterpart}

@@ -1,4 +1,4 @@
-"""Which runs are about the same images, and which of their attacks are the same: only like is compared."""
+"""Rules of comparison: the same images and labels, the same threat models, distinct trainings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """What a run is about, and by which attacks.
+    """The model, the data and the attacks of a run, as comparisons ask for them.
 
     Attributes:
         name: what sentences call the run.
@@ -35,7 +35,7 @@ class Subject:
     missing: Mapping[str, int]
 
     @classmethod
-    def of(
+    def from_run(
         cls,
         name: str,
         data: str,
@@ -68,7 +68,7 @@ def different_data(subjects: Sequence[Subject]) -> str:
     """
     distinct = {(each.data.name, each.data.images_sha256, each.data.labels_sha256): each for each in subjects[::-1]}
     for first, second in combinations([*distinct.values()][::-1], 2):
-        if what := first.data.unlike(second.data):
+        if what := first.data.differing_parts(second.data):
             return (
                 f"{first.name} was evaluated on {first.data.name} and {second.name} on {second.data.name}, which hold "
                 f"different {what}; evaluate the same data to compare."
@@ -76,7 +76,7 @@ def different_data(subjects: Sequence[Subject]) -> str:
     return ""
 
 
-def unlike_attacks(subjects: Sequence[Subject]) -> dict[str, str]:
+def attack_differences(subjects: Sequence[Subject]) -> dict[str, str]:
     """Return the attacks that several runs have by the same name and with different threat models, and how they differ.
 
     An attack whose run records no threat model is taken by its name.
@@ -91,8 +91,8 @@ def unlike_attacks(subjects: Sequence[Subject]) -> dict[str, str]:
     return found
 
 
-def not_compared(attack: str, how: str) -> str:
-    """Return the sentence on an attack of :func:`unlike_attacks`."""
+def refusal_to_compare(attack: str, how: str) -> str:
+    """Return the sentence on an attack of :func:`attack_differences`."""
     return f"{attack} is not compared, as its threat models differ: {how}."
 
 

@@ -108,12 +108,12 @@ class DataRecord(Record):
         """A phrase for each way in which ``given`` is other data."""
         return [f"the {what} are not those of the run ({self.name})" for what in self._different_parts(given)]
 
-    def unlike(self, other: DataRecord) -> str:
+    def differing_parts(self, other: DataRecord) -> str:
         """Return what differs from another data set: "images", "labels" or both; empty: nothing that is known.
 
         Where one of the two records no hash of its images, the names decide.
 
-        >>> DataRecord(name="a").unlike(DataRecord(name="b")), DataRecord(name="a").unlike(DataRecord(name="a"))
+        >>> DataRecord(name="a").differing_parts(DataRecord(name="b")), DataRecord(name="a").differing_parts(DataRecord(name="a"))
         ('images', '')
         """
         if self.images_sha256 and other.images_sha256:

@@ -10,6 +10,7 @@ import numpy as np
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import Address, named, one_sentence
 from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.columns import Arrays
 from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, spans_of
 from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.store import Run
@@ -42,7 +43,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         ...     ra.load_result(joined.path).samples
         3
     """
-    return _joined(runs, into, lambda joined: None)
+    return _join(runs, into, lambda joined: None)
 
 
 def join_best_known(runs: Sequence[str | Path], into: str | Path) -> Run:
@@ -61,10 +62,10 @@ def join_best_known(runs: Sequence[str | Path], into: str | Path) -> Run:
     Raises:
         UserError: as :func:`merge`.
     """
-    return _joined(runs, into, _share_examples)
+    return _join(runs, into, _share_examples)
 
 
-def _joined(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run], None]) -> Run:
+def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run], None]) -> Run:
     """Join runs beside the folder `into`, let `complete` add to the joined run, and move it there if it is sound."""
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
@@ -74,7 +75,7 @@ def _joined(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Ru
     _check(parts)
     place = named(into, "the folder of a run")
     free = there is None and not isinstance(place, Address)
-    with _beside(place) as temporary:
+    with _temporary_folder(place) as temporary:
         joined = Run.begin(temporary / "joined", given[0].identity)
         for run in parts:
             _add(run, joined)
@@ -90,7 +91,7 @@ def _joined(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Ru
 
 
 @contextmanager
-def _beside(place: Path) -> Iterator[Path]:
+def _temporary_folder(place: Path) -> Iterator[Path]:
     """Make a temporary folder on the disk of `place`, or anywhere if that is an address."""
     if isinstance(place, Address):
         above = None
@@ -159,11 +160,13 @@ def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
         }
     )
     index = np.setdiff1d(joined.done(giver), joined.done(record))
-    columns = joined.columns(giver, index) if len(index) else {"minimal_size": np.zeros(0)}
-    found = np.isfinite(columns["minimal_size"])
+    if not len(index):
+        return
+    searched = joined.columns(giver, index)
+    found = np.isfinite(searched["minimal_size"])
     if not found.any():
         return
-    columns = {name: values[found] for name, values in columns.items()}
+    columns: Arrays = {name: values[found] for name, values in searched.items()}
     count = len(columns["index"])
     columns |= {name: np.zeros(count, np.int64) for name in ("forward", "backward", "rejected")}
     columns |= {"seconds": np.zeros(count), "true_size": np.full(count, -1.0), "found_run": np.full(count, -1)}

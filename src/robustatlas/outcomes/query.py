@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, brief, warn
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.outcomes.alike import Subject, different_data, not_compared, unlike_attacks
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import create_views
 
@@ -135,7 +135,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
     opened = {str(named(path)): Run.open(path) for path in paths}
-    for note in _unlike(opened):
+    for note in _comparison_notes(opened):
         warn(note)
     try:
         with duckdb.connect() as connection:
@@ -162,15 +162,15 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
 
 
-def _unlike(runs: Mapping[str, Run]) -> list[str]:
+def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
     """Return a sentence for each reason why numbers of several runs do not belong together."""
     if len(runs) < 2:
         return []
     subjects = [
-        Subject.of(name, run.identity.data.name, run.identity, run.records().values(), run.missing())
+        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing())
         for name, run in runs.items()
     ]
-    notes = [not_compared(attack, how) for attack, how in unlike_attacks(subjects).items()]
+    notes = [refusal_to_compare(attack, how) for attack, how in attack_differences(subjects).items()]
     return [*filter(None, [different_data(subjects), *notes, *(subject.unfinished for subject in subjects)])]
 
 

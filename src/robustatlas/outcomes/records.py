@@ -202,7 +202,7 @@ class AttackRecord(Record):
 
     @property
     def threat_parameters(self) -> dict[str, JsonValue]:
-        """What the set of perturbed inputs depends on, and what counts as an error; empty where no set is recorded."""
+        """Parameters of the set of perturbed inputs, and what counts as an error; empty if no set is recorded."""
         held = set_parameters(self.threat)
         errors = self.protocol.get("errors", "accepted")
         return {**held, "errors": errors} if isinstance(held, dict) and held else {}

@@ -17,7 +17,7 @@ from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
-from robustatlas.outcomes.alike import Subject, different_data, not_compared, unlike_attacks
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report import field, pages, words
@@ -236,8 +236,8 @@ def _own_rows(
             first.append(result)
     if differ := different_data(subjects):
         raise UserError(f"{differ} Make a board for each data set.")
-    unlike = unlike_attacks(subjects)
-    said = [not_compared(attack, how) for attack, how in unlike.items()]
+    unlike = attack_differences(subjects)
+    said = [refusal_to_compare(attack, how) for attack, how in unlike.items()]
     said += [subject.unfinished for subject in subjects if subject.missing]
     return [row.without(unlike) for row in rows], names, first, said
 

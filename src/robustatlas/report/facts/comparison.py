@@ -15,7 +15,7 @@ from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
-from robustatlas.outcomes.alike import Subject, different_data, not_compared, unlike_attacks
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points, different_points
@@ -100,7 +100,7 @@ def volume_name(attack: str) -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """What runs share, and what is left out and why.
+    """The samples, attacks and strengths that runs share, and what is left out and why.
 
     Attributes:
         names: of the runs, distinct.
@@ -124,7 +124,7 @@ class Shared:
     def notes(self) -> list[str]:
         """Sentences on what is left out and why, and on what is missing; every surface that compares says them."""
         lines = [f"Left out, not evaluated alike: {some(self.left_out)}."] if self.left_out else []
-        return [*lines, *map(not_compared, self.unlike, self.unlike.values()), *self.unfinished]
+        return [*lines, *map(refusal_to_compare, self.unlike, self.unlike.values()), *self.unfinished]
 
     @property
     def samples(self) -> int:
@@ -187,7 +187,7 @@ class _Brief:
 
 def subject_of(result: Result, name: str) -> Subject:
     """Return what a run called `name` is about, and by which attacks."""
-    return Subject.of(name, result.data, result.identity, result.records.values(), result.missing)
+    return Subject.from_run(name, result.data, result.identity, result.records.values(), result.missing)
 
 
 def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
@@ -209,11 +209,11 @@ def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None
     if differ := different_data(subjects):
         raise UserError(differ)
     index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
-    unlike = unlike_attacks(subjects)
+    unlike = attack_differences(subjects)
     common = common_points(brief.judged(index) for brief in briefs)
     grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
-        why = "".join(f" {not_compared(attack, how)}" for attack, how in unlike.items())
+        why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())
         raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.{why}")
     everything = dict.fromkeys(attack for brief in briefs for attack in brief.strengths)
     left_out = [attack for attack in everything if attack not in grid and attack not in unlike]

@@ -18,7 +18,7 @@ from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import Subject, different_data, not_compared, unlike_attacks
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
@@ -144,7 +144,7 @@ class Row:
         if not lost:
             return self
         kept = {a: [*grid] for a, grid in self.accuracies.entries.items() if a not in lost}
-        said = " ".join(not_compared(attack, unlike[attack]) for attack in lost)
+        said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,
             accuracies=self.accuracies.restrict(kept, kept),
@@ -273,7 +273,7 @@ class Ground:
             raise UserError(
                 f"{some([subject.name for subject in subjects])} share no samples; evaluate the same samples."
             )
-        unlike = unlike_attacks(subjects)
+        unlike = attack_differences(subjects)
         alike = [{attack: grid for attack, grid in found.items() if attack not in unlike} for found in grids]
         return cls(_always_right(alike), index)
 

@@ -14,7 +14,7 @@ from robustatlas.common.wording import MASKED, beside_masked, listed, some, stre
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.outcomes.alike import not_compared
+from robustatlas.outcomes.alike import refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
@@ -96,7 +96,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
     found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
     found += [
-        Check(f"{attack} against {shared.names[1]}", False, not_compared(attack, how))
+        Check(f"{attack} against {shared.names[1]}", False, refusal_to_compare(attack, how))
         for attack, how in shared.unlike.items()
     ]
     return found + [Check(f"all samples against {shared.names[1]}", False, said) for said in shared.unfinished]
