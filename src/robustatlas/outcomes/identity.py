@@ -113,7 +113,8 @@ class DataRecord(Record):
 
         Where one of the two records no hash of its images, the names decide.
 
-        >>> DataRecord(name="a").differing_parts(DataRecord(name="b")), DataRecord(name="a").differing_parts(DataRecord(name="a"))
+        >>> digits = DataRecord(name="digits")
+        >>> digits.differing_parts(DataRecord(name="mnist")), digits.differing_parts(digits)
         ('images', '')
         """
         if self.images_sha256 and other.images_sha256:
