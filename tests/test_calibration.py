@@ -239,6 +239,8 @@ def test_the_strengths_of_uar_can_be_trained_against() -> None:
     [
         ({"presets": "trades"}, "There are no presets trades-ATTACK; expected multirobustbench, uar, uar-imagenet100"),
         ({"presets": "uar", "strengths": {"stadv": [0.1]}}, "no preset uar-stadv"),
+        ({"presets": "uar", "settings": Settings(epochs=3)}, "have recipe, steps, rate and settings of their own"),
+        ({"presets": "uar", "steps": 3}, "have recipe, steps, rate and settings of their own"),
         ({"per_attack": {"l2": {"steps": 3}}}, "per_attack names l2, which is not trained here"),
         ({"per_attack": {"linf": {"stepss": 3}}}, "'pgd' has no setting 'stepss'"),
         ({"per_attack": {"standard": {"epoch": 3}}}, "'standard' has no setting 'epoch'"),

@@ -86,7 +86,7 @@ def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -
     assert "distance" in by_distance.axis
     assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].halved / 0.1)
     assert by_distance.strips[0].shades[-1] is None  # beyond the largest strength nothing was searched
-    assert "largest strength" in card_of(run, facts, distances={"linf": 0.1}).axis
+    assert "strength" in card_of(run, facts, distances={"linf": 0.1}).axis
 
 
 def certified(run: Result, **sizes: float) -> Result:

@@ -52,14 +52,17 @@ def test_cells_are_those_of_the_reference() -> None:
 
 @pytest.mark.parametrize("more", ["recolor", "my own attack"])
 def test_what_the_reference_lacks_of_a_training_counts_as_unseen(tmp_path: Path, more: str) -> None:
-    def constant(trained_on: dict[str, float]) -> float | None:
+    close = replace(REFERENCE, accuracies=AccuracyTable(90.0, {"linf": {0.01: 89.0, 0.02: 88.0}}), ranked=("linf",))
+
+    def constant(trained_on: dict[str, float], reference: Reference = close) -> float | None:
         row = run_row(Result.from_arrays([0, 1, 2, 3], [0, 1, 0, 3], {"linf": [0.015, np.inf, 0.0, 0.005]},
-                                         {"linf": [0.01, 0.02]}), REFERENCE, About(trained_on=trained_on))  # fmt: skip
-        found = score_of(row, REFERENCE)
+                                         {"linf": [0.01, 0.02]}), reference, About(trained_on=trained_on))  # fmt: skip
+        found = score_of(row, reference)
         return None if found is None else found[1]
 
-    assert constant({"linf": 0.01, more: 0.06}) == constant({"linf": 0.01})
+    assert constant({"linf": 0.01, more: 0.06}) == constant({"linf": 0.01}) == 25.0  # 75, 50 and 25 % a point apart
     assert constant({more: 0.06}) == constant({})
+    assert constant({"linf": 0.01}, REFERENCE) is None, "its accuracies are too far apart for a pair"
     page = build_leaderboard([result()], tmp_path, REFERENCE, {"mine": {"trained_on": {more: 0.06}}})
     assert more in page.read_text(encoding="utf-8")
 

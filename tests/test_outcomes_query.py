@@ -19,7 +19,6 @@ import outcomes_examples as examples
 import robustatlas as ra
 from robustatlas.cli.query import query as command
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import typed
 from robustatlas.outcomes import query
 from robustatlas.results.result import load_result
 from test_draws import Smoothed
@@ -151,11 +150,11 @@ def test_what_sql_says_is_what_load_result_says(evaluated: dict[str, Path], name
         for column, expected in known.items():
             found = [row[everything.columns.index(column)] for row in everything.rows]
             assert found == expected, (attack, column)
-        sql = f"SELECT strength, typed, accuracy, typical FROM accuracies {of_it} ORDER BY strength"
+        sql = f"SELECT strength, accuracy, typical FROM accuracies {of_it} ORDER BY strength"
         typical = None if outcome.typical is None else outcome.typical_accuracies()
         for position, row in enumerate(query(sql, path).rows):
             strength = result.strengths(attack)[position]
-            expected = [strength, typed(attack, strength), result.accuracies().at(attack, strength)]
+            expected = [strength, result.accuracies().at(attack, strength)]
             assert list(row) == [*expected, None if typical is None else typical[position]]
             asked = f'SELECT broken FROM broken({strength}) {of_it} ORDER BY "index"'
             assert [each[0] for each in query(asked, path).rows] == (~result.correct(attack)[:, position]).tolist()

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from command_line import entered
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import size, strength
+from robustatlas.common.wording import size, text_as_typed
 from robustatlas.data import load_dataset
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
 from robustatlas.metrics.competitiveness import competitiveness_ratio
@@ -178,7 +178,7 @@ def test_every_number_on_the_page_is_one_of_show(tmp_path: Path) -> None:
     assert said(told["worst case"]["accuracy"]) in text
     cells = re.findall(r'aria-label="strength ([\d.]+): ([^"]+)"', text)
     expected = [
-        (strength(size), said(cell))
+        (text_as_typed(size), said(cell))
         for attack in told["attacks"].values()
         for size, cell in zip(attack["strengths"], attack["accuracy"], strict=True)
     ]
@@ -332,8 +332,13 @@ def test_equal_settings_are_written_once(tmp_path: Path, evaluated_run: Path) ->
 
 
 def test_numbers_without_noise_and_without_exponents() -> None:
-    assert [strength(x) for x in (0.16799999999999998, 0.031372, 12345.0, 1.0)] == ["0.168", "0.03137", "12345", "1"]
-    assert [size(x) for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
+    assert [text_as_typed(x) for x in (0.16799999999999998, 0.031372, 12345.0, 1.0)] == [
+        "0.168",
+        "0.03137",
+        "12345",
+        "1",
+    ]
+    assert [size(x, of="linf") for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
 
 
 def test_strengths_are_rounded_on_the_page(tmp_path: Path) -> None:

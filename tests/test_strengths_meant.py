@@ -13,7 +13,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli._options import parse_strengths
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLING, strength, typed
+from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
 from robustatlas.evaluation.attack_choice import choose_attacks
 from robustatlas.evaluation.request import Request
 from robustatlas.threats.compose import Compose
@@ -75,10 +75,10 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
     assert most == pytest.approx(MOST[like] if like else N if name == "sigma-zero" else math.inf)
     if math.isfinite(most):
         beyond = 1.001 * max(most, attack.strengths[-1])
-        why = "; give at least 1" if name in FALLING else r" for images in \[0, 1\], .* at most"
+        why = "; give at least 1" if falls_from(name) else r" for images in \[0, 1\], .* at most"
         with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
-            choose_attacks(Request(attacks=name, strengths={name: [typed(name, beyond)]}), MODEL, COLOUR)
-    asked = Request(attacks=name, strengths={name: [typed(name, min(most, 1e4))]})
+            choose_attacks(Request(attacks=name, strengths={name: [value_as_typed(name, beyond)]}), MODEL, COLOUR)
+    asked = Request(attacks=name, strengths={name: [value_as_typed(name, min(most, 1e4))]})
     (kept,) = choose_attacks(asked, MODEL, COLOUR)
     assert kept.strengths == (min(most, 1e4),)
 
@@ -164,7 +164,7 @@ def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 4, 6, 8, 16, 30, 64, 128, 2000])
 def test_every_number_of_levels_is_written_so(levels: int) -> None:
-    assert strength(levels / 255) == strength(float(torch.tensor(levels / 255))) == f"{levels}/255"
+    assert text_as_typed(levels / 255) == text_as_typed(float(torch.tensor(levels / 255))) == f"{levels}/255"
 
 
 @pytest.mark.parametrize(
@@ -173,4 +173,4 @@ def test_every_number_of_levels_is_written_so(levels: int) -> None:
      (0.03137, "0.03137"), (12.0, "12"), (2500 / 3, "833.3"), (7 / 15, "0.4667")],
 )  # fmt: skip
 def test_other_numbers_are_not(value: float, written: str) -> None:
-    assert strength(value) == written
+    assert text_as_typed(value) == written

@@ -1,6 +1,7 @@
 """Studies carried out: numbers are those of their runs, and what is there is never done again."""
 
 import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import UserError
-from robustatlas.studies import forecast_study, read_study
+from robustatlas.metrics.references import Reference
+from robustatlas.outcomes import AccuracyTable
+from robustatlas.studies import Sheet, forecast_study, read_study
+from robustatlas.studies.numbers import number_of
 from robustatlas.studies.progress import StudyDisplay
 from robustatlas.studies.writing import Studied
 from study_files import SMALL, without_sizes, written
@@ -192,6 +196,7 @@ kind = "claims"
 paper = "mine"
 claim = "attacked in training is better"
 printed = [60.0, 50.0]
+printed_on = "digits"
 more = { model = "linf", number = "linf@0.1" }
 less = { model = "plain", number = "linf@0.1" }
 """
@@ -218,3 +223,65 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
 def test_a_claim_of_other_seeds_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="linf and plain"):
         read_study(written(tmp_path, without_sizes(SMALL) + CLAIM))
+
+
+def test_a_claim_of_two_comparisons_holds_if_both_do(tmp_path: Path) -> None:
+    """No number is larger than another one and smaller too; both differences are those of the trainings."""
+    turned = (
+        CLAIM
+        + """
+[outputs.claims.claims.then]
+more = { model = "plain", number = "linf@0.1" }
+less = { model = "linf", number = "linf@0.1" }
+"""
+    )
+    text = without_sizes(SMALL).replace("seeds = [3, 4]", "seeds = 2") + turned
+    table = ra.study(written(tmp_path, text), tmp_path / "out", progress=False).tables["claims"]
+    row = dict(zip(table.columns, map(str, table.rows[0]), strict=True))
+    first, second = row["difference"].split("; ")
+    assert float(first.split(" ")[0]) == pytest.approx(-float(second.split(" ")[0]))
+    assert row["verdict"] != "holds" and row["printed"] == "60 > 50; none"
+
+
+PUBLISHED = """
+[outputs.published]
+kind = "published"
+printed_on = "cifar10"
+values = [
+    { model = "linf", number = "linf@0.1", printed = 54.7, source = "table 1" },
+    { model = "plain", number = "clean", printed = 90.15, source = "table 1", printed_on = "digits" },
+]
+"""
+
+
+def test_what_is_printed_of_other_images_has_a_column_with_their_name(
+    studied: tuple[Path, Path, Studied], tmp_path: Path
+) -> None:
+    _, out, _ = studied
+    file = written(tmp_path, without_sizes(SMALL) + PUBLISHED)
+    sheet = ra.study(file, shutil.copytree(out, tmp_path / "out"), progress=False).tables["published"]
+    assert sheet.columns == ("model", "number", "printed", "ours", "source", "printed for cifar10")
+    printed = [
+        (row["printed"], row["printed for cifar10"])
+        for row in (dict(zip(sheet.columns, r, strict=True)) for r in sheet.rows)
+    ]
+    assert printed == [("none", "54.7"), ("90.2", "none")]
+    with pytest.raises(UserError, match="printed_on = 'cifar10'"):
+        read_study(written(tmp_path, without_sizes(SMALL) + PUBLISHED, ('printed_on = "cifar10"\n', "")))
+
+
+def far_apart(strengths: dict[float, float]) -> Reference:
+    """Accuracies whose differences are beyond what a stability constant looks at."""
+    return Reference("mine", "", AccuracyTable(90.0, {"linf": strengths}), ("linf",))
+
+
+def test_a_stability_constant_without_a_pair_says_so(tmp_path: Path) -> None:
+    """No two of 90, 60 and 30 are within 3 points; of 90, 60 and 58 two are."""
+    result = ra.Result.from_arrays([0, 1, 1, 0], [0, 1, 1, 0], {"linf": [0.15, 0.3, 0.05, 0.3]}, {"linf": [0.1, 0.2]})
+    number = number_of("SC", [result, result], far_apart({0.1: 60.0, 0.2: 30.0}), {"linf": 0.1})
+    assert number.text == "no pair" and np.isnan(number.mean) and not number.intervals
+    sheet = Sheet("numbers", ("model", "SC"), [("linf", number)])
+    assert sheet.texts() == [["linf", "no pair"]] and sheet.legend == ()
+    assert next(iter(csv.DictReader(io.StringIO(sheet.csv()))))["SC"] == "no pair"
+    found = number_of("SC", [result], far_apart({0.1: 60.0, 0.2: 58.0}), {"linf": 0.1})
+    assert found.mean == pytest.approx(25 / 2)  # 75 and 50 percent right, 2 points apart

@@ -8,7 +8,7 @@ from command_line import entered
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
-from robustatlas.studies import OUTPUTS, read_study, shipped, steps_of
+from robustatlas.studies import OUTPUTS, differences_of, read_study, shipped, steps_of
 from robustatlas.studies.forecast import trial_images
 from robustatlas.studies.planning import chosen, mine
 from robustatlas.studies.running import evaluation_request, plan_of
@@ -151,3 +151,20 @@ def test_a_reference_is_evaluated_by_as_few_steps_as_the_models() -> None:
             assert plan.evaluated(asked.name).plan("every") == asked.plan("every")
     with pytest.raises(UserError, match="evaluation_steps"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, evaluation_steps=20)
+
+
+def test_what_is_given_in_place_of_a_preset_is_listed(tmp_path: Path) -> None:
+    """By a model, by the section of all trainings, and of a reference: nothing replaces a preset's value in silence."""
+    preset = 'preset = "trades"\nsettings = { batch_size = 25 }'
+    reference = '[references.ata]\narchitecture = "digits-cnn"\nrule = "ata"\npresets = "uar"\n'
+    reference += "strengths = { linf = [0.1] }\nattack = { linf = { epochs = 3 } }\n[outputs.scores]"
+    text = without_sizes(SMALL).replace('recipe = "pgd"', preset).replace("[outputs.scores]", reference)
+    found = differences_of(read_study(written(tmp_path, text)))
+    (model,) = (sentence for sentence in found.presets if sentence.startswith("models.linf: "))
+    for said in ("digits-cnn in place of wrn-34-10", "epochs 1 in place of 76", "batch_size 25 in place of 128",
+                 "learning_rate 0.02 in place of 0.1", "linf 0.1 in place of 0.031", "1 step of PGD"):  # fmt: skip
+        assert said in model
+    (ata,) = (sentence for sentence in found.presets if sentence.startswith("references.ata linf: "))
+    assert "epochs 3 in place of 200" in ata and "batch_size" not in ata
+    shown = " ".join(entered("study", written(tmp_path, text), "--out", tmp_path / "out", "--dry-run").out.split())
+    assert " ".join(model.split()) in shown and not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,12 +16,17 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.data.rows import Rows
+from robustatlas.models.objectives import margin
 from robustatlas.models.weights import load_weights
+from robustatlas.optimizers.crafting import craft
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.report.training import plot_training, write_training_page
 from robustatlas.training import Recipe, Settings, TrainingDisplay, load_trained, read_card, recipe_named, train
+from robustatlas.training.against import unreached_strengths
 from robustatlas.training.augmentation import cutmix, resized_crop
+from robustatlas.training.given import bound
 from robustatlas.training.presets import PRESETS, overridden, preset_named
-from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy, worst_of
+from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy, entropy_of, worst_of
 from test_training import FAST, convolutional, linear, same
 
 
@@ -115,6 +121,41 @@ def test_presets_are_recipes_that_begin(name: str) -> None:
     recipe = preset.recipe()
     assert recipe.name == preset.kind
     assert overridden(preset, preset.architecture, recipe, preset.settings) == []
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_other_steps_of_a_preset_go_as_far_as_those_printed(name: str) -> None:
+    preset = preset_named(name)
+    for printed, few in zip(preset.recipe().against, preset.recipe(steps=3).against, strict=True):
+        if isinstance(printed.optimizer, PGD) and isinstance(few.optimizer, PGD):
+            assert 3 * few.optimizer.rate == pytest.approx(printed.optimizer.steps * printed.optimizer.rate)
+    assert not unreached_strengths(preset.recipe().against)
+
+
+def test_steps_that_never_reach_the_strength_are_a_warning_on_the_card(data: Dataset, tmp_path: Path) -> None:
+    """On a linear network 7 steps of a twentieth move each pixel from the image by .35 of the strength."""
+    recipe = recipe_named("pgd", {"linf": 0.2}, steps=7, rate=1 / 20)
+    with pytest.warns(UserWarning, match=r"7 steps of 0.05 of the strength go 0.35 of it"):
+        trained = train(linear(), data, recipe, settings=replace(FAST, epochs=1), out=tmp_path)
+    assert len([said for said in trained.card.warnings if "never reaches linf=0.2" in said]) == 1
+    (opponent,) = recipe.against
+    x, labels = data.images[:4] * 0.2 + 0.4, data.labels[:4]
+    found = craft(
+        trained.net, opponent, x, labels, torch.full((4,), 0.2), Noise.of(0, torch.arange(4), "x"), entropy_of(labels),
+        start="neutral",
+    )  # fmt: skip
+    assert float((found.x - x).abs().max()) == pytest.approx(0.07, abs=1e-6)
+
+
+def test_examples_of_fast_lpa_climb_the_margin_in_any_recipe() -> None:
+    net, labels = convolutional().eval(), torch.tensor([0, 1])
+    noise = Noise.of(0, torch.arange(2), "x")
+    batch = Batch(torch.rand(2, 1, 8, 8), labels, noise, noise.take(torch.tensor([0])))
+    preset = preset_named("multirobustbench-lpips-elastic")
+    joint = bound(preset.recipe(steps=2), net)
+    apart = bound(preset_named("multirobustbench-lpips").recipe(steps=2), net)
+    by_margin = apart.craft(net, batch, value=partial(margin, labels=labels, targets=None))
+    assert torch.equal(joint.craft(net, batch).x, by_margin.x)
 
 
 def test_first_updates_of_a_preset_and_what_is_not_as_printed(tmp_path: Path) -> None:

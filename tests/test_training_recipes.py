@@ -330,9 +330,11 @@ def test_manifold() -> None:
     check(recipe_named("manifold", {"linf": LINF}), expected, net, b)
 
 
+@pytest.mark.parametrize("wider", [1.0, 1.5])
 @pytest.mark.parametrize("against", [{"linf": LINF}, {"l2": L2}, {"linf": LINF, "l1": L1}])
-def test_mmr(against: dict[str, float]) -> None:
-    """Slopes unit by unit by the backward mode; the universal regulariser counts the nearest of either norm in both."""
+def test_mmr(against: dict[str, float], wider: float) -> None:
+    """Slopes unit by unit by the backward mode; the universal regulariser counts the nearest of either norm in both.
+    Hyperplanes count up to gamma, which is the strength or is given."""
     net, b = network(), batch()
     dual = {"linf": 1.0, "l2": 2.0, "l1": math.inf}
     hidden, logits = net[0](b.x).flatten(1), net(b.x)
@@ -348,7 +350,8 @@ def test_mmr(against: dict[str, float]) -> None:
     counted = sum(d.argsort(1).argsort(1) < 8 for d in far.values()) > 0  # 11, 9.5, 8 of 56, 5 in the last epoch
     expected = F.cross_entropy(logits, b.labels)
     weights = dict(zip(against, (0.5, 0.3), strict=False))
-    for name, radius in against.items():
+    gammas = {name: wider * strength for name, strength in against.items()}
+    for name, radius in gammas.items():
         weight = 0.2 * weights[name]  # the second of ten epochs
         expected = expected + weight * (counted * (1 - far[name] / radius).clamp_min(0)).sum() / (8 * COUNT)
         for n in range(COUNT):
@@ -356,7 +359,9 @@ def test_mmr(against: dict[str, float]) -> None:
             for k in set(range(CLASSES)) - {y}:
                 d = (logits[n, y] - logits[n, k]) / (jacobians[2][n, y] - jacobians[2][n, k]).norm(dual[name])
                 expected = expected + weight * (1 - d / radius).clamp_min(0) / (COUNT * CLASSES)
-    check(recipe_named("mmr", against, weight=tuple(weights.values()), first=0.2, last=0.1), expected, net, b)
+    options = {"weight": tuple(weights.values()), "first": 0.2, "last": 0.1}
+    options |= {"gamma": tuple(gammas.values())} if wider != 1 else {}
+    check(recipe_named("mmr", against, **options), expected, net, b)
 
 
 RISEN = (0.3 - 0.1) / (0.6 - 0.1)
@@ -410,6 +415,7 @@ def test_every_recipe_is_tested_here() -> None:
         ("mmr", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
         ("mmr", {"linf": 0.1}, {"first": 3}, "shares of the ReLUs"),
         ("mmr", {"linf": 0.1, "l1": 1.0}, {"weight": (1.0, 2.0, 3.0)}, "one for each norm"),
+        ("mmr", {"linf": 0.1, "l1": 1.0}, {"gamma": (1.0, -2.0)}, "positive distance"),
         ("ibp", {"l0": 3.0}, {}, "takes linf, l2 and l1"),
         ("ibp", {"linf": 0.1}, {"clean": 0.5}, "clean at most warmup"),
         ("crown-ibp", {"linf": 0.1}, {"beta": 2.0}, "shares between 0 and 1"),

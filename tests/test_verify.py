@@ -1,5 +1,6 @@
 """Other people's examples: which count, how large they are, and what they change."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from robustatlas.attacks.definition import AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes import merge
+from robustatlas.outcomes import AccuracyTable, merge
 from robustatlas.report.facts import best_known, facts_of
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.words import summary
@@ -240,3 +241,30 @@ def test_the_command_line_takes_files_folders_and_runs(tmp_path: Path) -> None:
     Image.new("RGBA", (8, 8)).save(folder / "9.png")
     with pytest.raises(UserError, match="RGBA"):
         ra.verify(run, folder)
+
+
+CARD = {"title": "t", "url": "https://example.org", "architecture": "a", "extra_data": False, "trained_on": {}}
+
+
+@pytest.mark.parametrize(
+    ("strengths", "card", "faults"),
+    [
+        ([0.05, 0.1], CARD, []),
+        ([0.05], CARD, ["It lacks 1 of 2 ranked points: linf@0.1"]),
+        ([0.05, 0.1], {k: v for k, v in CARD.items() if k != "trained_on"}, ["Its card does not say trained_on ("]),
+        ([0.05], {}, ["It lacks 1 of 2", "Its card does not say title"]),
+    ],
+)
+def test_a_submission_has_every_ranked_point_and_its_card(
+    strengths: list[float], card: dict[str, object], faults: list[str], tmp_path: Path
+) -> None:
+    net, data, _ = problem(8)
+    ra.evaluate(net, data, "linf", strengths={"linf": strengths}, run=tmp_path / "run", progress=False).describe(card)
+    reference = Reference("mine", "", AccuracyTable(100.0, {"linf": {0.05: 90.0, 0.1: 80.0}}), ("linf",))
+    (tmp_path / "reference.json").write_text(json.dumps(reference.to_dict()), encoding="utf-8")
+    asked = ("verify", tmp_path / "run", "--submission", tmp_path / "reference.json")
+    said = entered(*asked, code=1 if faults else 0).out.splitlines()
+    if faults:
+        assert [line[: len(fault)] for line, fault in zip(said, faults, strict=True)] == faults
+    else:
+        assert "is a complete submission" in " ".join(said)

@@ -106,7 +106,7 @@ def everyday_table() -> str:
         ]
         steps = [f"{each.strengths[-1] / each.runs[0].optimizer.sizes:g}" for each in dict.fromkeys((small, large))]
         sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
-        unit = large.about.unit.removeprefix(wording.FALLEN)
+        unit = wording.unit_as_typed(large.about.unit, of=name)
         same = steps[:1] if len(set(steps)) == 1 else steps
         sources = sources.replace(": people still recognise what they see", "").replace(
             "; smaller ones chosen here", ""

@@ -88,10 +88,19 @@ def scheduling_table() -> str:
 def claims_table() -> str:
     """Claims of papers, and what the study of them came to."""
     rows = [
-        (f"{row['paper']}: {row['claim']}", row["printed"], row["difference"], f"**{row['verdict']}**")
+        (f"{row['paper']}: {row['claim']}", row["difference"], f"**{row['verdict']}**", *printed_cells(row))
         for row in stored("studies/paper_claims/tables")["claims"]
     ]
-    return table(("claim", "printed", "difference here", ""), rows)
+    return table(("claim", "difference here", "", *PRINTED_FOR), rows)
+
+
+PRINTED_FOR = ("printed for cifar10", "printed for imagenet100")
+"""Columns of what papers print of other images than those measured here."""
+
+
+def printed_cells(row: Mapping[str, str]) -> list[str]:
+    """What papers print of the number of a row, for each of their data sets."""
+    return [row.get(column, "none") for column in PRINTED_FOR]
 
 
 BESIDE_PAPERS = {
@@ -114,19 +123,21 @@ def beside_papers_table() -> str:
             said = " ".join(row[key] for key in keys)
             if row["model"].startswith(models) and (number in said or number == "UAR"):
                 ours = row["ours"].split("\n")[0]
-                rows.append((study, f"UAR of {said}" if number == "UAR" else said, row["printed"], ours))
+                called = f"UAR of {said}" if number == "UAR" else said
+                rows.append((study, called, ours, row.get("printed", "none"), printed_cells(row)[0]))
     field = stored("studies/multirobustbench/tables")["field"]
     pairs = [
         (row[name.removesuffix(", printed")], row[name]) for row in field for name in row if name.endswith("printed")
     ]
     printed = [(ours, theirs) for ours, theirs in pairs if theirs != "none"]
     met = sum(abs(float(ours) - float(theirs)) < 0.01 for ours, theirs in printed)
-    rows.append(("multirobustbench", "CR and SC of published defenses", f"{len(printed)} numbers", f"{met} alike"))
+    said = f"{met} of {len(printed)} alike"
+    rows.append(("multirobustbench", "CR and SC of published defenses", said, f"{len(printed)} numbers", "none"))
     for row in stored("studies/robustness-curves/tables")["distances"]:
         if row["printed"] != "none":
             said = f"smallest {row['norm']} distance, {row['data']}"
-            rows.append(("robustness-curves", said, row["printed"], row["smallest"]))
-    return table(("study", "number", "printed", "here"), rows)
+            rows.append(("robustness-curves", said, row["smallest"], row["printed"], "none"))
+    return table(("study", "number", "here", "printed for the same", PRINTED_FOR[0]), rows)
 
 
 def beside_autoattack_table() -> str:

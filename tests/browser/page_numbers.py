@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import rough, size, strength, wording
+from robustatlas.common.wording import rough, size, text_as_typed, wording
 from robustatlas.metrics.registry import against_reference
 
 Told = Mapping[str, Any]
@@ -32,7 +32,7 @@ def percent(number: Told) -> str:
 
 
 def size_of(value: float | None) -> str:
-    return size(float("inf") if value is None else value)
+    return size(float("inf") if value is None else value, of="")
 
 
 def differences(page: Any, told: Sequence[Told]) -> list[str]:
@@ -58,7 +58,7 @@ def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
     if run["breaks"] and run["breaks"]["half"]:
-        yield f"{wording(run['breaks']['attack']).label} {size(run['breaks']['half'])}" in found["head"], True
+        yield f"{wording(run['breaks']['attack']).label} {size(run['breaks']['half'], of='')}" in found["head"], True
     for held in run["certified"].values():
         middle = held["robust accuracy, at least"][(len(held["strengths"]) - 1) // 2]
         yield f"at least {middle['value']:.1f} %" in found["head"], True
@@ -74,7 +74,7 @@ def _runs(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             yield "about" in place, run["reference"]["about"]
         yield cells[1], bare(run["headline"]["accuracy"])
         yield cells[2], bare(run["average accuracy"])
-        yield size(run["breaks"]["half"]) in cells[3], True
+        yield size(run["breaks"]["half"], of="") in cells[3], True
         yield cells[4], bare(run["clean accuracy"])
         yield cells[5], str(run["samples"])
 
@@ -86,11 +86,14 @@ def _heat(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             if attack["accuracy"] is None:
                 continue
             cells = zip(attack["strengths"], attack["accuracy"], strict=True)
-            yield row[2 : 2 + len(attack["strengths"])], [f"strength {strength(s)}: {percent(a)}" for s, a in cells]
+            yield (
+                row[2 : 2 + len(attack["strengths"])],
+                [f"strength {text_as_typed(s)}: {percent(a)}" for s, a in cells],
+            )
             yield row[-1], bare(attack["average accuracy"])
         for row, held in zip(rows[len(run["attacks"]) :], run["certified"].values(), strict=True):
             cells = zip(held["strengths"], held["robust accuracy, at least"], strict=True)
-            said = [f"strength {strength(s)}: certified, at least {percent(a)}" for s, a in cells]
+            said = [f"strength {text_as_typed(s)}: certified, at least {percent(a)}" for s, a in cells]
             yield row[2 : 2 + len(said)], said
 
 

@@ -10,10 +10,11 @@ from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, Att
 from robustatlas.attacks.families import SMOOTH
 from robustatlas.common.errors import UserError, brief, first_line, unknown, warn
 from robustatlas.common.registry import Registry
-from robustatlas.common.scalars import real
+from robustatlas.common.wording import falls_from
+from robustatlas.common.wording import strength as written
 from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
-from robustatlas.outcomes.strengths import LARGEST_STRENGTH
+from robustatlas.outcomes.strengths import LARGEST_STRENGTH, read_strength
 from robustatlas.threats.compose import Compose, carben
 from robustatlas.threats.perceptual import Perceptual
 
@@ -117,10 +118,20 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
     for optimizer in OPTIMIZERS:
         attack = attacks.get(name.removeprefix(f"{optimizer}-"))
         if attack is not None and attack.name != name:
-            run = AttackRun(OPTIMIZERS[optimizer](), "margin")
-            about = AttackInfo(attack.about.unit)
-            return replace(attack, name=name, runs=(run,), rules=(), search_order=(), about=about)
+            if falls_from(attack.name) is not None:
+                raise UserError(
+                    f"{name!r} cannot be searched: {attack.name} has no slope that an optimizer could follow; give "
+                    f"{attack.name!r}, which looks at its strengths one by one."
+                )
+            return searched_by(optimizer, attack)
     return None
+
+
+def searched_by(optimizer: str, attack: Attack) -> Attack:
+    """Return the threat model and strengths of `attack`, searched by one optimizer alone: ``"OPTIMIZER-ATTACK"``."""
+    run = AttackRun(OPTIMIZERS[optimizer](), "margin")
+    about = AttackInfo(attack.about.unit)
+    return replace(attack, name=f"{optimizer}-{attack.name}", runs=(run,), rules=(), search_order=(), about=about)
 
 
 def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
@@ -128,7 +139,7 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
 
     Args:
         names: in the order in which they change the image.
-        strengths: full strength of each part; default: half of the largest of its own grid.
+        strengths: full strength of each part, as people type it; default: half of the largest of its own grid.
 
     Returns:
         the attack, named after its parts with ``+`` between them; its strengths are shares from 0 to 1.
@@ -173,14 +184,16 @@ def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None 
                 "the clean input and do not depend on the model, such as recolor+stadv+linf."
             )
     full = (
-        [part.strengths[-1] / 2 for part in parts] if strengths is None else [real(strength) for strength in strengths]
+        [part.strengths[-1] / 2 for part in parts]
+        if strengths is None
+        else [read_strength(strength, part.name) for part, strength in zip(parts, strengths, strict=True)]
     )
     if not all(0 < value <= LARGEST_STRENGTH for value in full):
         raise UserError(
             f"The strengths of {name!r} are {brief(repr(strengths))}; expected a positive number for each part."
         )
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
-    each = ", ".join(f"{part.name} {value:.4g}" for part, value in zip(parts, full, strict=True))
+    each = ", ".join(f"{part.name} {written(value, of=part.name)}" for part, value in zip(parts, full, strict=True))
     attack = _composition(name, threat, "a composition, as in Laidlaw and Feizi 2019")
     searched_as = next((part for part in parts if part.threat.chooses), attack)
     scaled = strengths is None and any(part.small for part in parts)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import MARK, counted, listed, some
+from robustatlas.common.wording import MARK, counted, listed, some, strength, value_as_typed, words_up_to
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
@@ -287,7 +287,10 @@ class Diagnosis(Tabular):
                 for finding in self.indicators
             },
             "samples": len(self.record.index),
-            "looked_at": {attack: list(strengths) for attack, strengths in self.looked_at.items()},
+            "looked_at": {
+                attack: [value_as_typed(attack, each) for each in strengths]
+                for attack, strengths in self.looked_at.items()
+            },
             "doubted": self.samples.doubtful.tolist(),
         }
 
@@ -317,7 +320,12 @@ class Diagnosis(Tabular):
     def _reach(self) -> str:
         """How far from the samples was looked; empty where there is nothing to look at."""
         if self.looked_at:
-            ends = some([f"{attack} up to {strengths[-1]:.4g}" for attack, strengths in self.looked_at.items()])
+            ends = some(
+                [
+                    f"{attack} {words_up_to(attack)} {strength(strengths[-1], of=attack)}"
+                    for attack, strengths in self.looked_at.items()
+                ]
+            )
             return f"Searches were looked at where they ended: {ends}; beyond that nothing was looked at."
         by_gradients = any(finding.severity == "masked" for finding in self.indicators)
         return "This is said of the samples as they are: nothing was looked at where searches end." * by_gradients

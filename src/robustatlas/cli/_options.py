@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import typed
-from robustatlas.outcomes.strengths import strengths_in
+from robustatlas.common.wording import falls_from, text_as_typed
+from robustatlas.outcomes.strengths import read_strength, strengths_in
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
@@ -37,7 +37,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
             raise UserError(f"--strengths is given twice for {name}; give all its strengths at once.")
-        found[name] = strengths_in(values, f"--strengths {item!r}", name)
+        found[name] = strengths_in(values, name, f"--strengths {item!r}")
     return found
 
 
@@ -51,14 +51,15 @@ def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, flo
         return found
     for item in joined.split(","):
         name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
-        strength = fraction(value)
+        strength = read_strength(value, name)
         if not name or name in found or not 0 < strength < math.inf:
-            sign = "@" if option == "--headline" else "="
+            sign, top = "@" if option == "--headline" else "=", falls_from(name)
+            below = "" if top is None else f" below {text_as_typed(top)}"
             raise UserError(
                 f"{option} {joined!r} is not understood at {item.strip()!r}; expected each attack once with a "
-                f"strength, such as linf{sign}8/255,l2{sign}0.5."
+                f"strength{below}, such as linf{sign}8/255,l2{sign}0.5."
             )
-        found[name] = typed(name, strength)
+        found[name] = strength
     return found
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from robustatlas.cli._terminal import safe, shown, tables_that_fit
 from robustatlas.common.latex import pvalue
-from robustatlas.common.wording import FALLING, MASKED, UPPER_BOUND, listed, size, strength
+from robustatlas.common.wording import MASKED, UPPER_BOUND, falls_from, listed, size, strength
 from robustatlas.metrics import (
     AdversarialHypervolume,
     OutcomeTable,
@@ -113,7 +113,7 @@ def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]
         curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
-            before, after = reversed(sides) if attack in FALLING else sides
+            before, after = sides if falls_from(attack) is None else reversed(sides)
             sentences.append(
                 f"{attack}: the curves cross at {size(crossing.start, of=attack)}; {before} is more robust below, "
                 f"{after} above (significant)."

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._help import OUTPUT
-from robustatlas.common.wording import CORRUPTION, FALLEN, GROUPS, OTHER, typed, wording
+from robustatlas.common.wording import CORRUPTION, GROUPS, OTHER, unit_as_typed, value_as_typed, wording
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack
@@ -53,13 +53,13 @@ def attacks(
 
 
 def _span(attack: Attack) -> str:
-    first, last = (typed(attack.name, attack.strengths[end]) for end in (0, -1))
+    first, last = (value_as_typed(attack.name, attack.strengths[end]) for end in (0, -1))
     return f"{first:.4g} .. {last:.4g} ({len(attack.strengths)})"
 
 
 def _unit(attack: Attack) -> str:
     """Of its strengths, and whose they are where they are not those of a source."""
-    return "; ".join(filter(None, [attack.about.unit.removeprefix(FALLEN), attack.about.calibrated]))
+    return "; ".join(filter(None, [unit_as_typed(attack.about.unit, of=attack.name), attack.about.calibrated]))
 
 
 def _list(console: Console) -> None:

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength, typed
+from robustatlas.common.wording import strength
+from robustatlas.outcomes.strengths import read_strength
 
 
 def calibrate(
@@ -66,7 +67,7 @@ def calibrate(
     from robustatlas.training.calibration import calibrated
 
     source = load_reference(reference)
-    largest = None if up_to is None else typed(attack, up_to)
+    largest = None if up_to is None else read_strength(up_to, attack)
     found = choose(attack, source, like, clean=clean, below=below, up_to=largest)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(attack, justify="right")

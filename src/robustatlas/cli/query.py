@@ -39,7 +39,7 @@ def query(
     attack, unit, strengths, monotone, origins, threat. samples: run, index, label, clean_prediction, clean_margin.
     outcomes: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward, backward,
     mistakes, drawn, strengths, broken, margins, fooled, queries, typical, threat. accuracies: run, attack, strength,
-    typed, accuracy, typical, threat. broken(strength): run, attack, index and broken, which says whether the sample is
+    accuracy, typical, threat. broken(strength): run, attack, index and broken, which says whether the sample is
     broken at that strength. Equal images: the same data; equal threat: the same threat model.
 
     The samples that are hardest to fool:

@@ -31,13 +31,14 @@ from robustatlas.common.wording import (
     size,
     some,
     strength,
-    typed,
+    text_as_typed,
+    value_as_typed,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import in_levels
+from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
@@ -86,7 +87,8 @@ def show(
     forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
     if len(forms) > 1:
         raise UserError(f"{listed(forms)} are given together; give one of them.")
-    training = parse_strength_of(trained_on, "--trained-on")
+    asked = parse_strength_of(trained_on, "--trained-on")
+    training = None if asked is None else strengths_as_typed(asked)
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
     chosen = chosen_reference(reference, [result], weights)
@@ -357,7 +359,9 @@ def _write_csv(facts: RunFacts) -> None:
         empty = [None] * (len(columns) - 3)
         rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([columns, *([attack, typed(attack, at), *values] for (attack, at), values in rows.items())])
+    writer.writerows(
+        [columns, *([attack, value_as_typed(attack, at), *values] for (attack, at), values in rows.items())]
+    )
 
 
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:
@@ -369,5 +373,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{some(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(most, max(reference.accuracies.entries[attack])):
-            raise UserError(f"--trained-on {attack}={most:g} is beyond every strength of {reference.name}; {meant}.")
+        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.entries[attack])):
+            raise UserError(
+                f"--trained-on {attack}={text_as_typed(most)} is beyond every strength of {reference.name}; {meant}."
+            )

@@ -19,7 +19,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted, some
 
 if TYPE_CHECKING:
-    from robustatlas.studies import Sheet, Studied
+    from robustatlas.studies import Differences, Sheet, Studied
 
 
 def study(
@@ -100,13 +100,21 @@ def study(
         throughput = DeviceThroughput.parse_optional(device_throughput)
         expected = studies.forecast_study(what, folder, device_throughput, device)
         print_forecast(expected, "step", "number", throughput.name if throughput else "one device like this one")
-        for sentence in what.differs:
-            Console(highlight=False).print(f"Not as in the paper: {safe(sentence)}", soft_wrap=True)
+        _print_differences(studies.differences_of(what))
         return
     share = share_here(part)
     with stopped_by_hand(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
         done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
     _print(done, [step.name for step in studies.chosen(studies.steps_of(what), only or ())])
+
+
+def _print_differences(found: Differences) -> None:
+    console = Console(highlight=False)
+    lines = [f"Not as in the paper: {sentence}" for sentence in found.paper]
+    lines += [f"In place of a preset: {sentence}" for sentence in found.presets]
+    lines += [f"Warning: {sentence}" for sentence in found.warnings]
+    for line in lines:
+        console.print(safe(line), soft_wrap=True)
 
 
 def _print(done: Studied, names: Sequence[str]) -> None:

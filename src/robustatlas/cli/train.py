@@ -15,7 +15,7 @@ from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import strength, text_as_typed
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset
@@ -249,7 +249,7 @@ def _say(trained: Trained, out: Path, page: Path) -> None:
     table.add_column("", justify="right")
     for name, value in trained.card.accuracies.items():
         at = trained.card.trained_on.get(name)
-        table.add_row(name if at is None else f"{name} {strength(at, of=name)}", f"{value:.1f}")
+        table.add_row(name if at is None else f"{name} {text_as_typed(at)}", f"{value:.1f}")
     console.print(table)
     for note in trained.card.notes:
         console.print(safe(note), soft_wrap=True)

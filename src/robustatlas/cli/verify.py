@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 
 from robustatlas.cli import _models
-from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT, FullHelp
+from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT, REFERENCE, FullHelp
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
+from robustatlas.common.errors import UserError
 from robustatlas.common.wording import counted, strength
 from robustatlas.outcomes import Run
 
@@ -59,6 +60,14 @@ def verify(
     eight_bit: Annotated[
         bool, ATTACKS.flag("--eight-bit", "Count an example only if it still fools the model after rounding to 8 bits.")
     ] = False,
+    submission: Annotated[
+        str | None,
+        REFERENCE.option(
+            "NAME",
+            "Check instead whether the run is a complete submission to the leaderboard of this reference, such as "
+            "`multirobustbench-cifar10`.",
+        ),
+    ] = None,
     by: Annotated[str | None, OUTPUT.option("TEXT", "Who found the examples. By default the name of the file.")] = None,
     device: _models.Device = None,
     batch_size: Annotated[
@@ -66,7 +75,8 @@ def verify(
     ] = None,
     help_all: FullHelp = False,
 ) -> None:
-    r"""Check adversarial examples that others found, and add those that hold to RUN; or check its certificates.
+    r"""Check adversarial examples that others found, and add those that hold to RUN; or check its certificates, or
+    whether it is a complete submission.
 
     For each example the clean prediction, the range [0, 1], the model's answer and the size in each norm are checked.
     From then on the smallest example of each sample counts, whoever found it.
@@ -81,7 +91,17 @@ def verify(
     ```bash
     robustatlas verify runs/mynet-cifar10
     ```
+
+    Whether a run has all that the leaderboard takes, its card too:
+
+    ```bash
+    robustatlas verify runs/mynet-cifar10 \
+        --submission multirobustbench-cifar10
+    ```
     """
+    if submission is not None:
+        _check_submission(run, submission, examples)
+        return
     from robustatlas.evaluation.verification import model_named_by
     from robustatlas.evaluation.verification import verify as verified
 
@@ -117,6 +137,23 @@ def verify(
                 f"{told.after[k]:.1f}",
             )
     console.print(rows)
+
+
+def _check_submission(run: Path, reference: str, examples: Path | None) -> None:
+    """Print what a submission lacks; the command fails where that is anything."""
+    from robustatlas.metrics.references import load_reference
+    from robustatlas.report.submission import submission_faults
+    from robustatlas.results.result import load_result
+
+    if examples is not None:
+        raise UserError("--submission looks at the run alone; leave EXAMPLES out.")
+    found = submission_faults(load_result(run), load_reference(reference))
+    console = Console(highlight=False)
+    for sentence in found:
+        console.print(safe(sentence), soft_wrap=True)
+    if found:
+        raise typer.Exit(1)
+    console.print(f"{safe(str(run))} is a complete submission to the leaderboard of {safe(reference)}.", soft_wrap=True)
 
 
 def _recheck(run: Path, model: Classifier, data: str | None) -> None:

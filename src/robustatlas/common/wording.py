@@ -88,57 +88,109 @@ UPPER_BOUND = "upper bound"
 """Of a hypervolume whose margins fell out of another search: lower ones probably exist."""
 
 
-def axis(unit: str) -> str:
-    """What stands under an axis of strengths: the unit of the attack ("[0, 1]" in one line), or "strength"."""
-    unit = unit.removeprefix(FALLEN)
+def axis(unit: str, *, of: str) -> str:
+    """Return what stands under an axis of strengths of the attack `of`: its unit ("[0, 1]" in one line), or "strength".
+
+    >>> axis("100 - quality", of="jpeg-quality"), axis("", of="mine")
+    ('quality', 'strength')
+    """
+    unit = unit_as_typed(unit, of=of)
     return unit.replace(", ", ",\u00a0") if "[" in unit else unit or "strength"
 
 
-FALLING = {"jpeg-quality": 100.0, "resolution": 100.0}
-"""Attacks whose strengths people type as something that harms as it falls, and where it falls from. Inside it is how
-far it has fallen, so that more is always worse; of this the unit is (:data:`FALLEN`)."""
+_FALLS_FROM = {"jpeg-quality": 100.0, "resolution": 100.0}
 
 FALLEN = "100 - "
-"""How the units of these begin."""
+"""The beginning of the unit of an attack whose typed strengths fall."""
 
 
-def falls_from(unit: str) -> float | None:
-    """Where strengths of this unit fall from as people type them; None where they rise."""
-    return float(FALLEN.partition(" ")[0]) if unit.startswith(FALLEN) else None
+def unit_as_typed(unit: str, *, of: str) -> str:
+    """Return the unit of strengths of the attack `of` as people type them.
 
-
-def typed(attack: str, value: float) -> float:
-    """A strength of ``attack`` as people type it; of a typed one, what it is inside.
-
-    >>> typed("jpeg-quality", 70.0), typed("jpeg-quality", 30.0), typed("linf", 0.1)
-    (30.0, 70.0, 0.1)
+    >>> unit_as_typed("100 - quality", of="jpeg-quality"), unit_as_typed("pixels", of="blur")
+    ('quality', 'pixels')
     """
-    top = FALLING.get(attack.partition(".")[0])
+    return unit if falls_from(of) is None else unit.removeprefix(FALLEN)
+
+
+def falls_from(attack: str) -> float | None:
+    """Return the typed strength at which `attack` changes nothing and from which typed strengths fall as harm grows;
+    None where typed strengths rise.
+
+    >>> falls_from("jpeg-quality"), falls_from("jpeg-quality.wrong"), falls_from("linf")
+    (100.0, 100.0, None)
+    """
+    return _FALLS_FROM.get(attack.partition(".")[0])
+
+
+def value_as_typed(attack: str, value: float) -> float:
+    """Return a strength or size of `attack` as people type it; -inf stands for "never" where typed strengths fall.
+
+    The other direction is :func:`robustatlas.outcomes.strengths.read_strength`, which says where each belongs.
+
+    >>> value_as_typed("jpeg-quality", 70.0), value_as_typed("linf", 0.1)
+    (30.0, 0.1)
+    """
+    top = falls_from(attack)
     return value if top is None else round(top - value, 10)
 
 
-def size(value: float, of: str = "") -> str:
-    """A size, of the attack ``of``, with three significant digits; the word "never" for inf.
+def size(value: float, *, of: str) -> str:
+    """Write a size of the attack `of` as people type it, with three significant digits; "never" stands for inf.
 
-    >>> size(0.0123456), size(float("inf")), size(70.0, of="jpeg-quality")
+    >>> size(0.0123456, of="linf"), size(float("inf"), of="linf"), size(70.0, of="jpeg-quality")
     ('0.0123', 'never', '30')
     """
-    return "never" if math.isinf(value) else _significant(typed(of, value), 3)
+    return "never" if math.isinf(value) else significant(value_as_typed(of, value), 3)
 
 
-def strength(value: float, digits: int = 4, of: str = "") -> str:
-    """A strength, of the attack ``of``, as people type it: parts of 255 that no decimal or simpler fraction is, else
-    with so many digits.
+def strength(value: float, digits: int = 4, *, of: str) -> str:
+    """Write a strength of the attack `of` as people type it; see :func:`text_as_typed`.
 
-    >>> strength(8 / 255), strength(128 / 255), strength(0.2), strength(1 / 3), strength(2000.0)
-    ('8/255', '128/255', '0.2', '0.3333', '2000')
-    >>> strength(5.0, of="jpeg-quality")
-    '95'
+    >>> strength(8 / 255, of="linf"), strength(5.0, of="jpeg-quality")
+    ('8/255', '95')
     """
-    value = typed(of, value)
+    return text_as_typed(value_as_typed(of, value), digits)
+
+
+def interval(low: float, high: float, digits: int = 4, *, of: str) -> str:
+    """Write an interval of strengths or sizes of the attack `of` as people type them, the smaller typed one first.
+
+    >>> interval(0.1, 0.2, of="linf"), interval(20.0, 60.0, of="resolution")
+    ('[0.1, 0.2]', '[40, 80]')
+    """
+    ends = ["never" if math.isinf(end) else significant(value_as_typed(of, end), digits) for end in (low, high)]
+    return f"[{', '.join(ends if falls_from(of) is None else reversed(ends))}]"
+
+
+def words_up_to(attack: str) -> str:
+    """Return the words before the most harmful of several strengths of `attack`.
+
+    >>> words_up_to("linf"), words_up_to("resolution")
+    ('up to', 'down to')
+    """
+    return "up to" if falls_from(attack) is None else "down to"
+
+
+def word_beyond(attack: str) -> str:
+    """Return the word before a strength of `attack` for all that is more harmful.
+
+    >>> word_beyond("linf"), word_beyond("resolution")
+    ('beyond', 'below')
+    """
+    return "beyond" if falls_from(attack) is None else "below"
+
+
+def text_as_typed(value: float, digits: int = 4) -> str:
+    """Write a strength that is already as people type it: as a part of 255 that no decimal or simpler fraction is, else
+    with `digits` significant digits.
+
+    >>> [text_as_typed(value) for value in (8 / 255, 128 / 255, 0.2, 1 / 3, 2000.0)]
+    ['8/255', '128/255', '0.2', '0.3333', '2000']
+    """
     steps = round(255 * value) if 0 < value < _LEVELS_END else 0
     in_levels = abs(255 * value - steps) < _WHOLE * steps and 255 // math.gcd(steps, 255) > _SIMPLE
-    return f"{steps}/255" if in_levels else _significant(value, digits)
+    return f"{steps}/255" if in_levels else significant(value, digits)
 
 
 _WHOLE = 1e-6
@@ -158,8 +210,8 @@ def rough(value: float) -> str:
     return f"{round(float(f'{value:.3g}'), 2):,g}"
 
 
-def _significant(value: float, digits: int) -> str:
-    """A number with so many significant digits, and never an exponent where the number is large."""
+def significant(value: float, digits: int) -> str:
+    """Write a number with `digits` significant digits, and never with an exponent where the number is large."""
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 

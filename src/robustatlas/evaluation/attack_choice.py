@@ -12,12 +12,11 @@ from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import FALLING, instead, typed
+from robustatlas.common.wording import falls_from, instead
 from robustatlas.data.arrays import array_of
 from robustatlas.evaluation.request import EIGHT_BIT, Attacks, Request, Strengths
 from robustatlas.models.classifier import Classifier
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.threats.base import UnsupportedInputError, beyond_images
 
 
@@ -46,7 +45,7 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
         raise UserError(f"Every attack of {', '.join(names)} is left out; keep at least one.")
     if len(set(names)) < len(names):
         raise UserError(f"Some attack is named twice in {', '.join(names)}; name each once.")
-    wanted = _checked_strengths(request.strengths, names)
+    wanted = read_grids(request.strengths, names)
     for attack in attacks:
         largest = wanted.get(attack.name, attack.strengths)[-1]
         if largest > max(attack.threat.most(first), attack.strengths[-1]):
@@ -63,7 +62,12 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
     ]
 
 
-def _checked_strengths(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def read_grids(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Read the strengths that are `given` for some of the attacks `names`, as people type them.
+
+    Raises:
+        UserError: they are of another attack, no strengths, or not in the order of harm.
+    """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -77,11 +81,12 @@ def _checked_strengths(given: Strengths | None, names: Sequence[str]) -> dict[st
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(typed(name, real(value)) for value in np.atleast_1d(array_of(values)).tolist())
+            grid = tuple(read_strength(value, name) for value in np.atleast_1d(array_of(values)).tolist())
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            expected = f"falling numbers below {FALLING[name]:g}" if name in FALLING else "positive, increasing numbers"
+            top = falls_from(name)
+            expected = "positive, increasing numbers" if top is None else f"falling numbers below {top:g}"
             raise UserError(f"The strengths of {name!r} are {brief(repr(values))}; expected {expected}.")
         check_strengths(grid, name)
         wanted[name] = grid

@@ -97,7 +97,7 @@ def competitiveness_in_out(
     Args:
         accuracies: of the model, in percent.
         reference: acc*.
-        trained_on: attack -> largest strength that the model was trained against; {} for none.
+        trained_on: attack -> largest strength that the model was trained against, as people type it; {} for none.
         kind, attacks, weights: as for `competitiveness_ratio`.
 
     Returns:
@@ -131,7 +131,7 @@ def percent_seen(
     Args:
         accuracies: of the model; their points count.
         reference: whose ranked attacks are gone over.
-        trained_on: attack -> largest strength that the model was trained against; {} for none.
+        trained_on: attack -> largest strength that the model was trained against, as people type it; {} for none.
         attacks: the attacks to go over; when None those that the reference ranks.
 
     Returns:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import axis, counted
+from robustatlas.common.wording import axis, counted, value_as_typed
 from robustatlas.common.wording import size as written
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
@@ -95,8 +95,8 @@ class RobustnessCurve(Tabular):
     itself (not nested), R is the error at the last strength that is not larger, and may fall.
 
     A terminal or a notebook shows the sizes at which a tenth, a quarter, half, three quarters and nine tenths of the
-    samples break. ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size, robust_error, low, high. The
-    last three are in percent; low and high are the pointwise band at 95 %.
+    samples break. ``to_pandas``, ``to_polars`` and ``to_arrow`` give every step: size (as people type it),
+    robust_error, low, high. The last three are in percent; low and high are the pointwise band at 95 %.
 
     Attributes:
         minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
@@ -137,17 +137,23 @@ class RobustnessCurve(Tabular):
         sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
         low, high = self.band(kind="pointwise").at(sizes)
         rows = [
-            (written(float(size), self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
+            (written(float(size), of=self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
             for size, error, below, above in zip(sizes, self.at(sizes), low, high, strict=True)
         ]
         median = float(self.quantile(0.5))
-        half = "half never break" if np.isinf(median) else f"half break at {written(median, self.attack)}"
+        half = "half never break" if np.isinf(median) else f"half break at {written(median, of=self.attack)}"
         about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
-        return Grid(about, (axis(self.unit or "size"), "robust error, %", "95 % interval"), rows, numbers=(0, 1, 2))
+        return Grid(
+            about,
+            (axis(self.unit or "size", of=self.attack), "robust error, %", "95 % interval"),
+            rows,
+            numbers=(0, 1, 2),
+        )
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         band = self.band(kind="pointwise")
-        return {"size": band.sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
+        sizes = np.array([value_as_typed(self.attack, size) for size in band.sizes.tolist()])
+        return {"size": sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
     def of(cls, outcome: Outcome) -> RobustnessCurve:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
+from robustatlas.common.wording import strength, words_up_to
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
 
@@ -82,7 +83,9 @@ def change_of_slope(
     wrong = np.float32(100) * (curve.minimal_sizes[:, None] <= grid)
     knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
-        raise UserError(f"The curve does not rise up to {up_to:g}; look at larger sizes.")
+        raise UserError(
+            f"The curve does not rise {words_up_to(curve.attack)} {strength(up_to, of=curve.attack)}; look farther."
+        )
     generator, samples = np.random.default_rng(seed), len(wrong)
     drawn = (generator.integers(samples, size=samples) for _ in range(replicates))
     errors = np.stack([wrong[positions].mean(0, np.float64) for positions in drawn])

@@ -68,7 +68,7 @@ def stability_constant(
     Args:
         accuracies: of the model, in percent.
         reference: acc*.
-        trained_on: attack -> largest strength that the model was trained against; {} for none.
+        trained_on: attack -> largest strength that the model was trained against, as people type it; {} for none.
         alpha: largest difference of difficulty, in its unit; that of `reference` is a percentage point.
         floor: smallest difference of difficulty, in its unit.
         attacks: the attacks to go over; when None those that the reference ranks.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import strength, words_up_to
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
 
 CLOSED = 1.01
@@ -68,10 +68,11 @@ class TwoSided:
                 f"The sides are of {self.certified.samples} and {self.found.samples} samples; give the same to both."
             )
         if (crossed := np.flatnonzero(self.lower > self.upper)).size:
-            row = int(crossed[0])
+            row, attack = int(crossed[0]), self.found.attack
+            example, least = (strength(float(side[row]), 6, of=attack) for side in (self.upper, self.lower))
             raise UserError(
-                f"Sample {row} has an example of size {self.upper[row]:.6g} and is certified up to "
-                f"{self.lower[row]:.6g}: one of the two is wrong; please report it."
+                f"Sample {row} has an example of size {example} and is certified {words_up_to(attack)} {least}: one of "
+                "the two is wrong; please report it."
             )
 
     @property

@@ -57,7 +57,7 @@ class Card(_Record):
     Attributes:
         architecture: what the network was asked for by, or the name of its class.
         parameters: how many numbers are trained.
-        trained_on: attack -> strength, empty for standard training.
+        trained_on: attack -> strength, as people type it; empty for standard training.
         epoch: whose weights these are, from 1.
         accuracies: in percent on the held-out training images: "clean", each attack by projected ascent, and "union",
             the share that survives all of them. Quick and optimistic; ``robustatlas evaluate`` measures.

@@ -17,9 +17,9 @@ from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import invalid_sentence, marked
+from robustatlas.common.wording import invalid_sentence, marked, value_as_typed
 from robustatlas.common.wording import strength as written
-from robustatlas.outcomes.strengths import check_strengths, same_strength
+from robustatlas.outcomes.strengths import check_strengths, read_strength, same_strength
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,8 +32,8 @@ class AccuracyTable(Tabular):
         invalid: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
             high. Metrics that count them warn (:class:`~robustatlas.common.errors.RobustnessWarning`).
 
-    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each entry: attack, strength, accuracy; first the
-    clean accuracy, as that at strength 0 of an attack "clean".
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each entry: attack, strength (as people type it),
+    accuracy; first the clean accuracy, as that at strength 0 of an attack "clean".
 
     Raises:
         UserError: where a value is not a percentage, or strengths are not positive, increasing and distinct.
@@ -58,7 +58,7 @@ class AccuracyTable(Tabular):
             check_strengths(strengths, attack)
             values = [_number(value, attack) for value in row.values()]
             for strength, value in zip(strengths, values, strict=True):
-                _check_percent(value, f"the accuracy under {attack} at strength {strength:g}")
+                _check_percent(value, f"the accuracy under {attack} at strength {written(strength, of=attack)}")
             entries[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "entries", MappingProxyType(entries))
@@ -91,7 +91,8 @@ class AccuracyTable(Tabular):
     def _columns(self) -> dict[str, NDArray[Any]]:
         entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
         attacks, strengths, values = zip(*entries, strict=True)
-        return {"attack": objects(attacks), "strength": np.array(strengths), "accuracy": np.array(values)}
+        at = [value_as_typed(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
+        return {"attack": objects(attacks), "strength": np.array(at), "accuracy": np.array(values)}
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -162,15 +163,21 @@ class AccuracyTable(Tabular):
             warn(invalid_sentence(shares))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`."""
+        """Return plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`.
+
+        Strengths are as people type them.
+        """
         return {
             "clean": None if math.isnan(self.clean) else self.clean,
-            "entries": {attack: {repr(s): value for s, value in row.items()} for attack, row in self.entries.items()},
+            "entries": {
+                attack: {repr(value_as_typed(attack, s)): value for s, value in row.items()}
+                for attack, row in self.entries.items()
+            },
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AccuracyTable:
-        """The table of plain data, as `to_dict` gives it; strengths may be numbers or their text.
+        """The table of plain data, as `to_dict` gives it; strengths, as people type them, may be numbers or their text.
 
         Raises:
             UserError: also where every accuracy is at most 1, because percent are expected and not fractions.
@@ -188,7 +195,8 @@ are expected; multiply them by 100.
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        table = cls(math.nan if data["clean"] is None else data["clean"], data["entries"])
+        entries = {attack: _read_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
+        table = cls(math.nan if data["clean"] is None else data["clean"], entries)
         table.require_percent()
         return table
 
@@ -233,6 +241,18 @@ def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
             f"{type(value).__name__}."
         )
     return value
+
+
+def _read_row(row: Any, attack: str) -> dict[float, Any]:
+    found: dict[float, Any] = {}
+    for given, value in _mapping(row, f"the row of {attack}").items():
+        strength = read_strength(given, attack)
+        if math.isnan(strength):
+            raise UserError(f"{given!r} in {attack} of the accuracy table is not a number.")
+        if strength in found:
+            raise UserError(f"The strength {given} of {attack} is given twice; give each strength once.")
+        found[strength] = value
+    return found
 
 
 def _number(value: Any, where: str) -> float:

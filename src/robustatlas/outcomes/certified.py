@@ -232,9 +232,10 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
     if not len(crossed):
         return
     row = int(crossed[0])
+    example, least = (written(float(sizes[row]), of=attack) for sizes in (found, certified.sizes))
     more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
     raise CrossedError(
-        f"{name}: of sample {index[row]} an example under {attack!r} has the size {written(float(found[row]))}, and "
-        f"{', '.join(certified.methods)} certifies that none is below {written(float(certified.sizes[row]))}{more}. "
+        f"{name}: of sample {index[row]} an example under {attack!r} has the size {example}, and "
+        f"{', '.join(certified.methods)} certifies that none is below {least}{more}. "
         "One of the two is wrong, so none of these numbers can be trusted: please report it, with the model."
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.tabular import Grid, objects
 from robustatlas.common.wording import counted, marked, size, strength
+from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
 
 _HEADINGS = ("attack", "median size", "strengths", "passes")
@@ -70,8 +71,8 @@ _NOT_RUN = {"minimal_strength": np.nan, "minimal_size": np.nan, "found_class": -
 
 
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
-    """One long table: a row for each attack and sample, the attacks one after the other; those that were certified and
-    not run come last, without sizes found."""
+    """Return one long table: a row for each attack and sample, the attacks one after the other; those that were
+    certified and not run come last, without sizes found. Sizes are as people type them."""
     outcomes = [table.outcome(attack) for attack in table.attacks]
     alone = [row for row in table.certified_sizes if row not in table.attacks]
     names = [*table.attacks, *alone]
@@ -79,7 +80,7 @@ def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
     columns = {name: np.tile(values, len(names)) for name, values in samples.items()}
     columns["attack"] = np.repeat(objects(names), table.samples)
     for name, nothing in _NOT_RUN.items():
-        found = [getattr(outcome, name) for outcome in outcomes]
+        found = [_as_typed(outcome.attack, name, getattr(outcome, name)) for outcome in outcomes]
         columns[name] = np.concatenate([*found, np.full(table.samples * len(alone), nothing)])
     if any(outcome.drawn is not None for outcome in outcomes):
         none = np.zeros(table.samples, np.int64)
@@ -89,6 +90,13 @@ def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
     return columns | _certified(table, names)
 
 
+_SIZES = ("minimal_strength", "minimal_size", "certified_size")
+
+
+def _as_typed(attack: str, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    return sizes_as_typed(values, attack) if name in _SIZES else values
+
+
 def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Certified sizes, NaN where nobody asked, and the method that certified each; nothing of a run without any."""
     if not table.certified_sizes:
@@ -96,6 +104,8 @@ def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[A
     held = [table.certified_sizes.get(name) for name in names]
     unknown = np.full(table.samples, np.nan)
     return {
-        "certified_size": np.concatenate([unknown if each is None else each.sizes for each in held]),
+        "certified_size": np.concatenate(
+            [unknown if each is None else _as_typed(each.attack, "certified_size", each.sizes) for each in held]
+        ),
         "certified_by": objects([by for each in held for by in ([""] * table.samples if each is None else each.by)]),
     }

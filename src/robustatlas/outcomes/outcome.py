@@ -198,9 +198,9 @@ class Outcome:
         """``[K]``: positions of ``sizes`` among 0 and the strengths."""
         places = positions_of(sizes, np.append(0.0, self.strengths))
         if (strange := sizes[places < 0]).size:
+            known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
             raise UserError(
-                f"{self.attack} is judged at each strength by itself, and was run at "
-                f"{listed_strengths(self.strengths, self.attack)}; {strange[0]:g} is none of these."
+                f"{self.attack} is judged at each strength by itself, and was run at {known}; {given} is none of these."
             )
         return places
 

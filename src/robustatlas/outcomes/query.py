@@ -87,7 +87,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward,
         backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical, threat. The six before the last
         are lists with one entry per strength.
-        ``accuracies``: run, attack, strength, typed, accuracy (robust, in percent), typical (in percent), threat.
+        ``accuracies``: run, attack, strength, accuracy (robust, in percent), typical (in percent), threat.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     Columns:
@@ -100,12 +100,13 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``drawn``, ``mistakes``: draws of the smallest example of a randomised model, and how many were misclassified.
         ``queries``: of a model that could only be asked, until the first example.
         ``typical``: the share of draws that stay right, or their mean accuracy.
-        ``typed``: the strength as people type it: the quality of a JPEG, not how far it is below 100.
+        Strengths and sizes, also that of ``broken``, are as people type them: the quality of a JPEG file, not how far
+        it is below 100. Where they fall, ``-inf`` says never, and lists go from the largest strength to the smallest.
 
     A warning says where runs are about different data, attacks of one name have different threat models, or a run is
     not finished.
 
-    Each view holds the very numbers of :func:`robustatlas.load_result`: of attacks that were run several times, the
+    Each view holds the numbers of :func:`robustatlas.load_result`: of attacks that were run several times, the
     smallest example of each sample. Numbers that are not there (a margin that was not searched) are NULL.
 
     Args:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import interrupts_wait
-from robustatlas.common.wording import size
+from robustatlas.common.wording import significant
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.hashes import digest
@@ -176,7 +176,7 @@ class AttackRecord(Record):
         if not sizes:
             return []
         if self.protocol.get("search") in ("descent", "minimum"):
-            return [f"exact to steps of {size(self.strengths[-1] / max(sizes))}"]
+            return [f"exact to steps of {significant(self.strengths[-1] / max(sizes), 3)}"]
         return [f"exact to {max(sizes)} steps up to each strength"]
 
     @property

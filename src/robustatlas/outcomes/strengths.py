@@ -1,15 +1,31 @@
-"""Strengths: when two are the same, when a size counts as one, and what a grid of them must be."""
+"""Strengths: how they are read, when two are the same, when a size counts as one, and what a grid of them must be.
+
+People type a strength in the unit of its attack. For most attacks the typed number rises with the harm that the attack
+does. For some, such as the quality of a JPEG file, it falls: 100 changes nothing, 10 changes much. A typed strength
+becomes another number only here and at the printers:
+
+- **Doors**: :func:`read_strength` reads whatever people type or pass: options, requirements, studies, files of
+  references, weights and models, SQL, and arguments of Python that choose strengths (``strengths`` of `evaluate`,
+  `certify` and `Result.from_arrays`, ``against`` of `train`). It needs the name of the attack.
+- **Printers**: ``strength``, ``size``, ``interval`` and ``value_as_typed`` of :mod:`robustatlas.common.wording` give
+  back what people type. All need the name of the attack. Text, JSON, CSV, data frames, SQL and figures hold typed
+  strengths.
+- **Between them** (arrays of tables, curves and metrics, and the files of a run), a strength or size is the distance
+  from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an attack whose
+  strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality").
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import FALLING, typed
+from robustatlas.common.scalars import fraction, real, reals
+from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
 from robustatlas.common.wording import strength as written
 
 STRENGTH_TOLERANCE = 1e-5
@@ -19,6 +35,61 @@ which a size above a strength is rounding."""
 
 LARGEST_STRENGTH = 1e12
 """Larger ones are a slip of the fingers: no image can be changed by as much, and float32 cannot compute with them."""
+
+
+def read_strength(given: Any, attack: str) -> float:
+    """Return the strength of `attack` that `given` says: a number or a text as people type it, such as ``"8/255"``.
+
+    The result is NaN where `given` is neither, and not positive where nothing is changed or no image could be.
+
+    >>> read_strength("8/256", "linf"), read_strength(80, "resolution"), read_strength("80", "resolution")
+    (0.03125, 20.0, 20.0)
+    """
+    found = fraction(given) if isinstance(given, str) else real(given)
+    top = falls_from(attack)
+    return found if top is None else round(top - found, 10)
+
+
+def read_strengths(given: Mapping[str, Any]) -> dict[str, float]:
+    """Return the strength of each attack in `given`, which holds them as people type them.
+
+    >>> read_strengths({"linf": 0.1, "resolution": 80})
+    {'linf': 0.1, 'resolution': 20.0}
+    """
+    return {attack: read_strength(value, attack) for attack, value in given.items()}
+
+
+def strengths_as_typed(strengths: Mapping[str, float]) -> dict[str, float]:
+    """Return the strength of each attack as people type it.
+
+    >>> strengths_as_typed({"linf": 0.1, "resolution": 20.0})
+    {'linf': 0.1, 'resolution': 80.0}
+    """
+    return {attack: value_as_typed(attack, value) for attack, value in strengths.items()}
+
+
+def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
+    """Return the sizes [N] of `attack` that `given` [N] holds as people type them; 0 (misclassified without a change)
+    and inf (never) stay.
+
+    >>> read_sizes([80.0, 0.0, np.inf], "resolution")
+    array([20.,  0., inf])
+    """
+    top = falls_from(attack)
+    if top is None:
+        return given
+    sizes = reals(given, f"the sizes of {attack}")
+    return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
+
+
+def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float64]:
+    """Return sizes or strengths [N] of `attack` as people type them; where typed strengths fall, never is -inf.
+
+    >>> sizes_as_typed(np.array([20.0, 0.0, np.inf]), "resolution").tolist()
+    [80.0, 100.0, -inf]
+    """
+    top = falls_from(attack)
+    return sizes if top is None else np.round(top - sizes, 10)
 
 
 def same_strength(a: float, b: float) -> bool:
@@ -60,14 +131,14 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
     ``levels`` where it has no others."""
     if not strengths:
         raise UserError(f"{attack} has no strengths; at least one is expected.")
+    top = falls_from(attack)
     if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
-        raise UserError(
-            f"The strengths of {attack} must be positive numbers of at most {LARGEST_STRENGTH:g}; given: "
-            f"{listed_strengths(strengths, attack)}."
-        )
+        limit = f"positive numbers of at most {LARGEST_STRENGTH:g}" if top is None else f"numbers below {top:g}"
+        raise UserError(f"The strengths of {attack} must be {limit}; given: {listed_strengths(strengths, attack)}.")
     if levels and (strange := [strength for strength in strengths if strength not in levels]):
         raise UserError(
-            f"{attack} has only the strengths {listed_strengths(levels)}; given: {listed_strengths(strange, attack)}."
+            f"{attack} has only the strengths {listed_strengths(levels, attack)}; given: "
+            f"{listed_strengths(strange, attack)}."
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
@@ -76,7 +147,7 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
             )
         if smaller > larger:
             raise UserError(
-                f"The strengths of {attack} are not in {'falling' if attack in FALLING else 'increasing'} order "
+                f"The strengths of {attack} are not in {'increasing' if top is None else 'falling'} order "
                 f"({listed_strengths(strengths, attack)}); sort them."
             )
 
@@ -90,9 +161,9 @@ def in_levels(strength: float, largest: float) -> str:
     return f"for {strength:g} of 255 give {strength:g}/255" if strength >= 1 > largest >= strength / 255 else ""
 
 
-def listed_strengths(strengths: Iterable[float], of: str = "") -> str:
-    """Strengths, of the attack ``of``, in a row, for a sentence."""
-    return ", ".join(written(strength, 6, of) for strength in strengths)
+def listed_strengths(strengths: Iterable[float], of: str) -> str:
+    """Strengths of the attack ``of``, as people type them, in a row, for a sentence."""
+    return ", ".join(written(strength, 6, of=of) for strength in strengths)
 
 
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
@@ -122,21 +193,26 @@ MOST_STRENGTHS = 10_000
 """More strengths of one attack than this are a slip of the fingers."""
 
 
-def strengths_in(text: str, said: str = "", attack: str = "") -> tuple[float, ...]:
-    """Strengths as people type them: ``"2/255,4/255"`` (a list) or ``"0.1:20"`` (equal steps of ``attack`` up to a last
-    one); ``said``: what a sentence about a mistake calls it. Raises :class:`UserError`: it is neither, or too many.
+def strengths_in(text: str, attack: str, said: str = "") -> tuple[float, ...]:
+    """Return the strengths of `attack`, as people type them, that `text` lists, ``"2/255,4/255"``, or asks for as equal
+    steps to a last one, ``"0.1:20"``; `said` is what a sentence about a mistake calls the text.
 
-    >>> strengths_in("0.1:4"), strengths_in("1/2,1")
-    ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0))
+    Raises :class:`UserError` where the text is neither, or asks for too many.
+
+    >>> strengths_in("0.1:4", "linf"), strengths_in("1/2,1", "l2"), strengths_in("10:3", "resolution")
+    ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0), (70.0, 40.0, 10.0))
     """
-    said, found = said or repr(text), tuple(map(fraction, text.split(",")))
+    said = said or repr(text)
     last, colon, count = text.partition(":")
-    if colon:
-        if count.strip().isdecimal() and not 1 <= int(count) <= MOST_STRENGTHS:
+    found = () if colon else tuple(read_strength(each, attack) for each in text.split(","))
+    if colon and count.strip().isdecimal():
+        if not 1 <= int(count) <= MOST_STRENGTHS:
             raise UserError(f"{said} asks for {count} strengths; expected 1 to {MOST_STRENGTHS:,}.")
-        equal = count.strip().isdecimal() and math.isfinite(fraction(last))
-        steps = grid(typed(attack, fraction(last)), int(count)) if equal else ()
-        found = tuple(typed(attack, step) for step in steps)
+        most = read_strength(last, attack)
+        found = grid(most, int(count)) if math.isfinite(most) else ()
     if not found or not all(0 < strength < math.inf for strength in found):
-        raise UserError(f"{said} is not understood; expected 0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20.")
-    return found
+        top = falls_from(attack)
+        below = "" if top is None else f", below {text_as_typed(top)}"
+        example = "0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20" if top is None else "80,50,20 or LAST:COUNT"
+        raise UserError(f"{said} is not understood; expected {example}{below}.")
+    return tuple(value_as_typed(attack, strength) for strength in found)

@@ -12,6 +12,7 @@ from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
+from robustatlas.outcomes.strengths import read_sizes, read_strength
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +249,8 @@ class OutcomeTable:
         Args:
             labels: ``[N]``.
             clean_prediction: ``[N]``.
-            minimal_size: attack to ``[N]``: 0 misclassified clean, inf never fooled.
-            strengths: attack to ``[S]``, increasing.
+            minimal_size: attack to ``[N]``, as people type sizes; 0 misclassified clean, inf never fooled.
+            strengths: attack to ``[S]``, as people type them, in the order of harm (resolution 80, 50, 20).
             clean_margin: ``[N]``; NaN when not given.
             margins: attack to ``[N, S]``; NaN when not given.
             fooled: attack to ``[N, S]``; what the minimal sizes say when not given.
@@ -269,8 +270,9 @@ class OutcomeTable:
         for attack, sizes in minimal_size.items():
             if attack not in strengths:
                 raise UserError(f"There are no strengths of {attack}; give those at which {model} is judged.")
-            size = check_minimal(sizes, f"{model} under {attack}")
-            grid = np.atleast_1d(reals(strengths[attack], f"the strengths of {attack}"))
+            size = check_minimal(read_sizes(sizes, attack), f"{model} under {attack}")
+            given = np.atleast_1d(reals(strengths[attack], f"the strengths of {attack}"))
+            grid = np.array([read_strength(each, attack) for each in given.tolist()])
             shape, none = (len(size), len(grid)), np.zeros(len(size), np.int64)
             outcome = Outcome(
                 attack=attack,
@@ -310,7 +312,7 @@ class OutcomeTable:
             name: of the model.
             labels: ``[N]``.
             minimal_sizes: attack -> ``[N]``.
-            strengths: attack -> ``[S]``, increasing.
+            strengths: attack -> ``[S]``, as people type them, in the order of harm.
 
         Raises:
             UserError: no attack, arrays that do not fit together, or samples that are misclassified clean under one
@@ -323,7 +325,10 @@ class OutcomeTable:
         """
         if not minimal_sizes:
             raise UserError(f"The set of attacks of {name} is empty; give the minimal sizes of at least one attack.")
-        sizes = {attack: check_minimal(values, f"{name} under {attack}") for attack, values in minimal_sizes.items()}
+        sizes = {
+            attack: check_minimal(read_sizes(values, attack), f"{name} under {attack}")
+            for attack, values in minimal_sizes.items()
+        }
         classes = np.asarray(labels, dtype=np.int64)
         first, clean = next((attack, values > 0) for attack, values in sizes.items())
         for attack, values in sizes.items():
@@ -337,4 +342,4 @@ class OutcomeTable:
                 raise UserError(
                     f"Sample {sample} of {name} is misclassified clean (size 0) under only one of {first} and {attack}."
                 )
-        return cls.from_arrays(classes, np.where(clean, classes, classes + 1), sizes, strengths, model=name)
+        return cls.from_arrays(classes, np.where(clean, classes, classes + 1), minimal_sizes, strengths, model=name)

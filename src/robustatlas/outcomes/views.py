@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import typed
+from robustatlas.common.wording import unit_as_typed
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.outcomes.tables import Columns, expressions_of, identifier, quoted
 
@@ -26,8 +27,7 @@ COLUMNS: Mapping[str, str] = {
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
     "strengths DOUBLE[], broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[], "
     "threat VARCHAR",
-    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, typed DOUBLE, accuracy DOUBLE, typical DOUBLE, "
-    "threat VARCHAR",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE, threat VARCHAR",
 }
 """Columns and types of each view."""
 
@@ -87,11 +87,11 @@ class _Rows:
     def add_attack(self, run: str, table: OutcomeTable, outcome: Outcome, threat: str) -> None:
         """Add an attack of a run to the views ``attacks``, ``outcomes`` and ``accuracies``."""
         named = [f"{quoted(run)} AS run", f"{quoted(outcome.attack)} AS attack", f"{quoted(threat)} AS threat"]
-        strengths = f"{_list_of_doubles(outcome.strengths.tolist())} AS strengths"
+        strengths = f"{_list_of_doubles(sizes_as_typed(outcome.strengths, outcome.attack).tolist())} AS strengths"
         origins = ", ".join(map(quoted, outcome.origins))
         fields = [
             *named,
-            f"{quoted(outcome.unit)} AS unit",
+            f"{quoted(unit_as_typed(outcome.unit, of=outcome.attack))} AS unit",
             strengths,
             f"{outcome.monotone} AS monotone",
             f"CAST([{origins}] AS VARCHAR[]) AS origins",
@@ -113,8 +113,8 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
     certified = table.certified_sizes.get(outcome.attack)
     columns: dict[str, NDArray[Any]] = {
         "index": table.index,
-        "minimal_strength": outcome.minimal_strength,
-        "minimal_size": outcome.minimal_size,
+        "minimal_strength": sizes_as_typed(outcome.minimal_strength, outcome.attack),
+        "minimal_size": sizes_as_typed(outcome.minimal_size, outcome.attack),
         "found_class": outcome.found_class,
         "forward": outcome.forward,
         "backward": outcome.backward,
@@ -123,7 +123,7 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
         "fooled": outcome.fooled,
     }
     if certified is not None:
-        columns["certified_size"] = certified.sizes
+        columns["certified_size"] = sizes_as_typed(certified.sizes, outcome.attack)
     if outcome.mistakes is not None and outcome.drawn is not None:
         columns["mistakes"] = np.where(outcome.drawn > 0, outcome.mistakes, np.nan)
         columns["drawn"] = np.where(outcome.drawn > 0, outcome.drawn, np.nan)
@@ -136,8 +136,7 @@ def _outcome_columns(table: OutcomeTable, outcome: Outcome) -> dict[str, NDArray
 
 def _accuracy_columns(outcome: Outcome) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {
-        "strength": outcome.strengths,
-        "typed": np.array([typed(outcome.attack, strength) for strength in outcome.strengths.tolist()]),
+        "strength": sizes_as_typed(outcome.strengths, outcome.attack),
         "accuracy": outcome.accuracies(),
     }
     if outcome.typical is not None:

@@ -7,7 +7,17 @@ from pathlib import Path
 from textwrap import wrap
 
 from robustatlas.common.files import named, picture_kind, write_text
-from robustatlas.common.wording import MARK, MASKED, marked, shortened, size, strength
+from robustatlas.common.wording import (
+    MARK,
+    MASKED,
+    falls_from,
+    marked,
+    shortened,
+    size,
+    strength,
+    word_beyond,
+    words_up_to,
+)
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -157,12 +167,17 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
 
 
 def _sizes(strip: Strip) -> str:
-    """Where the clean accuracy is halved, of the largest strength, in the attack's own unit."""
+    """Where the clean accuracy is halved, of the last strength, in the attack's own unit."""
     last = strength(strip.last, 3, of=strip.attack)
     if not strip.searched:
-        return f"up to {last}"
+        return f"{words_up_to(strip.attack)} {last}"
     within = strip.halved <= strip.last
-    return f"{size(strip.halved, of=strip.attack)} of {last}" if within else f"beyond {last}"
+    if not within:
+        return f"{word_beyond(strip.attack)} {last}"
+    halved = size(strip.halved, of=strip.attack)
+    return (
+        f"{halved} of {last}" if falls_from(strip.attack) is None else f"{halved}, {words_up_to(strip.attack)} {last}"
+    )
 
 
 def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
@@ -205,7 +220,7 @@ def _axis(card: ResultCard, top: float) -> list[Shape]:
 
 
 def _legend(card: ResultCard) -> list[str]:
-    marks = ["dark: 100% correct; bar: clean accuracy halved,", "with interval; right: where, of the largest strength"]
+    marks = ["dark: 100% correct; bar: clean accuracy halved,", "with interval; right: where, of the last strength"]
     more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
     more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
     more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []

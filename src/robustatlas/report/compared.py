@@ -8,7 +8,7 @@ from typing import Any
 
 from robustatlas.common.escaping import json_text, latex_text, spreadsheet_cell
 from robustatlas.common.latex import pvalue
-from robustatlas.common.wording import MASKED, counted
+from robustatlas.common.wording import MASKED, counted, value_as_typed
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.pairs import Pair
 
@@ -51,7 +51,7 @@ class Comparison:
         told = {
             "data": self.data,
             "samples": self.samples,
-            "attacks": dict(self.grid),
+            "attacks": {attack: [value_as_typed(attack, at) for at in grid] for attack, grid in self.grid.items()},
             "models": models,
             "pairs": pairs,
             "notes": [*self.notes],

@@ -74,7 +74,8 @@ def _drawing(beside: Beside, series: int) -> Markup:
         points = zip(sizes.tolist(), beside.curve.robust_accuracy(sizes).tolist(), strict=True)
         drawn = " ".join(f"{_x(size, end):.1f},{_y(accuracy):.1f}" for size, accuracy in points)
         shapes.append(Markup('<polyline class="series-{}" points="{}"/>').format(series, drawn))
-        shapes += [_text(_LEFT, HEIGHT - 20, "0", "middle"), _text(WIDTH - _RIGHT, HEIGHT - 20, strength(end), "end")]
+        first, last = (strength(edge, of=beside.field.attack) for edge in (0.0, end))
+        shapes += [_text(_LEFT, HEIGHT - 20, first, "middle"), _text(WIDTH - _RIGHT, HEIGHT - 20, last, "end")]
     number = beside.accuracy
     whisker = Markup('<path class="whisker series-{}" d="M{:.1f} {:.1f}V{:.1f}"/>')
     shapes.append(whisker.format(series, at, _y(number.low), _y(number.high)))

@@ -14,12 +14,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, one_sentence
 from robustatlas.common.standard import NEAR, STANDARD
 from robustatlas.common.styles import Style, styles_of
-from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, wording
+from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, text_as_typed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import position_of, read_strengths
 from robustatlas.report import field, pages, words
 from robustatlas.report.facts.against import against_what
 from robustatlas.report.facts.comparison import distinct_names, subject_of
@@ -99,8 +99,8 @@ def board_data(
             {
                 "name": attack,
                 "label": wording(attack).label,
-                "axis": axis(unit_of(attack)),
-                "falls": falls_from(unit_of(attack)),
+                "axis": axis(unit_of(attack), of=attack),
+                "falls": falls_from(attack),
                 "usual": STANDARD.get(attack),
                 "group": wording(attack).group,
                 "ranked": attack in reference.ranked,
@@ -320,7 +320,12 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "url": pages.web_address(row.about.url),
         "architecture": row.about.architecture,
         "extraData": row.about.extra_data,
-        "trainedOn": dict(row.about.trained_on) if row.about.tells_training else None,
+        "trainedOn": read_strengths(row.about.trained_on) if row.about.tells_training else None,
+        "trainedTyped": dict(row.about.trained_on),
+        "trainedWords": {
+            attack: f"{'≤' if falls_from(attack) is None else '≥'} {text_as_typed(at)}"
+            for attack, at in row.about.trained_on.items()
+        },
         "clean": finite(row.accuracies.clean),
         "accuracies": {attack: _aligned(row.accuracies.entries[attack], grid) for attack, grid in shared.items()},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},

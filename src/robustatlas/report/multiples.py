@@ -100,7 +100,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     ]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
-    label, unit = wording(attack).label, axis(items[0].unit)
+    label, unit = wording(attack).label, axis(items[0].unit, of=attack)
     entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))

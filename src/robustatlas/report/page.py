@@ -210,7 +210,7 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
     attacks = [attack for run in facts for attack in run.attacks]
     return {
         "attacks": list(dict.fromkeys(attack.attack for attack in attacks)),
-        "axes": {attack.attack: wording.axis(attack.unit) for attack in attacks},
+        "axes": {attack.attack: wording.axis(attack.unit, of=attack.attack) for attack in attacks},
         "measured": {attack.attack for attack in attacks if attack.frontier},
         "masked": masked,
         "confidence": round(100 * CONFIDENCE),
@@ -352,7 +352,7 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                     sides = [(crossing.better_before, crossing.start), (crossing.better_after, crossing.end)]
                     below, above = (
                         (leaders[leader], wording.size(at, of=ours.attack))
-                        for leader, at in (reversed(sides) if ours.attack in wording.FALLING else sides)
+                        for leader, at in (sides if wording.falls_from(ours.attack) is None else reversed(sides))
                     )
                     sentences.append(
                         f"{wording.wording(ours.attack).label}: {below[0]} is more robust below {below[1]}, {above[0]} "

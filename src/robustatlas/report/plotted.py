@@ -69,7 +69,11 @@ def _about(runs: Sequence[RunFacts]) -> str:
 
 def _head(attack: str, found: Found) -> dict[str, Any]:
     unit = next(item.unit for item in found if item)
-    return {"label": wording.wording(attack).label, "axis": wording.axis(unit), "falls": wording.falls_from(unit)}
+    return {
+        "label": wording.wording(attack).label,
+        "axis": wording.axis(unit, of=attack),
+        "falls": wording.falls_from(attack),
+    }
 
 
 def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:

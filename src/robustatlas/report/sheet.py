@@ -17,9 +17,10 @@ from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLING, shortened, strength, typed, wording
+from robustatlas.common.wording import falls_from, shortened, strength, value_as_typed, wording
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
+from robustatlas.evaluation.attack_choice import read_grids
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
@@ -62,8 +63,8 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     found = []
     for at in chosen_strengths(attack, columns):
         result = evaluate(
-            model, data, attack, search="every", strengths={attack.name: [typed(attack.name, at)]}, samples=[sample],
-            keep_adversarial=True, progress=False,
+            model, data, attack, search="every", strengths={attack.name: [value_as_typed(attack.name, at)]},
+            samples=[sample], keep_adversarial=True, progress=False,
         )  # fmt: skip
         outcome = result.outcome(attack.name)
         _, images = result.adversarial(attack.name)
@@ -107,7 +108,8 @@ def plot_gallery(
         columns: strengths per attack.
         amplify: factor on the differences; default: for each attack the one that stretches its largest difference to
             the full range, so that the differences of a row can be compared.
-        strengths: attack -> those to draw, in place of some of its own, such as UAR's smallest and largest.
+        strengths: attack -> those to draw as people type them, in place of some of its own, such as UAR's smallest and
+            largest.
 
     Raises:
         UserError: strengths of an attack that is not drawn, no such sample, or no attack that fits the images.
@@ -116,10 +118,8 @@ def plot_gallery(
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
-    rows, given = [], {name: tuple(map(float, grid)) for name, grid in (strengths or {}).items()}
-    drawn = attacks_of(attacks, sides=clean.shape[1:])
-    if strange := given.keys() - {attack.name for attack in drawn}:
-        raise UserError(f"Strengths are given of {', '.join(sorted(strange))}, which is not among the attacks.")
+    rows, drawn = [], attacks_of(attacks, sides=clean.shape[1:])
+    given = read_grids(strengths, [attack.name for attack in drawn])
     columns = max([columns if len(given) < len(drawn) else 1, *map(len, given.values())])
     for each in drawn:
         attack = replace(each, strengths=given.get(each.name, each.strengths))
@@ -160,7 +160,10 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = wording(attack.name).label
-    sizes = [f"{'≥' if attack.name in FALLING else '≤'} {strength(cell.strength, of=attack.name)}," for cell in found]
+    sizes = [
+        f"{'≤' if falls_from(attack.name) is None else '≥'} {strength(cell.strength, of=attack.name)},"
+        for cell in found
+    ]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
     axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)

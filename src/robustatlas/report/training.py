@@ -16,7 +16,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.files import named, write_text
 from robustatlas.common.styles import styles_of
-from robustatlas.common.wording import strength, wording
+from robustatlas.common.wording import text_as_typed, wording
 from robustatlas.metrics.figures import COLUMN, STYLE
 from robustatlas.metrics.figures.paper import INK, legend_above, percent_axis
 from robustatlas.models.card import Card, read_card
@@ -157,7 +157,7 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 
 def _about(card: Card) -> list[tuple[str, str]]:
     identity = card.identity
-    against = ", ".join(f"{wording(name).label} {strength(at, of=name)}" for name, at in card.trained_on.items())
+    against = ", ".join(f"{wording(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
     return [
         ("Network", f"{card.architecture}, {card.parameters:,} parameters"),
         ("Recipe", f"{identity.recipe['name']}{f' against {against}' if against else ''}"),

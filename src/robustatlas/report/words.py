@@ -9,6 +9,7 @@ from robustatlas.common.latex import pvalue
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import (
     MASKED,
+    axis,
     beside_masked,
     counted,
     listed,
@@ -160,7 +161,7 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
         return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
     distance = distances.get(point.attack)
     share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
-    unit = f" Unit: {weakest.unit}." if weakest.unit else ""
+    unit = f" Unit: {axis(weakest.unit, of=weakest.attack)}." if weakest.unit else ""
     return about, breaking(point), f"Half of the images are wrong from here on{share}{mark}.{left}{unit}"
 
 

@@ -42,8 +42,9 @@ class Result(OutcomeTable, Tabular):
     finished; ``missing`` says how many samples each attack of the run still lacks.
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one long table with a row for each attack and sample. Its columns
-    are index, label, clean_prediction, attack, minimal_strength, minimal_size, found_class, forward and backward.
-    Randomised models have mistakes and drawn as well (see :class:`Outcome`).
+    are index, label, clean_prediction, attack, minimal_strength, minimal_size (as people type them; where typed
+    strengths fall, -inf is never), found_class, forward and backward. Randomised models have mistakes and drawn as well
+    (see :class:`Outcome`).
 
     Attributes:
         name: of the model.
@@ -213,9 +214,9 @@ class Result(OutcomeTable, Tabular):
 
         Args:
             about: any of ``name`` (of the model), ``title``, ``url`` (of the paper), ``architecture``, ``extra_data``,
-                ``trained_on`` (attack to largest strength), ``notes``. What is said later replaces what was said
-                before; results that are loaded from then on have it. Tables, figures, LaTeX and pages call the model
-                by the name, or the title where no name is said with it.
+                ``trained_on`` (attack to largest strength, as people type it), ``notes``. What is said later replaces
+                what was said before; results that are loaded from then on have it. Tables, figures, LaTeX and pages
+                call the model by the name, or the title where no name is said with it.
             more: the same as keywords, such as ``title="My network"``.
 
         Raises:

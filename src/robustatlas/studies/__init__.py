@@ -5,6 +5,7 @@ from pathlib import Path
 
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies.description import Study
+from robustatlas.studies.differences import Differences, differences_of
 from robustatlas.studies.forecast import forecast_study
 from robustatlas.studies.outputs import OUTPUTS, Output
 from robustatlas.studies.planning import chosen, steps_of
@@ -16,12 +17,14 @@ from robustatlas.studies.writing import Studied, write_outputs
 
 __all__ = [
     "OUTPUTS",
+    "Differences",
     "Output",
     "Sheet",
     "Studied",
     "Study",
     "StudyDisplay",
     "chosen",
+    "differences_of",
     "forecast_study",
     "read_study",
     "shipped",

@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, listed
-from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import instead, listed, text_as_typed
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
@@ -23,9 +22,24 @@ def _strength(given: Any) -> float:
     return found
 
 
+def _read_texts(given: Any) -> Any:
+    """Read texts such as "0.1:20" by the attacks that they are of; a mistake is raised by the entry itself."""
+    if not isinstance(given, Mapping):
+        return given
+    found = dict(given)
+    for attack, each in given.items():
+        try:
+            found[attack] = strengths_in(each, attack) if isinstance(each, str) else each
+        except UserError as error:
+            found[attack] = error
+    return found
+
+
 def _strengths(given: Any) -> tuple[float, ...]:
     try:
-        return strengths_in(given) if isinstance(given, str) else tuple(map(_strength, given))
+        if isinstance(given, UserError):
+            raise given
+        return tuple(map(_strength, given))
     except (UserError, TypeError) as error:
         raise ValueError(f"{error}") from error
 
@@ -39,7 +53,12 @@ def _seeds(given: Any) -> tuple[int, ...]:
 
 
 Strength = Annotated[float, BeforeValidator(_strength)]
-Strengths = Annotated[tuple[float, ...], BeforeValidator(_strengths)]
+"""A strength as people type it: :func:`robustatlas.outcomes.strengths.read_strength` reads it where its attack is
+known."""
+Strengths = Annotated[
+    dict[str, Annotated[tuple[float, ...], BeforeValidator(_strengths)]], BeforeValidator(_read_texts)
+]
+"""Attack -> its strengths, as people type them."""
 Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -133,7 +152,7 @@ class EvaluationEntry(StudyEntry):
     models: list[str] | None = None
     data: str | None = None
     exclude: list[str] = []
-    strengths: dict[str, Strengths] | None = None
+    strengths: Strengths | None = None
     search: Search | None = None
     protocol: ProtocolName = "default"
     effort: Effort = "default"
@@ -150,10 +169,10 @@ class ReferenceEntry(StudyEntry):
     """Accuracies of models that are trained against each attack; ``attack``: name -> settings of its own."""
 
     architecture: str
-    strengths: dict[str, Strengths]
+    strengths: Strengths
     data: str | None = None
     rule: Rule = "acc"
-    trained: dict[str, Strengths] | None = None
+    trained: Strengths | None = None
     seeds: Count = 1
     presets: str = ""
     recipe: str = ""
@@ -230,7 +249,7 @@ class Study(StudyEntry):
 
 
 def _said(against: Mapping[str, float]) -> str:
-    return " and ".join(f"{attack} {written(strength)}" for attack, strength in against.items())
+    return " and ".join(f"{attack} {text_as_typed(strength)}" for attack, strength in against.items())
 
 
 def check_known(name: str, among: Iterable[str], place: str) -> None:

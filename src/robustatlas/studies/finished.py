@@ -137,7 +137,7 @@ class Finished:
         return [read_history(folder) for folder in self.trainings(model)]
 
     def trained_on(self, model: str) -> Mapping[str, float]:
-        """What a model was trained against: attack -> strength."""
+        """Return what a model was trained against: attack -> strength, as people type it."""
         entry = self.study.models[model]
         if entry.of is not None:
             return self.trained_on(entry.of)

@@ -1,5 +1,7 @@
 """Numbers by their names, such as ``linf@8/255``, ``CR ind-avg``, ``UAR elastic`` or ``AH linf``."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import wording
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
@@ -21,7 +22,7 @@ from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.comparison import subject_of
@@ -33,6 +34,14 @@ KINDS = (
 )
 
 
+NO_PAIR = "no pair"
+"""Why there is no stability constant: no two points, one of them seen in training, are of about the same difficulty."""
+
+
+class NotComputableError(UserError):
+    """A number that cannot be computed; its text says why, as the cell of a table."""
+
+
 @dataclass(frozen=True, eq=False)
 class StudyNumber:
     """A number of a model as a cell of a table.
@@ -42,6 +51,7 @@ class StudyNumber:
         digits: after the point.
         masked: whether it is an upper bound only.
         resampled: whether it has an interval over images.
+        why: it cannot be computed, in a few words; then its mean is NaN.
 
     Example:
         >>> result = Result.from_arrays([0, 1], [0, 0], {"linf": [0.15, 0.0]}, {"linf": [0.1, 0.2]})
@@ -53,6 +63,18 @@ class StudyNumber:
     digits: int = 1
     masked: bool = False
     resampled: bool = True
+    why: str = ""
+
+    @classmethod
+    def not_computable(cls, why: str, trainings: int) -> StudyNumber:
+        """Return what stands in place of a number of so many trainings that cannot be computed.
+
+        Example:
+            >>> StudyNumber.not_computable("no pair", 2).text
+            'no pair'
+        """
+        nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
+        return cls(OverTrainings(np.full(trainings, math.nan), nothing, nothing), resampled=False, why=why)
 
     @property
     def mean(self) -> float:
@@ -72,7 +94,9 @@ class StudyNumber:
 
     @property
     def text(self) -> str:
-        """The mean, and the deviation over trainings."""
+        """The mean, and the deviation over trainings; or why there is none."""
+        if self.why:
+            return self.why
         deviation = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
         return f"{self.mean:.{self.digits}f}{deviation}"
 
@@ -86,7 +110,7 @@ def number_of(
         name: see :data:`KINDS`.
         results: a run of each training, on the same images.
         reference: for those that need one.
-        trained_on: attack -> strength, for SC.
+        trained_on: attack -> strength, as people type it, for SC.
 
     Returns:
         its values, and their mean with its interval over the images.
@@ -96,7 +120,10 @@ def number_of(
             training.
     """
     check_distinct_trainings([subject_of(each, f"{each.name} ({n})") for n, each in enumerate(results, 1)])
-    found = [statistic_of(name, result, reference, trained_on) for result in results]
+    try:
+        found = [statistic_of(name, result, reference, trained_on) for result in results]
+    except NotComputableError as error:
+        return StudyNumber.not_computable(str(error), len(results))
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     over = replace(over, trainings=possible(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
@@ -121,12 +148,12 @@ def label_of(name: str) -> str:
     """What a table calls a number.
 
     Example:
-        >>> label_of("linf@8/255"), label_of("UAR jpeg-linf"), label_of("clean")
-        ('L∞ 8/255', 'UAR JPEG L∞', 'clean')
+        >>> label_of("linf@8/255"), label_of("resolution@80"), label_of("UAR jpeg-linf"), label_of("clean")
+        ('L∞ 8/255', 'Resolution 80', 'UAR JPEG L∞', 'clean')
     """
     attack, at, strength = name.partition("@")
     if at:
-        return f"{wording(attack).label} {written(fraction(strength))}"
+        return f"{wording(attack).label} {written(read_strength(strength, attack), of=attack)}"
     *before, last = name.split(" ")
     return " ".join([*before, wording(last).label]) if before else name
 
@@ -178,9 +205,9 @@ def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, st
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.strengths(attack).tolist()
-    place = position_of(fraction(strength), grid)
+    place = position_of(read_strength(strength, attack), grid)
     if place is None:
-        known = ", ".join(map(written, grid))
+        known = listed_strengths(grid, attack)
         raise UserError(f"{judged.name} was not evaluated with {attack} at {strength}; its strengths are {known}.")
     return accuracies.accuracy(attack, place)
 
@@ -196,9 +223,7 @@ def _against(
         seen = compared(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
-            return replace(
-                ours.average(), combine=lambda means: np.zeros(means.shape[:-1]), proportion=None, largest=None
-            )
+            raise NotComputableError(NO_PAIR)
         return ours.stability(ranked, seen, floor=floor)
     if last in held.shared and kind in ("UAR", "CR", "CR ind-worst"):
         grid = {last: held.shared[last]}

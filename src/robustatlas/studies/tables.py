@@ -59,7 +59,7 @@ class Sheet:
     @property
     def legend(self) -> tuple[str, ...]:
         """What the marks in the cells mean."""
-        cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber)]
+        cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber) and not cell.why]
         several = any(cell.std is not None for cell in cells)
         found = [IMAGES, TRAININGS][: 1 + several] if cells else []
         found += ["*: gradients mislead, upper bound only."] if any(cell.masked for cell in cells) else []
@@ -95,8 +95,8 @@ def _heads(head: str, whole: bool) -> list[str]:
 
 
 def _values(cell: Cell, whole: bool) -> list[str]:
-    if not isinstance(cell, StudyNumber):
-        return [_plain(cell), *[""] * (len(_PARTS) * whole)]
+    if not isinstance(cell, StudyNumber) or cell.why:
+        return [_plain(cell.why if isinstance(cell, StudyNumber) else cell), *[""] * (len(_PARTS) * whole)]
     ends = [cell.intervals.get(name) for name in ("trainings", "images")]
     numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]
     numbers.append(cell.over.values.size)

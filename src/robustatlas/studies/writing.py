@@ -13,6 +13,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically, write_text
 from robustatlas.common.wording import some
 from robustatlas.report import pages
+from robustatlas.studies.description import Study
+from robustatlas.studies.differences import differences_of
 from robustatlas.studies.finished import Finished
 from robustatlas.studies.outputs import Made, Output
 from robustatlas.studies.planning import Step
@@ -127,15 +129,24 @@ def _save(figure: Any, folder: Path, name: str) -> None:
     plt.close(figure)
 
 
-def _about(done: Finished) -> tuple[str, list[str]]:
-    study = done.study
-    return f"{study.title}{f' ({study.size})' if study.size else ''}", [*study.differs]
+def _title(study: Study) -> str:
+    return f"{study.title}{f' ({study.size})' if study.size else ''}"
+
+
+def _lists(study: Study) -> dict[str, tuple[str, ...]]:
+    """Return the lists at the top of the page: heading -> sentences."""
+    found = differences_of(study)
+    lists = {
+        "Not as in the paper": found.paper,
+        "In place of what presets have": found.presets,
+        "Trainings that never reach their strength": found.warnings,
+    }
+    return {heading: sentences for heading, sentences in lists.items() if sentences}
 
 
 def _markdown(done: Finished, studied: Studied) -> str:
-    title, differs = _about(done)
-    parts = [f"# {title}", *([done.study.paper] if done.study.paper else [])]
-    parts += ["Not as in the paper:\n\n" + "\n".join(f"- {each}" for each in differs)] if differs else []
+    parts = [f"# {_title(done.study)}", *([done.study.paper] if done.study.paper else [])]
+    parts += [f"{head}:\n\n" + "\n".join(f"- {each}" for each in found) for head, found in _lists(done.study).items()]
     for one in studied.outputs:
         parts.append(f"## {one.title}" + (f"\n\n{one.output.source}" if one.output.source else ""))
         parts += [f"Waits for {some(one.waits)}."] if one.waits else [one.why] * bool(one.why)
@@ -157,13 +168,12 @@ def _wordy(sheet: Sheet) -> list[bool]:
 
 
 def _page(done: Finished, studied: Studied) -> str:
-    title, differs = _about(done)
     return pages.render(
         "study.html",
-        title=title,
+        title=_title(done.study),
         styles=[pages.inline("base.css")],
         paper=done.study.paper,
-        differs=differs,
+        lists=_lists(done.study),
         outputs=[
             {
                 "name": one.step.entry,

@@ -14,7 +14,7 @@ from torch import Tensor
 from robustatlas.common.bundle import Tree, over, per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLING, typed
+from robustatlas.common.wording import falls_from, strength
 
 if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
@@ -42,8 +42,8 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
 255 give 8/255.'
     """
     most = threat.most(x)
-    if name in FALLING:
-        return f"{name}={typed(name, size):g} is not a strength; give at least {typed(name, most):g}."
+    if falls_from(name) is not None:
+        return f"{name}={strength(size, of=name)} is not a strength; give at least {strength(most, of=name)}."
     of_255 = threat.in_pixels and 2 * most <= size < 255 * most
     remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
     at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"

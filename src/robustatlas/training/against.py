@@ -10,14 +10,15 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import FALLING, axis, instead, typed
+from robustatlas.common.scalars import fraction
+from robustatlas.common.wording import axis, falls_from, instead
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references import load_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.threats.base import ThreatModel, beyond_images
 from robustatlas.threats.lp import L1, Linf, Lp
 from robustatlas.threats.perceptual import Perceptual, distance_by
@@ -26,6 +27,9 @@ Against = Mapping[str, float] | Sequence[Opponent]
 
 _FAR = 100
 """Strengths so many times above the catalogue's largest are in another unit."""
+
+_ROUNDING = 1e-9
+"""Tolerance of rounding in the sum of all steps, in units of the strength."""
 
 MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
 """From threat model, steps and rate."""
@@ -125,16 +129,16 @@ def _known(name: str) -> Any:
 
 
 def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
-    strength = typed(name, real(given))
+    strength, top = read_strength(given, name), falls_from(name)
     if not 0 < strength < inf:
-        expected = f"a number below {FALLING[name]:g}" if name in FALLING else "a positive number"
-        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit)}).")
+        expected = "a positive number" if top is None else f"a number below {top:g}"
+        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit, of=name)}).")
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest and strength > _calibrated(name):
         raise UserError(
-            f"{name}={strength:g} is more than {_FAR} times the catalogue's largest strength {largest:g}; its unit is: "
-            f"{unit}."
+            f"{name}={written(strength, of=name)} is more than {_FAR} times the catalogue's largest strength "
+            f"{written(largest, of=name)}; its unit is: {axis(unit, of=name)}."
         )
     return strength
 
@@ -143,6 +147,29 @@ def _calibrated(name: str) -> float:
     """The largest strength that UAR's authors trained against on images of 224 pixels."""
     entries = load_reference("uar-imagenet100").accuracies.entries
     return max(entries.get(name, [0.0]))
+
+
+def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
+    """Return a sentence for each opponent whose strength all steps of crafting together, straight on, do not reach.
+
+    Optimizers that choose the lengths of their steps themselves have none.
+
+    Example:
+        >>> len(unreached_strengths(opponents_of({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
+        2
+    """
+    found = []
+    for opponent in opponents:
+        search = opponent.optimizer
+        if not isinstance(search, PGD) or search.length is not None:
+            continue
+        far = search.steps * search.rate
+        if far < 1 - _ROUNDING:
+            found.append(
+                f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
+                f"{opponent.name}={written(opponent.epsilon, of=opponent.name)}; take more or longer steps."
+            )
+    return found
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:

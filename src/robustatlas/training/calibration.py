@@ -104,9 +104,8 @@ def calibrate(
     table = reference.accuracies if isinstance(reference, Reference) else reference
     known = catalogue().get(attack)
     if known is not None and 0 < len(known.threat.levels) < COUNT:
-        raise UserError(
-            f"{attack} has only the strengths {listed_strengths(known.threat.levels)}, and calibration chooses {COUNT}."
-        )
+        levels = listed_strengths(known.threat.levels, attack)
+        raise UserError(f"{attack} has only the strengths {levels}, and calibration chooses {COUNT}.")
     baseline = table.values(like).tolist()
     if len(baseline) != COUNT:
         raise UserError(

@@ -51,12 +51,18 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
     for message in concerns(position.history, run.recipe, run.classes, settings.epochs):
         kind = message.split(":")[0].split(" after")[0]
         if not any(said.startswith(kind) for said in position.warnings):
-            position.warnings.append(message)
-            display.warn(message)
-            warn(message)
+            warn_of(run, display, message)
     display.epoch(record)
     run.workers.wait()
     return record
+
+
+def warn_of(run: TrainingRun, display: TrainingDisplay, message: str) -> None:
+    """Warn of something in a training once, also on its card."""
+    if message not in run.position.warnings:
+        run.position.warnings.append(message)
+        display.warn(message)
+        warn(message)
 
 
 def measured(run: TrainingRun, count: int | None) -> dict[str, float]:

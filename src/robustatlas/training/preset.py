@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from robustatlas.common.wording import counted, value_as_typed
+from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import MakeOptimizer, opponents_of
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
@@ -13,14 +15,23 @@ from robustatlas.training.settings import Settings
 @dataclass(frozen=True)
 class Fight:
     """One threat model of a preset. ``steps``: of crafting; ``length``: of a step, in the unit of ``strength``.
-    ``start``:
-    where they begin, ``optimizer``: what makes them; None: what the recipe does."""
+    ``start``: where examples begin, ``optimizer``: what makes them; None: what the recipe does."""
 
     strength: float
     steps: int
     length: float
     start: Start | None = None
     optimizer: MakeOptimizer | None = None
+
+    def rate(self, steps: int) -> float:
+        """Return the length of one of ``steps`` steps as a share of the strength. All steps together are as long as
+        those printed.
+
+        Example:
+            >>> [round(Fight(0.1, 40, 0.005).rate(steps), 6) for steps in (40, 7)]
+            [0.05, 0.285714]
+        """
+        return self.length / self.strength * self.steps / max(steps, 1)
 
 
 @dataclass(frozen=True)
@@ -73,9 +84,10 @@ class Preset:
         """The recipe; what is given counts in place of what is printed.
 
         Args:
-            against: attack -> strength. Steps stay those printed, of attacks that are not those of the first that is;
-                their lengths stay the same share of the strength.
-            steps, rate: of all attacks, as of :func:`robustatlas.training.recipe_named`.
+            against: attack -> strength. Steps stay those printed, and their lengths the same share of the strength;
+                attacks that are not printed take those of the first one.
+            steps: of all attacks. Where ``rate`` is not given, steps times length stays as printed.
+            rate: length of a step of all attacks as a share of the strength.
             features: what ``lpips`` compares images by.
             **options: settings of the recipe.
 
@@ -91,10 +103,11 @@ class Preset:
         opponents: list[Opponent] = []
         for name, strength in ({n: f.strength for n, f in self.fights.items()} if against is None else against).items():
             fight = self.fights.get(name, first)
+            count = fight.steps if steps is None else steps
             (found,) = opponents_of(
                 {name: strength},
-                fight.steps if steps is None else steps,
-                fight.length / fight.strength if rate is None else rate,
+                count,
+                fight.rate(count) if rate is None else rate,
                 optimizer=fight.optimizer or kind.optimizer,
                 l2_start=kind.l2_start,
                 features=features,
@@ -111,12 +124,25 @@ def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Sett
     ours, theirs = ({o.name: o for o in each.against} for each in (recipe, printed))
     for name in ours | theirs:
         one, other = ours.get(name), theirs.get(name)
-        pairs[name] = (one and one.epsilon, other and other.epsilon)
+        pairs[name] = (one and value_as_typed(name, one.epsilon), other and value_as_typed(name, other.epsilon))
         if one is not None and other is not None:
-            pairs[f"crafting in {name}"] = (one.optimizer, other.optimizer)
+            pairs[f"crafting in {name}"] = (_crafting(one.optimizer), _crafting(other.optimizer))
     options = [f.name for f in fields(recipe) if f.name != "against"]
     pairs |= {name: (getattr(recipe, name), getattr(printed, name)) for name in options}
     return [f"{what} {_said(one)} in place of {_said(other)}" for what, (one, other) in pairs.items() if one != other]
+
+
+def _crafting(optimizer: Optimizer[Any]) -> str:
+    """Return what an optimizer does, and how far its steps go, to six digits.
+
+    Example:
+        >>> from robustatlas.optimizers.pgd import PGD
+        >>> _crafting(PGD(10, 0.25))
+        '10 steps of PGD of 0.25 of the strength'
+    """
+    steps = f"{counted(optimizer.steps, 'step')} of {type(optimizer).__name__}"
+    rate = getattr(optimizer, "rate", None)
+    return steps if rate is None else f"{steps} of {rate:.3g} of the strength"
 
 
 def _said(value: object) -> str:

@@ -16,7 +16,7 @@ from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import terminal_text
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import counted, some, typed
+from robustatlas.common.wording import counted, some
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
@@ -29,7 +29,7 @@ from robustatlas.models.networks import network_for
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.identity import DataRecord
-from robustatlas.outcomes.strengths import check_strengths
+from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
 from robustatlas.threats.perceptual import Perceptual, distance_by
 from robustatlas.training.devices import chosen_device
@@ -110,7 +110,7 @@ class ReferencePlan:
         if self.seeds < 1:
             raise UserError(f"seeds={self.seeds}; expected at least one run of each training.")
         for attack, grid in {**self.strengths, **(self.trained or {})}.items():
-            check_strengths([typed(attack, at) for at in grid], attack, attack_named(attack).threat.levels)
+            check_strengths([read_strength(at, attack) for at in grid], attack, attack_named(attack).threat.levels)
         unknown = [attack for attack in self.trained or {} if attack not in self.strengths]
         if unknown:
             raise UserError(f"{', '.join(unknown)} would be trained against, but is not in the reference.")
@@ -120,6 +120,12 @@ class ReferencePlan:
             raise UserError(f"protocol={self.protocol!r} is not known; expected default or paper.")
         if self.evaluation_steps is not None and (self.protocol != "paper" or self.evaluation_steps < 1):
             raise UserError("evaluation_steps are for UAR's attacks as published: at least 1, with protocol paper.")
+        asked = (self.recipe, self.steps, self.rate, self.recipe_settings, replace(self.settings, seed=0) != Settings())
+        if self.presets and any(asked):
+            raise UserError(
+                f"The presets {self.presets} have recipe, steps, rate and settings of their own; say what is otherwise "
+                "against each attack, or against all: per_attack={'all': {'epochs': 5}} (--for all:epochs=5)."
+            )
         strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
         if strange:
             known = some([*self.strengths, ALL, STANDARD])
@@ -157,11 +163,11 @@ class ReferencePlan:
 
     def inside(self) -> dict[str, tuple[float, ...]]:
         """The strengths of the reference as they are counted inside, where more is always worse."""
-        return {attack: tuple(typed(attack, float(at)) for at in grid) for attack, grid in self.strengths.items()}
+        return {attack: tuple(read_strength(at, attack) for at in grid) for attack, grid in self.strengths.items()}
 
     def evaluated(self, attack: str) -> Attack:
         """The attack as it is evaluated."""
-        strengths = tuple(float(s) for s in self.strengths[attack])
+        strengths = self.inside()[attack]
         if self.protocol == "paper" and (self.rule == "ata" or self.evaluation_steps is not None):
             found = uar_attack(attack, strengths, self.protocol, self.evaluation_steps or 200)
         else:
@@ -264,7 +270,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         table = _accuracies(folder, attack, strength, seed)
         if table is None:
             return None
-        models.append(ReferenceModel(attack, typed(attack or STANDARD, strength), seed, table))
+        models.append(ReferenceModel(attack, read_strength(strength, attack or STANDARD), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
     reference = reference_of(
         name=folder.resolve().name,

@@ -46,22 +46,34 @@ class TrainingRequest:
 
     def plan(self, seed: int) -> tuple[Recipe, Settings, list[str]]:
         """Recipe, settings, and what the card is to say of the preset."""
-        crafting = (self.against, self.steps, self.rate, self.features)
+        recipe, settings = self._planned(seed)
         if self.preset is None:
-            recipe = recipe_named(self.recipe or "standard", *crafting, **self.options)
-            return recipe, Settings(**{**self.given, "seed": seed}), [*self.notes]
-        preset = preset_named(self.preset)
-        if self.recipe is not None:
-            raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave --recipe out.")
-        recipe = preset.recipe(*crafting, **self.options)
-        settings = replace(preset.settings, **{**self.given, "seed": seed})
-        changed = overridden(preset, self.architecture, recipe, replace(settings, seed=preset.settings.seed))
+            return recipe, settings, [*self.notes]
+        preset, changed = preset_named(self.preset), self.overrides()
         notes = [
             f"Trained by the preset {self.preset} ({preset.source}).",
             *preset.differences(self.features),
             *self.notes,
         ]
         return recipe, settings, [*notes, *([f"Not as in the preset: {'; '.join(changed)}."] if changed else [])]
+
+    def overrides(self) -> list[str]:
+        """Return a phrase for each thing that is not as in the preset; none without one."""
+        if self.preset is None:
+            return []
+        preset = preset_named(self.preset)
+        recipe, settings = self._planned(preset.settings.seed)
+        return overridden(preset, self.architecture, recipe, settings)
+
+    def _planned(self, seed: int) -> tuple[Recipe, Settings]:
+        crafting = (self.against, self.steps, self.rate, self.features)
+        if self.preset is None:
+            recipe = recipe_named(self.recipe or "standard", *crafting, **self.options)
+            return recipe, Settings(**{**self.given, "seed": seed})
+        preset = preset_named(self.preset)
+        if self.recipe is not None:
+            raise UserError(f"The preset {self.preset!r} has its own recipe, {preset.kind}; leave --recipe out.")
+        return preset.recipe(*crafting, **self.options), replace(preset.settings, **{**self.given, "seed": seed})
 
     def train(
         self,

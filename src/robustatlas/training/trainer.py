@@ -14,10 +14,11 @@ from robustatlas.common.files import named
 from robustatlas.common.host import check_default_device
 from robustatlas.data import Dataset
 from robustatlas.models.card import Card
-from robustatlas.training.against import Against, check_opponents
+from robustatlas.outcomes.strengths import strengths_as_typed
+from robustatlas.training.against import Against, check_opponents, unreached_strengths
 from robustatlas.training.devices import workers
 from robustatlas.training.display import TrainingDisplay, display_of
-from robustatlas.training.epoch import close_epoch, measured
+from robustatlas.training.epoch import close_epoch, measured, warn_of
 from robustatlas.training.folder import claimed, identity_of
 from robustatlas.training.given import (
     bound,
@@ -146,10 +147,14 @@ def train(
     run = begin(net, data, plan_here, given, team, held, classes, extra)
     if folder is not None:
         restore(run, folder)
-    told = Told(identity, name, {opponent.name: opponent.epsilon for opponent in plan.against}, tuple(notes))
+    told = Told(
+        identity, name, strengths_as_typed({opponent.name: opponent.epsilon for opponent in plan.against}), tuple(notes)
+    )
     shown = display_of(progress if team.main else False)
     with shown as display, generators_kept(team.device), logits_alone(net):
         display.begin(plan.name, run.steps, run.position.step)
+        for sentence in unreached_strengths(plan.against):
+            warn_of(run, display, sentence)
         _carry_out(run, display, folder if team.main else None, told, keep)
         return _finish(run, told, folder)
 

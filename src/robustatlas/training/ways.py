@@ -51,9 +51,9 @@ def own_steps(attack: str, rule: Rule = "acc") -> int:
 
 @dataclass(frozen=True)
 class Course:
-    """How networks are trained against one attack. ``rate``: length of a step as a share of the strength; None: the
-    recipe's. ``options``: of the recipe. ``settings``: of the trainer. ``preset``: whose recipe it is; None for none.
-    """
+    """How networks are trained against one attack. ``rate``: length of a step as a share of the strength; None: that of
+    the preset or the recipe. ``options``: of the recipe. ``settings``: of the trainer. ``preset``: whose recipe it is;
+    None for none."""
 
     recipe: str
     steps: int
@@ -113,7 +113,7 @@ def way_of(
         if preset is None or list(preset.fights) != [attack]:
             raise UserError(f"There is no preset {family}-{attack}; leave {attack} out, or train without presets.")
         (fight,) = preset.fights.values()
-        way = Course(preset.kind, fight.steps, fight.length / fight.strength, {}, preset.settings, preset)
+        way = Course(preset.kind, fight.steps, None, {}, preset.settings, preset)
         return way.asked(mine)
     base = usual or Course("", 0)
     own = replace(base, recipe=base.recipe or own_recipe(attack, rule), steps=base.steps or own_steps(attack, rule))

@@ -102,7 +102,7 @@ def plot_curves(
         if crossings and len(named) == 2:
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
-        size_axis(axes, end, *_unit_and_norm(named.values()))
+        size_axis(axes, end, *_size_labels(named.values()))
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
@@ -178,9 +178,10 @@ def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confide
             )  # fmt: skip
 
 
-def _unit_and_norm(curves: Iterable[Curve]) -> tuple[str, str]:
+def _size_labels(curves: Iterable[Curve]) -> tuple[str, str, str]:
+    """Return the attack, the unit and the sign of the norm that an axis is labelled by."""
     kinds = {(curve.attack, curve.unit) for curve in curves}
     if len({attack for attack, _ in kinds}) > 1:
-        return "perturbation size (in each attack's unit)", ""
+        return "", "perturbation size (in each attack's unit)", ""
     attack, unit = max(kinds)
-    return unit, _NORMS.get(attack, "")
+    return attack, unit, _NORMS.get(attack, "")

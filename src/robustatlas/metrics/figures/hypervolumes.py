@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 def plot_frontier(
-    frontier: ArrayLike, clean: float, largest: float, ax: Axes | None = None, *, unit: str = "perturbation size"
+    frontier: ArrayLike,
+    clean: float,
+    largest: float,
+    ax: Axes | None = None,
+    *,
+    attack: str = "",
+    unit: str = "perturbation size",
 ) -> Axes:
     """Draw the frontier of one image: the confidence it keeps at each size, and the area that is its hypervolume.
 
@@ -29,6 +35,7 @@ def plot_frontier(
         clean: the confidence on the clean image.
         largest: the largest size.
         ax: where to draw; a new figure when None.
+        attack: its name, by which sizes are written as people type them.
         unit: what sizes measure.
 
     Returns:
@@ -51,7 +58,7 @@ def plot_frontier(
     with axes_of(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
         axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
-        size_axis(axes, largest, unit)
+        size_axis(axes, largest, attack, unit)
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("confidence kept")
         axes.set_title(f"hypervolume {kept.mean():.3f}")
@@ -59,7 +66,12 @@ def plot_frontier(
 
 
 def plot_frontiers(
-    frontiers: Mapping[str, ArrayLike], largest: float, ax: Axes | None = None, *, unit: str = "perturbation size"
+    frontiers: Mapping[str, ArrayLike],
+    largest: float,
+    ax: Axes | None = None,
+    *,
+    attack: str = "",
+    unit: str = "perturbation size",
 ) -> Axes:
     """Draw the frontiers of several models over one image.
 
@@ -67,6 +79,7 @@ def plot_frontiers(
         frontiers: name -> [L + 1], the confidence on the clean image and what is kept at largest / L, ..., largest.
         largest: the largest size, the same for all.
         ax: where to draw; a new figure when None.
+        attack: its name, by which sizes are written as people type them.
         unit: what sizes measure.
 
     Returns:
@@ -92,7 +105,7 @@ def plot_frontiers(
                 sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
                 label=figure_text(f"{wording.shortened(name)}, {row[1:].mean():.3f}"),
             )  # fmt: skip
-        size_axis(axes, largest, unit)
+        size_axis(axes, largest, attack, unit)
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("confidence kept")
         legend_above(axes, len(kept))

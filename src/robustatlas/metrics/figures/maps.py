@@ -36,7 +36,7 @@ def plot_accuracy_matrix(
         attacks: the attacks to draw, from the top; all when None.
 
     Returns:
-        the axes, whose `.figure` can be saved. Each strip goes from 0 to the largest strength, written at its end.
+        the axes, whose `.figure` can be saved. Each strip goes from no change to the last strength, written at its end.
 
     Raises:
         UserError: the table has no attacks.
@@ -66,7 +66,7 @@ def plot_accuracy_matrix(
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         axes.tick_params(length=0)
         axes.set_frame_on(False)
-        axes.set_xlabel("strength / largest strength (at the right)")
+        axes.set_xlabel("from no change to the strength at the right")
         bar = axes.figure.colorbar(ScalarMappable(scale, SEQUENCE), ax=axes, pad=0.13, aspect=14, shrink=0.9)
         bar.set_label("accuracy (%)" if relative_to is None else "share of the reference (%)")
         bar.outline.set_visible(False)

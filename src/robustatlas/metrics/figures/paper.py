@@ -72,12 +72,12 @@ def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
         yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax
 
 
-def size_axis(axes: Axes, end: float, unit: str, norm: str = "") -> None:
+def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") -> None:
     """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
     axes.set_xlim(0, end)
-    words = wording.axis(unit)
+    words = wording.axis(unit, of=attack)
     axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
-    if (top := wording.falls_from(unit)) is not None:
+    if (top := wording.falls_from(attack)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
 

@@ -77,7 +77,7 @@ def plot_two_sided(
     with axes_of(ax, 2.4) as axes:
         _draw(axes, both, float(end), confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
-        size_axis(axes, end, both.found.unit)
+        size_axis(axes, end, both.found.attack, both.found.unit)
         percent_axis(axes, "robust accuracy (%)")
         legend_above(axes, 3, title=str(both.at(float(size))))
     return axes

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import some, typed
+from robustatlas.common.wording import falls_from, some
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references.points import CLEAN, Points, value_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.points import different_points
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, read_strength, read_strengths
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MatchedEntries:
     def name(self, index: int) -> str:
         """Short name of a point, such as `linf@0.01`."""
         attack = self.attacks[index]
-        return attack if attack == CLEAN else f"{attack}@{typed(attack, self.strengths[index]):g}"
+        return attack if attack == CLEAN else f"{attack}@{written(float(self.strengths[index]), of=attack)}"
 
 
 def chosen_attacks(
@@ -123,7 +123,8 @@ def seen_mask(
     entries: MatchedEntries, trained_on: Mapping[str, float], reference: Reference | AccuracyTable
 ) -> NDArray[np.bool_]:
     """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
-    ``trained_on``: attack -> largest strength of the training; attacks that the reference has, ranked or not."""
+    ``trained_on``: attack -> largest strength of the training, as people type it; attacks that the reference has,
+    ranked or not."""
     known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(
@@ -136,11 +137,12 @@ def seen_mask(
                 f"The model is said to be trained on {attack!r}, which the reference does not have "
                 f"({some(known)}); leave it out if the evaluation does not contain that attack."
             )
-        if not real(strength) > 0:
-            raise UserError(
-                f"The training strength of {attack} is {brief(repr(strength))}; a positive number is expected."
-            )
-    limits = np.array([math.inf if attack == CLEAN else trained_on.get(attack, -1.0) for attack in entries.attacks])
+        if not read_strength(strength, attack) > 0:
+            top = falls_from(attack)
+            expected = "a positive number" if top is None else f"a number below {top:g}"
+            raise UserError(f"The training strength of {attack} is {brief(repr(strength))}; {expected} is expected.")
+    most = read_strengths(trained_on)
+    limits = np.array([math.inf if attack == CLEAN else most.get(attack, -1.0) for attack in entries.attacks])
     return entries.strengths <= limits * (1 + STRENGTH_TOLERANCE)
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import some
-from robustatlas.common.wording import strength as written
+from robustatlas.common.scalars import real
+from robustatlas.common.wording import some, value_as_typed
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 
 CLEAN = "clean"
 """Name of the unperturbed input among the attacks; its strength is 0."""
 
 Points = Mapping[str, float | Mapping[float, float]]
-"""Attack -> a number for each of its points, or strength -> number; ``"clean"`` is the unperturbed input."""
+"""Attack -> a number for each of its points, or strength (as people type it) -> number; ``"clean"`` is the unperturbed
+input."""
 
 
 def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
@@ -43,12 +43,13 @@ def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | di
     strengths: list[float] = list(known.entries[attack])
     row: dict[float, float] = {}
     for strength, value in given.items():
-        place = position_of(fraction(strength) if isinstance(strength, str) else real(strength), strengths)
+        place = position_of(read_strength(strength, attack), strengths)
         if place is None:
             raise UserError(
-                f"{what} name {attack}@{strength}, which is not there; {attack} is at {some(map(written, strengths))}."
+                f"{what} name {attack}@{strength}, which is not there; {attack} is at "
+                f"{some([listed_strengths([each], attack) for each in strengths])}."
             )
-        row[strengths[place]] = _number(value, f"{what} of {attack}@{strength}")
+        row[value_as_typed(attack, strengths[place])] = _number(value, f"{what} of {attack}@{strength}")
     return row
 
 
@@ -68,7 +69,7 @@ def value_at(points: Points, attack: str, strength: float) -> float:
     row = points.get(attack, math.nan)
     if not isinstance(row, Mapping):
         return row
-    place = position_of(strength, list(row))
+    place = position_of(strength, [read_strength(known, attack) for known in row])
     return math.nan if place is None else list(row.values())[place]
 
 
@@ -90,7 +91,9 @@ def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[fl
         if isinstance(row, Mapping):
             grid = list(known.entries.get(attack, ()))
             kept[attack] = {
-                strength: value for strength, value in row.items() if position_of(strength, grid) is not None
+                strength: value
+                for strength, value in row.items()
+                if position_of(read_strength(strength, attack), grid) is not None
             }
         elif attack == CLEAN or attack in known.entries:
             kept[attack] = row

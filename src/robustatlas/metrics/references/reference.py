@@ -18,7 +18,8 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 from robustatlas.common.documents import checked
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import MASKED, some, typed, why_masked
+from robustatlas.common.wording import MASKED, some, why_masked
+from robustatlas.common.wording import strength as written
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
@@ -50,7 +51,7 @@ class Defense:
         paper_url: where the paper is.
         architecture: of the network.
         extra_data: whether it was trained with more than the data set's own training images.
-        trained_on: attack -> largest strength it was trained against; empty for none.
+        trained_on: attack -> largest strength it was trained against, as people type it; empty for none.
         notes: what the source says about the training, and every correction made to the source's data.
         train_petaflops: cost of the training in 10^15 floating point operations, None where unknown.
 
@@ -172,7 +173,7 @@ class Reference:
         """
         entries = self.accuracies.entries
         zero = [
-            f"{attack}@{typed(attack, s):g}"
+            f"{attack}@{written(s, of=attack)}"
             for attack, grid in entries.items()
             for s, value in grid.items()
             if value == 0

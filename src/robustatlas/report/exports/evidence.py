@@ -16,8 +16,11 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_text
 from robustatlas.common.tabular import objects
 from robustatlas.common.version import __version__
+from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.display import columns_of
+from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
@@ -42,7 +45,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "samples": result.samples,
         "clean_accuracy": result.clean_accuracy,
         "complete": result.complete,
-        "attacks": [record.model_dump(mode="json") | {"key": key} for key, record in result.records.items()],
+        "attacks": [_attack(record) | {"key": key} for key, record in result.records.items()],
         "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
         "invalid": dict(result.invalid),
@@ -52,9 +55,15 @@ def about_of(result: Result) -> dict[str, Any]:
     }
 
 
+def _attack(record: AttackRecord) -> dict[str, Any]:
+    strengths = [value_as_typed(record.name, strength) for strength in record.strengths]
+    unit = unit_as_typed(record.unit, of=record.name)
+    return record.model_dump(mode="json") | {"strengths": strengths, "unit": unit}
+
+
 def _audit(attack: str, audit: Audited) -> dict[str, Any]:
-    ends = ("strengths", "found", "estimate", "low", "high", "fallen")
-    numbers = {name: getattr(audit, name).tolist() for name in ends}
+    numbers = {name: getattr(audit, name).tolist() for name in ("found", "estimate", "low", "high", "fallen")}
+    numbers = {"strengths": sizes_as_typed(audit.strengths, attack).tolist()} | numbers
     mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
     return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
 

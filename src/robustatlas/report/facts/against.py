@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, listed, some, typed, unmarked
+from robustatlas.common.wording import counted, listed, some, strength, unmarked
 from robustatlas.metrics.references.points import Points, shared_by
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
@@ -179,7 +179,7 @@ def hold_against(
         shared=shared,
         missing=tuple(point for point in missing if point.partition("@")[0] in ranked),
         extra=tuple(extra),
-        zero=tuple(f"{attack}@{typed(attack, s):g}" for attack, grid in zero.items() for s in grid),
+        zero=tuple(f"{attack}@{strength(s, of=attack)}" for attack, grid in zero.items() for s in grid),
         unlike={attack: why for attack, why in unlike.items() if attack in table.attacks},
         own_threat=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
         other_data=_other_data(reference, table.data, identity.data if identity else None),

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed, some, strength, wording
+from robustatlas.common.wording import instead, listed, some, strength, wording, words_up_to
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of, same_strength
@@ -120,7 +120,7 @@ def check_points(asked: Mapping[str, float], grids: Mapping[str, Sequence[float]
             raise UserError(f"--headline names {attack!r}, which is not evaluated{there}")
         grid, given = grids[attack], f"{attack}@{strength(most, of=attack)}"
         if most > grid[-1] * (1 + 1e-6):
-            meant = in_levels(most, grid[-1]) or f"the largest is {strength(grid[-1], of=attack)}"
+            meant = in_levels(most, grid[-1]) or f"they go {words_up_to(attack)} {strength(grid[-1], of=attack)}"
             raise UserError(f"--headline {given} is beyond every strength of {attack}; {meant}.")
         if attack not in nested and position_of(most, grid) is None:
             known = listed_strengths(grid, attack)

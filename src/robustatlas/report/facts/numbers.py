@@ -106,14 +106,16 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
         if attack not in grids:
             raise UserError(f"--union names {attack!r}, which is not evaluated; give one of {some(grids) or 'none'}.")
         if meant := in_levels(strength, grids[attack][-1]):
-            raise UserError(f"--union {attack}={strength:g} is beyond every strength that was evaluated; {meant}.")
+            raise UserError(
+                f"--union {attack}={written(strength, of=attack)} is beyond every strength that was evaluated; {meant}."
+            )
         table.outcome(attack).check_judged_at(strength)
         same = position_of(strength, grids[attack])
         below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
         if not below:
             raise UserError(
-                f"--union {attack}={written(strength, of=attack)} is below the smallest strength of {attack} that was "
-                f"evaluated, {written(grids[attack][0], of=attack)}."
+                f"--union {attack}={written(strength, of=attack)} changes less than every strength of {attack} "
+                f"that was evaluated; the first is {written(grids[attack][0], of=attack)}."
             )
         chosen[attack] = below[-1]
     return chosen

@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.common.wording import MASKED, unmarked, why_masked
+from robustatlas.common.wording import MASKED, unit_as_typed, unmarked, value_as_typed, why_masked
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.strengths import sizes_as_typed, strengths_as_typed
 
 if TYPE_CHECKING:
     from robustatlas.report.facts.attack import AttackFacts
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def plain_run(facts: RunFacts) -> dict[str, Any]:
-    """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
+    """Return plain data for JSON: a number with an interval is `{"value", "low", "high"}`, what never happens is None,
+    strengths and sizes are as people type them."""
     breaking, first = facts.breaking, facts.headline
     return {
         "model": unmarked(facts.name),
@@ -30,9 +32,10 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "average accuracy": plain(facts.average),
         "worst case": facts.worst and _headline(facts.worst),
         "union accuracy": plain(facts.union),
-        "union at": dict(facts.union_at),
+        "union at": strengths_as_typed(facts.union_at),
         **{name: plain(number) for name, number in facts.own.items()},
-        "breaks": breaking and {"attack": breaking.attack, "half": finite(breaking.half)},
+        "breaks": breaking
+        and {"attack": breaking.attack, "half": finite(value_as_typed(breaking.attack, breaking.half))},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
@@ -47,7 +50,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
 
 
 def _headline(first: Headline) -> dict[str, Any]:
-    return {"at": dict(first.at), "accuracy": plain(first.accuracy), "why": first.why}
+    return {"at": strengths_as_typed(first.at), "accuracy": plain(first.accuracy), "why": first.why}
 
 
 def plain(interval: Interval | None) -> dict[str, float] | None:
@@ -63,14 +66,15 @@ def finite(value: float) -> float | None:
 def _attack(facts: AttackFacts) -> dict[str, Any]:
     advice, known = facts.advice, facts.best_known
     searched = None if known is None or known.searched is None else known.searched.tolist()
+    quartiles = [finite(value_as_typed(facts.attack, size)) for size in facts.quartiles]
     return {
-        "unit": facts.unit,
-        "strengths": facts.strengths.tolist(),
+        "unit": unit_as_typed(facts.unit, of=facts.attack),
+        "strengths": sizes_as_typed(facts.strengths, facts.attack).tolist(),
         "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
         "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
         "average accuracy": plain(facts.average),
-        "median size": finite(facts.quartiles[1]),
-        "quartiles": [*map(finite, facts.quartiles)],
+        "median size": quartiles[1],
+        "quartiles": quartiles,
         "clean errors": facts.clean_errors,
         "none found": facts.never,
         "curve area": facts.area,
@@ -85,7 +89,11 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "best known": known and {"by": dict(known.by), "searched": searched},
         "found last by": dict(facts.found_last),
         "success over queries": [
-            {"strength": found.strength, "queries": list(found.limits), "broken": [*map(plain, found.success)]}
+            {
+                "strength": value_as_typed(facts.attack, found.strength),
+                "queries": list(found.limits),
+                "broken": [*map(plain, found.success)],
+            }
             for found in facts.queries
         ],
         "strengths tell little": advice and {"why": advice.why, "better": advice.option},
@@ -98,17 +106,17 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
     return {
         "attack": held.attack,
         "of": held.of or None,
-        "unit": facts.unit,
-        "strengths": list(facts.strengths),
+        "unit": unit_as_typed(facts.unit, of=held.attack),
+        "strengths": [value_as_typed(held.attack, strength) for strength in facts.strengths],
         "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
-        "median certified size": finite(float(facts.curve.quantile(0.5))),
+        "median certified size": finite(value_as_typed(held.attack, float(facts.curve.quantile(0.5)))),
         "closed": None if both is None else both.share_closed,
         "area between": None if both is None else both.area,
         "upper / lower": None if both is None else finite(both.width),
         "passes spared, at most": facts.saved,
         "abstained": None if held.abstained is None else int(held.abstained.sum()),
         "methods": [record.shown() for record in held.records],
-        "sizes": [*map(finite, held.sizes.tolist())],
+        "sizes": [*map(finite, sizes_as_typed(held.sizes, held.attack).tolist())],
         "by": held.by,
     }
 

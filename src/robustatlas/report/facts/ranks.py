@@ -81,7 +81,8 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
 
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
     """The mean ratio of a row to the reference over all ranked entries, in percent, and the stability constant where
-    the training is told; None where an entry is missing. It ranks the row unless some of these entries are masked.
+    the training is told and a pair of entries gives one; None where an entry is missing. It ranks the row unless some
+    of these entries are masked.
     """
     entries = ranked_entries(row, reference)
     if entries is None:
@@ -89,7 +90,8 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
     matched = match_entries(*entries, clean=not math.isnan(reference.clean))
     constant = None
     if row.about.tells_training and not math.isnan(reference.clean):
-        constant = stability_constant(*entries, compared(row.about.trained_on, entries[1].attacks)).value
+        found = stability_constant(*entries, compared(row.about.trained_on, entries[1].attacks))
+        constant = None if found.pair is None else found.value
     return float(_mean_ratio(matched.accuracy, matched, reference)), constant
 
 

@@ -42,7 +42,7 @@ FEW = 0.1
 
 
 class About(BaseModel):
-    """What a run does not know of its model."""
+    """What a run does not know of its model; ``trained_on``: attack -> strength, as people type it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

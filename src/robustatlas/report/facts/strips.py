@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import beside_masked, size, wording
+from robustatlas.common.wording import beside_masked, size, wording, words_up_to
 from robustatlas.metrics.references.reference import Reference
 
 CELLS = 48
@@ -76,9 +76,13 @@ class Strip:
     @property
     def words(self) -> str:
         """The strip in words."""
-        up_to = f"up to {size(self.proved, of=self.attack)}" if math.isfinite(self.proved) else "at every size"
+        reach = (
+            f"{words_up_to(self.attack)} {size(self.proved, of=self.attack)}"
+            if math.isfinite(self.proved)
+            else "at every size"
+        )
         if not self.searched:
-            return f"{self.label}: half proved {up_to}, not attacked"
+            return f"{self.label}: half proved {reach}, not attacked"
         said = (
             f"halved from {size(self.halved, of=self.attack)}"
             if math.isfinite(self.halved)
@@ -86,7 +90,7 @@ class Strip:
         )
         at_most, share = "at most " if self.beyond else "", self.share
         against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
-        proved = f", half proved {up_to}" if self.certified is not None else ""
+        proved = f", half proved {reach}" if self.certified is not None else ""
         return beside_masked(
             f"{self.label}: {said}{against}{proved}{', about' if self.own_threat else ''}", self.masked
         )
@@ -125,7 +129,7 @@ def scale_of(
     if distances and known and all(attack in distances for attack in known):
         units = {attack: distances[attack] for attack in known}
         return Scale("distance", units, "unit: the smallest distance between images of different classes")
-    return Scale("strength", dict(known), "unit: the largest strength of each attack")
+    return Scale("strength", dict(known), "unit: the last strength of each attack")
 
 
 def strip_of(source: StripSource, scale: Scale) -> Strip:

@@ -10,11 +10,11 @@ from typing import Literal
 
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, strength, typed
+from robustatlas.common.wording import instead, strength, value_as_typed, words_up_to
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, same_strength
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.results.result import Result
@@ -146,7 +146,7 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
     attack, _, asked = requirement.what.removeprefix(_TYPICAL).partition("@")
     if asked and attack in grids:
-        grid, at = grids[attack], typed(attack, fraction(asked))
+        grid, at = grids[attack], read_strength(asked, attack)
         last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
         first = last if same_strength(grid[last], at) else max(0, last - 1)
         grids = {attack: grid[first : last + 1]}
@@ -155,7 +155,7 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
 
 def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.partition("@")
-    asked = typed(attack, fraction(given))
+    asked = read_strength(given, attack)
     if not asked > 0:
         raise UserError(f"--require {requirement.text!r}: {given!r} is not a strength; {FORMS}.")
     outcome = result.outcome(attack)
@@ -163,8 +163,8 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
     if outcome.monotone and asked > largest * (1 + 1e-9):
         remedy = f"evaluate it at {given} as well (--strengths {attack}={given}), the same command goes on"
         raise UserError(
-            f"--require {requirement.text!r}: {attack} was evaluated up to {strength(largest, of=attack)}; "
-            f"{in_levels(asked, largest) or remedy}."
+            f"--require {requirement.text!r}: {attack} was evaluated {words_up_to(attack)} "
+            f"{strength(largest, of=attack)}; {in_levels(asked, largest) or remedy}."
         )
     standing = int((~outcome.broken([asked])).sum())
     return proportion_interval(standing, result.samples, CONFIDENCE)
@@ -173,7 +173,7 @@ def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
 def _typical_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.removeprefix(_TYPICAL).partition("@")
     outcome = result.outcome(attack)
-    place = position_of(typed(attack, fraction(given)), outcome.strengths.tolist())
+    place = position_of(read_strength(given, attack), outcome.strengths.tolist())
     numbers = typical_accuracies(outcome, CONFIDENCE)
     if place is None or numbers is None:
         lacking = f"{attack} was not evaluated at {given}" if place is None else f"nothing was drawn of {attack}"
@@ -185,10 +185,12 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
 
 
 def _median(result: Result, attack: str) -> Interval:
+    """Return the median size as people type it: where typed strengths fall, less is more robust, and never is -inf."""
     curve = result.curve(attack)
     band = curve.band(CONFIDENCE)
-    low, high = (float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low))
-    return Interval(float(curve.quantile(0.5)), low, high, CONFIDENCE)
+    ends = [float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low)]
+    low, high = sorted(value_as_typed(attack, end) for end in ends)
+    return Interval(value_as_typed(attack, float(curve.quantile(0.5))), low, high, CONFIDENCE)
 
 
 def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:

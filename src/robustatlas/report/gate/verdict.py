@@ -1,5 +1,6 @@
 """Whether a run keeps what is required of it, its diagnosis included, and whether it fell behind an earlier version."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,8 @@ def check_requirements(
 
 
 def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged, samples: int) -> str:
-    said = f"{requirement.what} is {number.value:.4g} [{number.low:.4g}, {number.high:.4g}]"
+    value, low, high = (_written(each) for each in (number.value, number.low, number.high))
+    said = f"{requirement.what} is {value} [{low}, {high}]"
     if why:
         return f"{beside_masked(said, why)}, which proves nothing. {why_masked(why)}"
     if requirement.met_by(number, judged):
@@ -58,6 +60,11 @@ def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], 
         more = "more samples" if wanted is None else f"about {wanted:,} samples"
         return f"{said}: its value keeps the bound, its interval does not; {more} would decide."
     return f"{said}, which does not keep {requirement.sign} {requirement.bound:g}."
+
+
+def _written(value: float) -> str:
+    """Write a number of a run, or "never" for the size at which something never happens."""
+    return "never" if math.isinf(value) else f"{value:.4g}"
 
 
 def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "interval") -> list[Check]:

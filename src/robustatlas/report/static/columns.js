@@ -75,7 +75,7 @@ const Columns = (() => {
         below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
-      ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated",
+      ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated, or no pair of entries is close enough",
         value: (row) => row.sc, show: (row) => rough(row.sc), below: (row) => roughly(row.scSpan), masked: byEntries, descends: false }),
       number({ key: "sc1", title: "SC, pairs ≥ 1 apart", hint: "Stability constant by pairs of entries at least one point of difficulty apart, which no few images decide; lower is steadier",
         value: (row) => row.scFloored, show: (row) => rough(row.scFloored), below: (row) => roughly(row.scFlooredSpan), masked: byEntries, descends: false }),

@@ -69,7 +69,7 @@ const Exports = (() => {
       rows: rows.map(({ defense, rank, range, cr, span, sc, scSpan, scFloored, scFlooredSpan, masked, seen, uar, missing }) => ({
         rank, rankRange: range, name: defense.name, images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
         cr, crInterval: span, sc, scInterval: scSpan, scFloored, scFlooredInterval: scFlooredSpan, masked: masked.length > 0 ? Columns.MASKED : null, seen, uar, union: defense.union, own: defense.own, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
-        petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn, title: defense.title,
+        petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn && defense.trainedTyped, title: defense.title,
         url: defense.url, notes: defense.notes,
       })),
     }, null, 1);

@@ -76,8 +76,7 @@
   /** @param {Defense} defense */
   function trainedText(defense) {
     if (defense.trainedOn === null) return "not stated";
-    const parts = Object.entries(defense.trainedOn).map(([name, strength]) =>
-      `${attackNamed.get(name)?.label ?? name} ≤ ${Page.number(strength)}`);
+    const parts = Object.entries(defense.trainedWords).map(([name, words]) => `${attackNamed.get(name)?.label ?? name} ${words}`);
     return parts.join(", ") || "clean images only";
   }
 

@@ -9,14 +9,14 @@
  * @typedef {{name: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, group: string, ranked: boolean,
  *   strengths: number[], written: string[], reference: number[], weights?: number[] | null, standard: {level: number, strength: string, exact: boolean} | null}} Attack
  *
- * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said. `low` and
+ * `parts` are the pieces of the name between which it may be broken; `trainedOn` null means that nobody said; `trainedTyped` holds its strengths as people type them. `low` and
  * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked entries, as every page shows them.
  * `few` marks a row that rests on much fewer images than others. `constants` are the intervals of the stability constants
  * over all ranked entries, by their floors; `most` is the largest ratio that is possible, where there is one; `invalid` are the
  * attacks under which its accuracies are masked: upper bounds only, that win nothing; `unranked` says why it has no rank, and is empty
  * where it may have one.
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
- *   trainedOn: Record<string, number> | null, clean: number | null, accuracies: Record<string, (number | null)[]>,
+ *   trainedOn: Record<string, number> | null, trainedTyped: Record<string, number>, trainedWords: Record<string, string>, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
  *   constants: Record<string, number[]>, most: number | null, invalid: string[], unranked: string,
@@ -196,7 +196,7 @@ const Metrics = (() => {
             most = Math.max(most, (high[from] - low[to]) / distance, (high[to] - low[from]) / distance);
           }
           const slope = Math.abs(accuracies[from] - accuracies[to]) / distance;
-          if (slope > value) {
+          if (pair === null || slope > value) {
             value = slope;
             pair = [from, to];
           }
@@ -269,7 +269,7 @@ const Metrics = (() => {
       const seen = seenAt(board, defense, entries);
       const stability = stabilityConstant(accuracies, entries, seen, board.alpha, 0, profile.low, profile.high);
       const floored = stabilityConstant(accuracies, entries, seen, board.alpha, 1, profile.low, profile.high);
-      [profile.sc, profile.scSpan, profile.witness] = [stability.value, stability.span, stability.pair];
+      [profile.sc, profile.scSpan, profile.witness] = [stability.pair ? stability.value : null, stability.span, stability.pair];
       [profile.scFloored, profile.scFlooredSpan] = [floored.pair ? floored.value : null, floored.span];
       profile.seen = (100 * seen.filter(Boolean).length) / seen.length;
     }

@@ -258,7 +258,7 @@ const Plots = (() => {
     const columns = columnsFor(models.length, width < 700 ? 2 : 3);
     const rows = Math.max(Math.ceil(models.length / columns), 1);
     const text = entries.attack.map((attack, i) =>
-      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${Page.number(entries.strength[i])}`);
+      attack < 0 ? "clean" : `${Page.plotText(board.attacks[attack].label)} at ${board.attacks[attack].written[entries.level[i]]}`);
     /** @type {Record<string, any>} */
     const axes = {};
     /** @type {object[]} */

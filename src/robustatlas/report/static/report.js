@@ -188,7 +188,7 @@
    * @param {{never: number, clean: number, beyond: number}} line
    */
   function beside({ clean, never, beyond }) {
-    return `${clean} wrong from the start, ${beyond ? `${beyond} beyond the largest strength, ` : ""}${never} without an adversarial example`;
+    return `${clean} wrong from the start, ${beyond ? `${beyond} beyond the last strength, ` : ""}${never} without an adversarial example`;
   }
 
   /**

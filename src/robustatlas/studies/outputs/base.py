@@ -8,15 +8,55 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.common.errors import UserError
 from robustatlas.common.wording import wording
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, number_of
-from robustatlas.studies.tables import Sheet
+from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.metrics.references import Reference
     from robustatlas.results.result import Result
     from robustatlas.studies.finished import Finished
+
+
+PRINTED = "printed"
+"""Heading of numbers that a paper prints of the very data set that ours are of."""
+
+
+def printed_heading(printed_on: str | None, measured_on: str) -> str:
+    """Return the heading of what a paper prints, with the name of its data set where ours are of another one.
+
+    Example:
+        >>> printed_heading("cifar10", "cifar10"), printed_heading("cifar10", "fashion-mnist")
+        ('printed', 'printed for cifar10')
+    """
+    return PRINTED if printed_on in (None, measured_on) else f"{PRINTED} for {printed_on}"
+
+
+def with_printed(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], printed: Sequence[tuple[str, Cell] | None], place: int
+) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    """Return a table with what is printed for each row, (heading, value) or None: of the same data set in the column
+    ``place``, of each other data set in a column of its own at the end.
+
+    Example:
+        >>> with_printed(["model", "ours"], [["linf", 50.0]], [("printed for cifar10", "94")], 1)
+        (('model', 'ours', 'printed for cifar10'), [('linf', 50.0, '94')])
+    """
+    headings = list(dict.fromkeys(each[0] for each in printed if each is not None))
+    here = [heading for heading in headings if heading == PRINTED]
+    elsewhere = [heading for heading in headings if heading != PRINTED]
+
+    def cells(row: Sequence[Cell], values: Sequence[Cell]) -> tuple[Cell, ...]:
+        return (*row[:place], *values[: len(here)], *row[place:], *values[len(here) :])
+
+    order = [*here, *elsewhere]
+    found = [
+        cells(row, [each[1] if each is not None and each[0] == heading else "none" for heading in order])
+        for row, each in zip(rows, printed, strict=True)
+    ]
+    return tuple(str(head) for head in cells(columns, order)), found
 
 
 @dataclass(frozen=True)
@@ -54,6 +94,7 @@ class Output(StudyEntry):
         evaluation: whose runs it is of; None: of the first.
         models: of these, the models; None: all.
         reference: a reference of the study, or one that comes with robustatlas.
+        printed_on: the data set that what the paper prints is of, as :func:`robustatlas.load_dataset` names it.
     """
 
     title: str = ""
@@ -61,6 +102,7 @@ class Output(StudyEntry):
     evaluation: str | None = None
     models: list[str] | None = None
     reference: str | None = None
+    printed_on: str | None = None
 
     @abstractmethod
     def make(self, done: Finished, folder: Path) -> Made:
@@ -82,6 +124,8 @@ class Output(StudyEntry):
 
     def check(self, study: Study, place: str) -> None:
         """Raise where it names what the study has not; ``place``: of it in the file."""
+        if getattr(self, "printed", None) and self.printed_on is None:
+            raise UserError(f"{place} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
         wanted = self.wants(study)
         for name in wanted.evaluations:
             check_known(name, study.evaluations, f"{place}: evaluation")
@@ -105,13 +149,21 @@ class Output(StudyEntry):
     ) -> Sheet:
         """What the paper prints of models beside ours; ``printed``: model -> attack -> its value, ``name``: of the
         number, before that of the attack. Models and ``attacks`` that this size leaves out are left out."""
-        rows = [
-            (done.label(model), wording(attack).label, float(value), self.number(done, f"{name} {attack}", model))
+        pairs = [
+            (model, attack, value)
             for model, row in printed.items()
             for attack, value in row.items()
             if model in done.study.models and attack in attacks
         ]
-        return Sheet(f"{self.title}: printed and ours", ("model", "attack", "printed", "ours"), rows)
+        heading = printed_heading(self.printed_on, self.data_name(done.study))
+        rows = [(done.label(m), wording(a).label, self.number(done, f"{name} {a}", m)) for m, a, _ in pairs]
+        theirs = [(heading, float(value)) for _, _, value in pairs]
+        return Sheet(f"{self.title}: printed and ours", *with_printed(("model", "attack", "ours"), rows, theirs, 2))
+
+    def data_name(self, study: Study, evaluation: str | None = None) -> str:
+        """Return the name of the data set that an evaluation is on, by default that of the output."""
+        chosen = evaluation or self.evaluations(study)[0]
+        return study.data[study.data_of(study.evaluations[chosen])].name
 
     def against(self, done: Finished) -> Reference | None:
         """The reference that its ratios are to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import mean_over
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, label_of, number_of
-from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -30,15 +31,39 @@ class Side(StudyEntry):
     reference: str | None = None
 
 
-class Claim(StudyEntry):
-    """That ``more`` is larger than ``less``; ``printed``: both as the paper has them, ``source``: where."""
+class Comparison(StudyEntry):
+    """The statement that ``more`` is larger than ``less``; ``printed``: both as the paper has them."""
 
-    paper: str
-    claim: str
     more: Side
     less: Side
     printed: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+
+    @property
+    def printed_text(self) -> str:
+        """The printed numbers as text."""
+        return "none" if self.printed is None else " > ".join(f"{value:g}" for value in self.printed)
+
+
+class Claim(Comparison):
+    """A comparison that a paper makes, and another one, ``then``, where it takes two: curves intersect if one model is
+    better at a small size, and the other at a large one. ``printed_on``: the data set of what is printed, ``source``:
+    its place in the paper."""
+
+    paper: str
+    claim: str
+    then: Comparison | None = None
+    printed_on: str | None = None
     source: str = ""
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The comparisons that all have to hold."""
+        return (self,) if self.then is None else (self, self.then)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Both sides of each comparison."""
+        return tuple(side for each in self.comparisons for side in (each.more, each.less))
 
 
 class ClaimsOfPapers(Output):
@@ -48,7 +73,7 @@ class ClaimsOfPapers(Output):
     claims: Annotated[list[Claim], Field(min_length=1)]
 
     def wants(self, study: Study) -> Wanted:
-        sides = [side for claim in self.claims for side in (claim.more, claim.less)]
+        sides = [side for claim in self.claims for side in claim.sides]
         evaluations = [*(side.evaluation for side in sides if side.evaluation), *self.evaluations(study)]
         references = [side.reference or self.reference for side in sides]
         return Wanted(
@@ -61,45 +86,79 @@ class ClaimsOfPapers(Output):
         """Raise where a claim names what the study has not, or has no trainings to be decided by."""
         for claim in self.claims:
             at = f"{place}: {claim.claim!r}"
-            for side in (claim.more, claim.less):
+            for side in claim.sides:
                 check_known(side.model, study.models, f"{at}: model")
                 check_known(
                     side.evaluation or next(iter(study.evaluations), ""), study.evaluations, f"{at}: evaluation"
                 )
-            seeds = [study.seeds_of(side.model) for side in (claim.more, claim.less)]
-            if seeds[0] != seeds[1] or len(seeds[0]) < 2:
-                raise UserError(
-                    f"{at} compares {claim.more.model} and {claim.less.model}; give both the same seeds, two at least."
-                )
+            if any(each.printed for each in claim.comparisons) and claim.printed_on is None:
+                raise UserError(f"{at} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
+            for each in claim.comparisons:
+                seeds = [study.seeds_of(side.model) for side in (each.more, each.less)]
+                if seeds[0] != seeds[1] or len(seeds[0]) < 2:
+                    raise UserError(
+                        f"{at} compares {each.more.model} and {each.less.model}; give both the same seeds, two at "
+                        "least."
+                    )
 
     def make(self, done: Finished, folder: Path) -> Made:
         rows = [self._row(done, claim) for claim in self.claims]
-        heads = ("paper", "claim", "printed", "source", "ours", "difference", "verdict")
+        heads, rows = with_printed(
+            ("paper", "claim", "source", "ours", "difference", "verdict"),
+            rows,
+            [self._printed(done, claim) for claim in self.claims],
+            2,
+        )
         notes = (
-            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t; a claim holds "
-            "where it lies above 0, and does not hold where it lies below. What has a * is an upper bound only "
-            "(gradients mislead), and decides nothing that a smaller number would undo.",
+            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t. A claim holds "
+            "where it lies above 0, and does not hold where it lies below; of two differences both have to. What has "
+            "a * is an upper bound only (gradients mislead), and decides nothing that a smaller number would undo.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
+    def _printed(self, done: Finished, claim: Claim) -> tuple[str, Cell] | None:
+        """Return the heading and the cell of what the paper prints; None where it prints nothing."""
+        if not any(each.printed for each in claim.comparisons):
+            return None
+        on = self.data_name(done.study, claim.more.evaluation)
+        return printed_heading(claim.printed_on, on), "; ".join(each.printed_text for each in claim.comparisons)
+
     def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
-        more, less = self._number(done, claim.more), self._number(done, claim.less)
-        gap = mean_over(more.over.values - less.over.values)
-        digits = more.digits
-        printed = "none" if claim.printed is None else " > ".join(f"{value:g}" for value in claim.printed)
+        found = [self._compared(done, each) for each in claim.comparisons]
+        ours, differences = ("; ".join(texts) for texts in zip(*((one, gap) for one, gap, _ in found), strict=True))
+        decided = joint_verdict([each for _, _, each in found])
+        return claim.paper, claim.claim, claim.source or "none", ours, differences, decided
+
+    def _compared(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
+        """Return both numbers, their difference, and the verdict of one comparison."""
+        more, less = self._number(done, comparison.more), self._number(done, comparison.less)
         ours = " and ".join(
-            f"{label_of(side.number)} of {done.label(side.model)} {number.text}{' *' * number.masked}"
-            for side, number in ((claim.more, more), (claim.less, less))
+            f"{label_of(side.number)} of {done.label(side.model)} {number.text}{' *' if number.masked else ''}"
+            for side, number in ((comparison.more, more), (comparison.less, less))
         )
+        if why := more.why or less.why:
+            return ours, why, OPEN
+        gap, digits = mean_over(more.over.values - less.over.values), more.digits
         said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
-        decided = verdict(gap, more.masked, less.masked)
-        return claim.paper, claim.claim, printed, claim.source or "none", ours, said, decided
+        return ours, said, verdict(gap, more.masked, less.masked)
 
     def _number(self, done: Finished, side: Side) -> StudyNumber:
         runs = self.runs(done, side.model, side.evaluation)
         name = side.reference or self.reference
         against = None if name is None else done.reference(name)
         return number_of(side.number, runs, against, done.trained_on(side.model))
+
+
+def joint_verdict(verdicts: Sequence[str]) -> str:
+    """Return the verdict of a claim that takes several comparisons.
+
+    Example:
+        >>> joint_verdict([HOLDS, HOLDS]), joint_verdict([HOLDS, OPEN]), joint_verdict([OPEN, FAILS])
+        ('holds', 'not decided', 'does not hold')
+    """
+    if FAILS in verdicts:
+        return FAILS
+    return HOLDS if all(each == HOLDS for each in verdicts) else OPEN
 
 
 def verdict(gap: Interval, more_bounded: bool = False, less_bounded: bool = False) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, wording
+from robustatlas.common.wording import counted, interval, text_as_typed, wording
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
@@ -18,9 +18,10 @@ from robustatlas.metrics.interclass import LpNorm
 from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import over_trainings
 from robustatlas.outcomes.outcome import broken_within
+from robustatlas.outcomes.strengths import read_strength
 from robustatlas.studies.description import DataEntry, Strength, Study, check_known
 from robustatlas.studies.numbers import StudyNumber
-from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import PRINTED, Made, Output, Wanted, printed_heading
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -37,11 +38,21 @@ class Curves(Output):
     up_to: Strength | None = None
 
     def check(self, study: Study, place: str) -> None:
-        """Raise where what is printed does not go with the sizes."""
+        """Raise where a size is none of the attack, or what is printed does not go with the sizes."""
         super().check(study, place)
+        for size in (*self.at, *(() if self.up_to is None else (self.up_to,))):
+            if not read_strength(size, self.attack) > 0:
+                raise UserError(
+                    f"{place}: {text_as_typed(size)} is not a size of {self.attack}, as it changes nothing."
+                )
         for model, values in self.printed.items():
             if self.at and len(values) != len(self.at):
                 raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
+
+    @property
+    def end(self) -> float | None:
+        """Where the axis ends."""
+        return None if self.up_to is None else read_strength(self.up_to, self.attack)
 
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
         """Label -> the curve of each training."""
@@ -53,14 +64,18 @@ class Curves(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
-        figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
+        figure = plot_curves(drawn, error=True, up_to=self.end).figure
         if not self.at:
             return Made({}, {"": figure})
-        columns: dict[str, list[Cell]] = {"size": [written(size) for size in self.at]}
+        heading = printed_heading(self.printed_on, self.data_name(done.study))
+        columns: dict[str, list[Cell]] = {"size": [text_as_typed(size) for size in self.at]}
+        elsewhere: dict[str, list[Cell]] = {}
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
-            columns[label] = [self._error(size, curves) for size in self.at]
+            columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
-                columns[f"{label}, printed"] = [f"{100 * value:.0f}" for value in self.printed[model]]
+                place = columns if heading == PRINTED else elsewhere
+                place[f"{label}, {heading}"] = [f"{100 * value:.0f}" for value in self.printed[model]]
+        columns |= elsewhere
         title = f"{self.title}: robust error in % under {wording(self.attack).label}"
         rows = list(zip(*columns.values(), strict=True))
         return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
@@ -80,15 +95,16 @@ class Slopes(Curves):
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
-            bend = change_of_slope(curves[0], self.up_to)
+            bend = change_of_slope(curves[0], read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
+            at = "clean" if trained is None else text_as_typed(trained)
             rows.append(
-                (label, "clean" if trained is None else written(trained), f"{bend.size:.4g}",
-                 f"[{bend.low:.4g}, {bend.high:.4g}]", f"{bend.before:.0f}", f"{bend.after:.0f}",
+                (label, at, written(bend.size, of=self.attack),
+                 interval(bend.low, bend.high, of=self.attack), f"{bend.before:.0f}", f"{bend.after:.0f}",
                  "yes" if bend.significant else "no")
             )  # fmt: skip
         heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
-        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.up_to).figure
+        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.end).figure
         return Made({"": Sheet(self.title, heads, rows)}, {"": figure})
 
 

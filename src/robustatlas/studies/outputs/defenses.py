@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,13 +13,16 @@ from pydantic import Field
 
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.wording import wording
-from robustatlas.metrics.competitiveness import competitiveness_ratio
+from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio, percent_seen
 from robustatlas.metrics.figures.paper import INK, axes_of
 from robustatlas.metrics.references import Reference, load_reference
+from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.reference import Defense
-from robustatlas.report.facts.ranks import ranked_entries, score_of
+from robustatlas.metrics.stability import stability_constant
+from robustatlas.report.facts.ranks import ranked_entries
 from robustatlas.report.facts.rows import published_rows
 from robustatlas.studies.description import Study
+from robustatlas.studies.numbers import NO_PAIR
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.outputs.scores import scattered
 from robustatlas.studies.tables import Cell, Sheet
@@ -26,13 +30,20 @@ from robustatlas.studies.tables import Cell, Sheet
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
 
-_NUMBERS = ("clean", "CR ind-avg", "CR ind-worst", "SC")
+_RATIOS: tuple[RatioKind, ...] = ("ind-avg", "ind-worst", "exp", "max")
+_NUMBERS = ("clean", *(f"CR {kind}" for kind in _RATIOS), "SC", "seen")
+"""As the leaderboard of MultiRobustBench has them; "seen" is the percentage of the points seen in training."""
+
+_EXTRA = "Extra data: as the source says, which does not count generated images."
 
 
 class Defenses(Output):
-    """The published defenses of a reference that have all ranked accuracies: their numbers beside those ``printed``
-    (defense -> number -> value), clean accuracy over CR by what they were trained against, and the mean CR under each
-    attack. ``without``: names left out, also with ``*``."""
+    """The published defenses of a reference that have all ranked accuracies.
+
+    For each its network, extra data and numbers, beside those ``printed`` (defense -> number -> value). Figures: clean
+    accuracy over CR by what the defenses were trained against, and the mean CR under each attack. ``without``: names
+    left out, also with ``*``.
+    """
 
     reference: str
     without: list[str] = Field(default_factory=list)
@@ -46,11 +57,12 @@ class Defenses(Output):
         numbers = self._numbers(reference)
         printed = [name for name in _NUMBERS if any(name in values for values in self.printed.values())]
         rows: list[tuple[Cell, ...]] = [
-            (name, _trained(reference.defense(name)), *(f"{value:.2f}" for value in values.values()),
+            (*_name_and_training(reference.defense(name)), *(_cell(values[number], number) for number in _NUMBERS),
              *(_said(self.printed.get(name, {}), number) for number in printed))
             for name, values in sorted(numbers.items(), key=lambda one: -one[1]["CR ind-avg"])
         ]  # fmt: skip
-        heads = ("defense", "trained against", *_NUMBERS, *(f"{number}, printed" for number in printed))
+        heads = ("defense", "network", "extra data", "trained against", *_NUMBERS)
+        heads += tuple(f"{number}, printed" for number in printed)
         tables = [reference.defense(name).accuracies for name in numbers]
         by_attack = {
             attack: float(np.mean([competitiveness_ratio(table, reference, attacks=[attack]) for table in tables]))
@@ -58,7 +70,7 @@ class Defenses(Output):
         }
         means = [(wording(attack).label, value) for attack, value in by_attack.items()]
         sheets = {
-            "": Sheet(self.title, heads, rows),
+            "": Sheet(self.title, heads, rows, (_EXTRA,)),
             "by-attack": Sheet(f"{self.title}: mean CR ind-avg under each attack", ("attack", "CR ind-avg"), means),
         }
         figures = {
@@ -69,14 +81,17 @@ class Defenses(Output):
         return Made(sheets, figures)
 
     def _numbers(self, reference: Reference) -> dict[str, dict[str, float]]:
-        """Defense -> its numbers."""
+        """Defense -> its numbers; the stability constant is NaN where there is no pair."""
         found = {}
         for row in published_rows(reference):
-            entries, score = ranked_entries(row, reference), score_of(row, reference)
-            if entries is None or score is None or any(fnmatchcase(row.name, name) for name in self.without):
+            entries = ranked_entries(row, reference)
+            if entries is None or any(fnmatchcase(row.name, name) for name in self.without):
                 continue
-            values = (row.accuracies.clean, score[0], competitiveness_ratio(*entries, "ind-worst"), score[1] or 0.0)
-            found[row.name] = dict(zip(_NUMBERS, values, strict=True))
+            trained_on = compared(row.about.trained_on, entries[1].attacks)
+            constant = stability_constant(*entries, trained_on)
+            values = {f"CR {kind}": competitiveness_ratio(*entries, kind) for kind in _RATIOS}
+            values |= {"clean": row.accuracies.clean, "seen": percent_seen(*entries, trained_on)}
+            found[row.name] = values | {"SC": math.nan if constant.pair is None else constant.value}
         return found
 
     def _over_clean(self, reference: Reference, numbers: dict[str, dict[str, float]], name: str) -> Any:
@@ -84,6 +99,15 @@ class Defenses(Output):
         for defense, values in numbers.items():
             points[_trained(reference.defense(defense))].append((values["clean"], values[name], 0.0, 0.0))
         return scattered(points, "clean", name)
+
+
+def _name_and_training(defense: Defense) -> tuple[str, ...]:
+    extra = "yes" if defense.extra_data else "no"
+    return defense.name, defense.architecture or "not stated", extra, _trained(defense)
+
+
+def _cell(value: float, number: str) -> str:
+    return NO_PAIR if math.isnan(value) else f"{value:.1f}" if number == "seen" else f"{value:.2f}"
 
 
 def _trained(defense: Defense) -> str:

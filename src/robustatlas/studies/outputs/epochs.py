@@ -61,7 +61,7 @@ class OverEpochs(Output):
                 for model, rows in found.items()
             }
             percent = not name.startswith(("SC", "AH ", "std AH "))
-            within = percent and all(line[:, 3].max() <= _WHOLE for line in lines.values())  # ratios may be larger
+            within = percent and not any((line[:, 3] > _WHOLE).any() for line in lines.values())  # ratios may be larger
             axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=within)
             figures[name.replace(" ", "-").replace("/", "-")] = axes.figure
         return Made(sheets, figures)

@@ -45,6 +45,8 @@ class BetweenGroups(Output):
         pairs = [(name, model) for name in self.numbers for model in others]
         ours = {name: self.number(done, name, self.first) for name in self.numbers}
         theirs = {pair: self.number(done, *pair) for pair in pairs}
+        if lacking := [number for number in (*ours.values(), *theirs.values()) if number.why]:
+            raise UserError(f"{self.title or 'the test'} has numbers that cannot be computed: {lacking[0].why}.")
         tests = {pair: rank_sum_test(ours[pair[0]].over.values, number.over.values) for pair, number in theirs.items()}
         corrected = dict(zip(pairs, holm([test.p_value for test in tests.values()]).tolist(), strict=True))
         rows: list[tuple[Cell, ...]] = []

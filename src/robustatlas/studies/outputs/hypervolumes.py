@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robustatlas.common.wording import strength
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import hypervolume_at_levels, hypervolume_limit
 from robustatlas.report.facts.units import unit_of
@@ -32,10 +33,10 @@ class Frontiers(Output):
         image = int(np.argmax(right)) if self.image is None else self.image
         sizes = [0.0, *next(iter(runs.values())).strengths(self.attack).tolist()]
         kept = {label: [float(one.clean[image]), *one.frontier[image].tolist()] for label, one in volumes.items()}
-        figure = plot_frontiers(kept, sizes[-1], unit=unit_of(self.attack)).figure
+        figure = plot_frontiers(kept, sizes[-1], attack=self.attack, unit=unit_of(self.attack)).figure
         rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
         at = int(next(iter(runs.values())).index[image])
-        heads = ("model", *(f"{size:.4g}" for size in sizes))
+        heads = ("model", *(strength(size, of=self.attack) for size in sizes))
         return Made({"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": figure})
 
 
@@ -51,7 +52,7 @@ class Convergence(Output):
         for model in self.chosen(done.study):
             run = self.runs(done, model)[0]
             volume = hypervolume_of(run, self.attack)
-            by_levels = hypervolume_at_levels(run.outcome(self.attack).margins, run.clean_margin)
+            by_levels = hypervolume_at_levels(volume.frontier)
             limit, slope = hypervolume_limit(by_levels)
             figures[model] = plot_convergence(by_levels, limit, slope).figure
             means = ", ".join(f"{count}: {mean:.4f}" for count, mean in by_levels.items())

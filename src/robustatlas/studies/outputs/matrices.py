@@ -11,15 +11,15 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import wording
+from robustatlas.common.wording import value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import listed_strengths, position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import StudyNumber
-from robustatlas.studies.outputs.base import Made, Output, Wanted
+from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
 from robustatlas.studies.tables import Cell, Sheet
 from robustatlas.training.calibration import calibrate
 
@@ -123,10 +123,11 @@ class Accuracies(Output):
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
-            grid = [written(strength, of=attack) for strength in first.strengths(attack).tolist()]
+            strengths = first.strengths(attack).tolist()
+            grid = [written(strength, of=attack) for strength in strengths]
+            names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
-                (done.label(m), *(self.number(done, f"{attack}@{s!r}", m) for s in first.strengths(attack).tolist()))
-                for m in runs
+                (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
             ]
             sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
         figures = {
@@ -148,24 +149,25 @@ class OfReference(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         ours = done.reference(self.reference)
         printed = None if self.printed is None else load_reference(self.printed).accuracies
+        points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.entries[attack]]
         rows: list[tuple[Cell, ...]] = [
-            (wording(attack).label, written(strength, of=attack), float(value), *_beside(printed, attack, strength))
-            for attack in ours.accuracies.attacks
-            for strength, value in ours.accuracies.entries[attack].items()
+            (wording(attack).label, written(s, of=attack), float(ours.accuracies.at(attack, s))) for attack, s in points
         ]
-        heads = ("attack", "strength", "ours", *(("printed",) if printed is not None else ()))
+        heads: tuple[str, ...] = ("attack", "strength", "ours")
         notes = (*ours.notes, *ours.marks)
         if printed is not None:
+            entry = done.study.references.get(self.reference)
+            data = next(iter(done.study.data)) if entry is None else done.study.data_of(entry)
+            heading = printed_heading(self.printed_on, done.study.data[data].name)
+            heads, rows = with_printed(heads, rows, [(heading, _printed_at(printed, *point)) for point in points], 2)
             notes += (f"Printed: {load_reference(str(self.printed)).source}.",)
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
 
-def _beside(printed: AccuracyTable | None, attack: str, strength: float) -> tuple[Cell, ...]:
-    if printed is None:
-        return ()
+def _printed_at(printed: AccuracyTable, attack: str, strength: float) -> Cell:
     grid = list(printed.entries.get(attack, ()))
     place = position_of(strength, grid)
-    return ("not there" if place is None else float(printed.values(attack)[place]),)
+    return "not there" if place is None else float(printed.values(attack)[place])
 
 
 class OfCalibration(Output):
@@ -184,11 +186,13 @@ class OfCalibration(Output):
             try:
                 found = calibrate(attack, reference, below=self.below)
             except UserError as error:
-                rows.append((wording(attack).label, str(error), "none", "none", "none", "none"))
+                rows.append((wording(attack).label, str(error), *["none"] * 5))
                 continue
-            ends = [("none" if end is None else written(end)) for end in (found.smallest, found.largest)]
-            strengths = ", ".join(map(written, found.strengths))
+            ends = ["none" if end is None else written(end, of=attack) for end in (found.smallest, found.largest)]
+            strengths = listed_strengths(found.strengths, attack)
             ata = ", ".join(f"{value:.1f}" for value in found.ata)
-            rows.append((wording(attack).label, strengths, ata, found.cost, *ends))
-        heads = ("attack", "strengths", "ATA", "cost", "smallest", "largest")
+            known = len(reference.accuracies.entries[attack])
+            of = f"{len(found.strengths)} of {known}{', no choice' if known == len(found.strengths) else ''}"
+            rows.append((wording(attack).label, strengths, of, ata, found.cost, *ends))
+        heads = ("attack", "strengths", "chosen", "ATA", "cost", "smallest", "largest")
         return Made({"": Sheet(self.title, heads, rows)})

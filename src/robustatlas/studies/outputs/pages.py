@@ -30,7 +30,7 @@ class Gallery(Output):
 
     attacks: Annotated[list[str], Field(min_length=1)]
     columns: Count = 4
-    strengths: dict[str, Strengths] | None = None
+    strengths: Strengths | None = None
     image: Annotated[int, Field(ge=0)] | None = None
 
     def wants(self, study: Study) -> Wanted:

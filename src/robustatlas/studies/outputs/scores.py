@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.figures.paper import axes_of, legend_above
 from robustatlas.studies.description import Study, StudyEntry
-from robustatlas.studies.numbers import StudyNumber, label_of
-from robustatlas.studies.outputs.base import Made, Output
+from robustatlas.studies.numbers import digits_of, label_of
+from robustatlas.studies.outputs.base import Made, Output, printed_heading, with_printed
 from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
@@ -34,19 +35,26 @@ class Scores(Output):
 
 
 class Printed(StudyEntry):
-    """A value that the paper prints: of which number of which model, and where it stands."""
+    """A value that the paper prints: of which number of which model, where it stands, and on which data set (by default
+    that of the output)."""
 
     model: str
     number: str
     printed: float
     source: str
     evaluation: str | None = None
+    printed_on: str | None = None
 
 
 class BesidePrinted(Output):
     """Ours beside what the paper prints, a row for each value."""
 
     values: Annotated[list[Printed], Field(min_length=1)]
+
+    def check(self, study: Study, place: str) -> None:
+        super().check(study, place)
+        if self.printed_on is None and any(value.printed_on is None for value in self.values):
+            raise UserError(f"{place} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
 
     def chosen(self, study: Study) -> tuple[str, ...]:
         return tuple(dict.fromkeys(value.model for value in self.values if value.model in study.models))
@@ -59,16 +67,17 @@ class BesidePrinted(Output):
         """The table; values of models that this size leaves out stand without ours."""
         usual = Output.evaluations(self, done.study)[0]
         rows: list[tuple[Cell, ...]] = []
+        printed: list[tuple[str, Cell]] = []
         for value in self.values:
             ours: Cell = "not at this size"
             if value.model in done.study.models:
                 ours = self.number(done, value.number, value.model, value.evaluation or usual)
-            digits = ours.digits if isinstance(ours, StudyNumber) else 2
-            rows.append(
-                (done.label(value.model) if value.model in done.study.models else value.model, label_of(value.number),
-                 f"{value.printed:.{digits}f}", ours, value.source)
-            )  # fmt: skip
-        return Made({"": Sheet(self.title, ("model", "number", "printed", "ours", "source"), rows)})
+            label = done.label(value.model) if value.model in done.study.models else value.model
+            rows.append((label, label_of(value.number), ours, value.source))
+            on = self.data_name(done.study, value.evaluation or usual)
+            heading = printed_heading(value.printed_on or self.printed_on, on)
+            printed.append((heading, f"{value.printed:.{digits_of(value.number)}f}"))
+        return Made({"": Sheet(self.title, *with_printed(("model", "number", "ours", "source"), rows, printed, 2))})
 
 
 class Scatter(Output):

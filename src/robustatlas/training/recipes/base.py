@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.models.objectives import cross_entropy
+from robustatlas.models.objectives import cross_entropy, margin
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Crafted, Mode, Opponent, Start, Value, craft, network_mode
+from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
@@ -184,7 +185,8 @@ class Recipe:
     def craft(
         self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start | None = None
     ) -> Crafted:
-        """Examples of the opponent ``which``; by default they maximise the cross-entropy of the labels."""
+        """Examples of the opponent ``which``; by default they maximise the cross-entropy of the labels, and those of
+        Fast-LPA the margin, as its source does."""
         opponent = self.against[which]
         return craft(
             net,
@@ -193,7 +195,7 @@ class Recipe:
             batch.labels,
             self.strength(opponent, batch),
             batch.noise.child(which),
-            value or entropy_of(batch.targets),
+            value or _objective_of_crafting(opponent, batch),
             start=start,
         )
 
@@ -202,6 +204,12 @@ class Recipe:
         with torch.no_grad():
             natural = net(batch.x)
         return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
+
+
+def _objective_of_crafting(opponent: Opponent, batch: Batch) -> Value:
+    if isinstance(opponent.optimizer, FastLPA):
+        return lambda logits: margin(logits, batch.labels, None)
+    return entropy_of(batch.targets)
 
 
 def partly(examples: Tensor, x: Tensor, share: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Maximum margin regularisation: linear regions and decision boundaries that lie far from the images."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,9 +20,10 @@ _DUAL = {float("inf"): 1.0, 2.0: 2.0, 1.0: float("inf")}
 
 @dataclass(frozen=True)
 class Mmr(Recipe):
-    """CE(f(x), y) + weight x what hyperplanes within distance epsilon of x cost, in each norm (Croce et al. 2019).
+    """CE(f(x), y) + weight x what hyperplanes within distance gamma of x cost, in each norm (Croce et al. 2019).
 
-    A hyperplane at distance d costs max(0, 1 - d / epsilon). Counted are the nearest at which a ReLU switches, on
+    A hyperplane at distance d costs max(0, 1 - d / gamma). ``gamma`` is one number, or one for each norm; None: the
+    strength. It grows as the strength does during ``warmup``. Counted are the nearest at which a ReLU switches, on
     average over their number, which falls from the share ``first`` of all ReLUs to ``last``, and those of the decisions
     for each other class, their sum divided by the number of classes. The weight rises over the first ``rise`` epochs.
 
@@ -41,6 +43,7 @@ class Mmr(Recipe):
     opponents: ClassVar[str] = "any"
 
     weight: float | tuple[float, ...] = 1.0
+    gamma: float | tuple[float, ...] | None = None
     rise: int = 10
     first: float = 0.1
     last: float = 0.02
@@ -54,6 +57,8 @@ class Mmr(Recipe):
                 raise UserError(f"The recipe 'mmr' takes linf, l2 and l1; given: {opponent.name}.")
         if len(self.weights) != len(self.against) or not all(weight > 0 for weight in self.weights):
             raise UserError(f"weight={self.weight}; expected a positive number, or one for each norm.")
+        if len(self.gammas) != len(self.against) or not all(gamma > 0 for gamma in self.gammas):
+            raise UserError(f"gamma={self.gamma}; expected a positive distance, or one for each norm.")
         if not 0 <= self.last <= self.first <= 1 or self.rise < 1:
             raise UserError(
                 f"first={self.first}, last={self.last}, rise={self.rise}; expected shares of the ReLUs in [0, 1], last "
@@ -66,7 +71,15 @@ class Mmr(Recipe):
     @property
     def weights(self) -> tuple[float, ...]:
         """One for each norm."""
-        return tuple(self.weight) if isinstance(self.weight, tuple | list) else (self.weight,) * len(self.against)
+        return self._for_each_norm(self.weight)
+
+    @property
+    def gammas(self) -> tuple[float, ...]:
+        """One for each norm, at the full strength."""
+        return tuple(o.epsilon for o in self.against) if self.gamma is None else self._for_each_norm(self.gamma)
+
+    def _for_each_norm(self, given: float | Sequence[float]) -> tuple[float, ...]:
+        return tuple(given) if isinstance(given, Sequence) else (given,) * len(self.against)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
         x = batch.x
@@ -93,9 +106,9 @@ class Mmr(Recipe):
         for switches, _ in found:
             counted = counted.scatter(1, switches.topk(count, dim=1, largest=False).indices, 1.0)
         costs = []
-        for opponent, (switches, decisions) in zip(self.against, found, strict=True):
-            strength = self.strength(opponent, batch)[:, None].clamp_min(_TINY)
-            near, wrong = ((1 - d / strength).clamp_min(0) for d in (switches, decisions))
+        for opponent, gamma, (switches, decisions) in zip(self.against, self.gammas, found, strict=True):
+            within = (self.strength(opponent, batch) * (gamma / opponent.epsilon))[:, None].clamp_min(_TINY)
+            near, wrong = ((1 - d / within).clamp_min(0) for d in (switches, decisions))
             costs.append(((counted * near).sum(1) / count + wrong.sum(1) / units[-1].shape[1]).mean())
         return costs
 
