@@ -239,7 +239,7 @@ def _own_rows(
     unlike = attack_differences(subjects)
     said = [refusal_to_compare(attack, how) for attack, how in unlike.items()]
     said += [subject.unfinished for subject in subjects if subject.missing]
-    return [row.without(unlike) for row in rows], names, first, said
+    return [row.drop_attacks(unlike) for row in rows], names, first, said
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:

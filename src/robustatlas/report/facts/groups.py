@@ -80,7 +80,7 @@ def groups_of(
     ends = list(accumulate(len(runs) for runs in groups.values()))
     parts = {name: seen[end - len(groups[name]) : end] for name, end in zip(groups, ends, strict=True)}
     kept = [name for name in seen[0].statistics if all(name in each.statistics for each in seen)]
-    found = {group: _over([each.only(kept) for each in part]) for group, part in parts.items()}
+    found = {group: _group_numbers([each.restrict(kept) for each in part]) for group, part in parts.items()}
     invalid = {group: frozenset().union(*(each.masked for each in part)) for group, part in parts.items()}
     return Groups(shared, found, invalid, held, at)
 
@@ -95,7 +95,7 @@ def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
 
 @dataclass(frozen=True)
 class _Training:
-    """What is kept of one run. ``alone``: the intervals of its numbers by itself, where it is all of its group."""
+    """The numbers that are kept of one run. ``alone``: the intervals of its numbers by itself, where it is all of its group."""
 
     statistics: Mapping[str, SampleStatistic]
     masked: frozenset[str]
@@ -109,22 +109,22 @@ class _Training:
         invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
         invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
         invalid |= run.masked(run.statistics(held, union), held, union).keys()
-        intervals = _alone(run, held, union) if alone else {}
+        intervals = _run_intervals(run, held, union) if alone else {}
         return cls(found, frozenset(invalid), intervals)
 
-    def only(self, kept: Collection[str]) -> _Training:
+    def restrict(self, kept: Collection[str]) -> _Training:
         """Return the training with some of its numbers."""
         return replace(self, statistics={name: self.statistics[name] for name in kept})
 
 
-def _over(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
+def _group_numbers(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
     """Return the numbers of a group; of one run with the intervals that it has by itself."""
     found = over_trainings([each.statistics for each in trainings], CONFIDENCE, REPLICATES)
     alone = trainings[0].alone
     return {name: replace(number, images=alone.get(name, number.images)) for name, number in found.items()}
 
 
-def _alone(run: Compared, held: Held | None, union: Mapping[str, float]) -> dict[str, Interval]:
+def _run_intervals(run: Compared, held: Held | None, union: Mapping[str, float]) -> dict[str, Interval]:
     """Return the interval of each number of a run as other pages show it."""
     found = run.intervals(held, union)
     found |= numbers.with_doubt(run.table, lambda table: numbers.intervals(_at_the_largest(table)))

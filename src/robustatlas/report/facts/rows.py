@@ -137,7 +137,7 @@ class Row:
     headline: Headline | None = None
     unranked: str = ""
 
-    def without(self, unlike: Mapping[str, str]) -> Row:
+    def drop_attacks(self, unlike: Mapping[str, str]) -> Row:
         """Return the row without the attacks that other rows have with different threat models; attack -> how these
         differ. What rests on such an attack is gone, and a note says why."""
         lost = [attack for attack in unlike if attack in self.accuracies.entries]
