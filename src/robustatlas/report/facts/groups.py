@@ -95,7 +95,7 @@ def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
 
 @dataclass(frozen=True)
 class _Training:
-    """The numbers that are kept of one run. ``alone``: the intervals of its numbers by itself, where it is all of its group."""
+    """The numbers that are kept of one run. ``alone``: their intervals by itself, where it is all of its group."""
 
     statistics: Mapping[str, SampleStatistic]
     masked: frozenset[str]
