@@ -307,6 +307,11 @@ class Diagnosis(Tabular):
                 "No attack by gradients stands behind the numbers, so nothing is to be diagnosed: sweeps are exact to "
                 "their steps, all others are weak upper bounds."
             )
+        unheld = [
+            each for each in self.indicators if each.decides and not each.samples and each.name.startswith("audit ")
+        ]
+        if unheld:
+            return " ".join(f"{each.reading.means}. {each.remedy}." for each in unheld)
         silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."

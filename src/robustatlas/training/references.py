@@ -28,6 +28,7 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
@@ -287,6 +288,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         classes=len(training.classes),
         data=DataRecord(name=test.name, **vars(test.fingerprint)),
         warnings=_warnings(plan, folder),
+        threats=_threats(plan, folder),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
     return reference
@@ -303,6 +305,13 @@ def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
         for sentence in dict.fromkeys(said):
             about.setdefault(sentence, []).append(name)
     return tuple(f"{some(names, at_most=3)}: {sentence}" for sentence, names in about.items())
+
+
+def _threats(plan: ReferencePlan, folder: Path) -> dict[str, str]:
+    """Return the identity of each attack's threat model as the networks were evaluated."""
+    places = [folder / name_of(*each) / _EVALUATION for each in plan.trainings()]
+    records = [record for place in places if place.is_dir() for record in load_result(place).records.values()]
+    return threat_identities(records)
 
 
 def _recipes(plan: ReferencePlan) -> str:
