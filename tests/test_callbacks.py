@@ -272,6 +272,19 @@ def test_nothing_to_show_gets_one_sentence(tmp_path: Path) -> None:
         assert ra.callbacks.watch("digits", "linf", folder=tmp_path).plot() is None
 
 
+def test_trainings_that_name_no_folder_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    looks = [ra.callbacks.watch("digits", **SHORT, every=2) for _ in range(2)]
+    assert not list(tmp_path.iterdir()), "nothing is made before the first look"
+    for look in looks:
+        trained(look, 2)
+    assert [str(look.folder) for look in looks] == ["robustness", "robustness-2"]
+    assert [[each.epoch for each in ra.callbacks.looks_in(look.folder)] for look in looks] == [[2], [2]]
+    again = ra.callbacks.watch("digits", **SHORT, every=2, folder="robustness")
+    trained(again, 4)
+    assert [each.epoch for each in ra.callbacks.looks_in("robustness")] == [2, 4], "a training that goes on"
+
+
 def test_the_page_says_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"train_one_epoch": lambda net: None, "log": lambda numbers: None}

@@ -151,6 +151,14 @@ def test_the_verdict_comes_from_intervals() -> None:
     assert record(5, FEW).indicators[0].share.high > 100 * EXCLUDED  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("samples", [1, 5, 10, 11, 20, 31])
+def test_few_samples_are_sound_where_they_exclude_enough_and_the_sentence_says_what_they_do_not(samples: int) -> None:
+    found = record(0, samples)
+    highest = 100 * (1 - 0.025 ** (1 / samples))  # Clopper and Pearson: none of so many
+    assert found.verdict == ("sound" if highest <= 100 * EXCLUDED else "inconclusive")
+    assert found.verdict == "sound" or f"up to {highest:.0f} % of such may be doubtful" in found.sentence
+
+
 def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
     model = ra.load_model(broken_defense("false_gradients.py:reversed_for_bright_images"))
     attack = attack_named("linf")

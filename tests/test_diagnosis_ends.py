@@ -93,7 +93,7 @@ def test_a_sound_network_is_called_so_up_to_what_was_looked_at(tmp_path: Path) -
     model = ra.load_model("builtin:digits-linf")
     result = ra.evaluate(model, DATA, ["linf", "corruption-fog"], run=tmp_path / "run", **FEW)
     assert result.diagnosis is not None and result.diagnosis.looked_at == {"linf": (0.05, 0.1, 0.2)}
-    said = "Searches were looked at where they ended: linf up to 0.2; beyond that nothing was looked at."
+    said = "at the points where attacks ended (linf up to 0.2), not at other strengths."
     assert result.diagnosis.verdict == "sound" and result.diagnosis.sentence.endswith(said)
     assert said in entered("show", tmp_path / "run").line
     assert check_verdict("diagnosis=sound", result).passed

@@ -11,6 +11,7 @@ from PIL import Image
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.data import Dataset
 from robustatlas.report import sheet
 
 DATA = ra.load_dataset("digits")
@@ -74,3 +75,11 @@ def test_strengths_that_are_given_are_drawn(tmp_path: Path) -> None:
     assert len(alone.axes) == 4
     with pytest.raises(ra.UserError, match="l1"):
         sheet.plot_gallery(model, DATA, "linf", sample=0, strengths={"l1": [1.0]})
+
+
+@pytest.mark.parametrize("shape", [(64,), (2, 8, 8), (1, 4, 8, 8)])
+def test_data_that_cannot_be_drawn_are_refused_by_their_shape(shape: tuple[int, ...]) -> None:
+    data = Dataset.of(torch.rand(12, *shape), torch.arange(12) % 3, "sensors")
+    model = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), 3)))
+    with pytest.raises(ra.UserError, match="sensors has shape"):
+        sheet.plot_gallery(model, data, "linf")

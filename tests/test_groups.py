@@ -1,5 +1,6 @@
 """Trainings of several seeds as one row: numbers, intervals and tests, against closed forms and printed digits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from robustatlas.metrics import (
 )
 from robustatlas.metrics.bootstrap import bootstrap_replicates
 from robustatlas.metrics.references import Reference
-from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes import AccuracyTable, DataRecord, Identity, ModelRecord
+from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.groups import groups_of
 from robustatlas.results.result import Result
 
@@ -40,6 +42,48 @@ def test_the_interval_over_trainings_is_students():
     found = mean_over(values, 0.9)
     low, high = scipy.stats.t.interval(0.9, 3, np.mean(values), scipy.stats.sem(values))
     assert (found.value, found.low, found.high) == pytest.approx((np.mean(values), low, high))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 9])
+def test_equal_trainings_show_no_spread(count: int):
+    """The sign test tells a median from the common value with p = 2 * (1/2) ** count."""
+    found = mean_over([50.0] * count)
+    decided = 2 * 0.5**count <= 0.05
+    assert (found.low, found.high) == ((50.0, 50.0) if decided else (-np.inf, np.inf))
+
+
+def of_weights(result: Result, weights: str) -> Result:
+    """The result as if its run recorded these weights."""
+    model = ModelRecord(name=result.name, weights_sha256=weights)
+    return replace(result, identity=Identity(model=model, data=DataRecord(name=result.data)))
+
+
+def test_copies_of_one_training_are_not_several():
+    runs = [of_weights(training(1, seed), f"{seed}") for seed in (1, 2)]
+    copies = [*runs, of_weights(training(1, 3), "1")]  # the third one is the first one, evaluated with another seed
+    assert groups_of({"a": runs}).trainings("a") == 2
+    for groups in ({"a": copies}, {"a": runs, "b": [copies[2]]}):
+        with pytest.raises(UserError, match="one training"):
+            groups_of(groups)
+
+
+def test_a_group_of_one_has_the_intervals_of_its_run():
+    reference = Reference("small", "made up", AccuracyTable(100.0, {"linf": {0.1: 80.0, 0.2: 60.0}}), ("linf",))
+    alone, other = training(1, 1, samples=60), training(2, 4, samples=60)
+    shown = {
+        name: number.images for name, number in groups_of({"a": [alone], "b": [other]}, reference).numbers["a"].items()
+    }
+    facts = facts_of(alone, reference=reference)
+    assert facts.reference is not None and facts.attacks[0].accuracy is not None
+    expected = {
+        "clean accuracy": facts.clean,
+        "average accuracy": facts.average,
+        "linf@0.2": facts.attacks[0].accuracy[-1],
+    }
+    expected |= {name: facts.reference.numbers[name] for name in ("CR ind-avg", "mUAR")}
+    expected |= {"UAR linf": facts.attacks[0].against["UAR"]}
+    for name, number in expected.items():
+        assert shown[name] == number, name
 
 
 def test_one_training_says_nothing_of_another():

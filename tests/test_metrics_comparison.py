@@ -1,10 +1,11 @@
 """Intervals, bootstrap and tests of models against closed forms, other implementations and simulation."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -315,3 +316,23 @@ def test_correlations_of_figure_6b_from_the_cells_of_figure_6a():
     assert found[5, 6] > max(found[6, [0, 1, 2, 3, 4, 7]])
     kept = [row for row in range(8) if row not in (2, 4)]  # six defenses for each pair
     assert found[2, 4] == pytest.approx(np.corrcoef(scores[kept][:, [2, 4]].T)[0, 1])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.lists(st.integers(0, 4), min_size=1, max_size=5))
+def test_the_rank_sum_test_is_exact_with_ties(first: list[int], second: list[int]) -> None:
+    """Against every way to choose which values are the first model's."""
+    ranks = stats.rankdata([*first, *second])
+    sums = np.array([ranks[list(chosen)].sum() for chosen in combinations(range(len(ranks)), len(first))])
+    observed = ranks[: len(first)].sum()
+    expected = min(1.0, 2 * min(np.mean(sums <= observed), np.mean(sums >= observed)))
+    assert metrics.rank_sum_test(first, second).p_value == pytest.approx(expected)
+
+
+def test_the_rank_sum_test_has_the_p_value_of_scipys_permutations() -> None:
+    first, second = [3.0, 3.0, 5.0], [1.0, 3.0, 2.0, 2.0]
+    by_scipy = stats.permutation_test((first, second), lambda x, y: stats.mannwhitneyu(x, y).statistic)
+    assert metrics.rank_sum_test(first, second).p_value == pytest.approx(by_scipy.pvalue)
+    assert metrics.rank_sum_test([1, 1, 1], [2, 2, 2]).p_value == pytest.approx(
+        0.1
+    )  # the least possible of three and three

@@ -99,7 +99,11 @@ def test_what_sql_says_is_what_load_result_says(evaluated: dict[str, Path], name
     path, result = evaluated[name], load_result(evaluated[name])
     assert result.identity is not None
     ((*about,),) = query("SELECT * FROM runs", path).rows
-    assert about == [str(path), result.name, result.data, result.identity.created, result.samples]
+    images, missing = result.identity.data.fingerprint, max(result.missing.values(), default=0)
+    created = result.identity.created
+    assert about == [str(path), result.name, result.data, created, result.samples, images, missing]
+    threats = {record.name: record.threat_identity for record in result.records.values()}
+    assert {*query("SELECT DISTINCT attack, threat FROM outcomes", path).rows} == {*threats.items()}
     samples = {
         "index": result.index,
         "label": result.labels,
@@ -142,7 +146,7 @@ def test_what_sql_says_is_what_load_result_says(evaluated: dict[str, Path], name
                 m if n else None for m, n in zip(outcome.mistakes.tolist(), outcome.drawn.tolist(), strict=True)
             ]
         everything = query(f'SELECT * FROM outcomes {of_it} ORDER BY "index"', path)
-        assert set(everything.columns) == {"run", "attack", "index", *known}
+        assert set(everything.columns) == {"run", "attack", "index", "threat", *known}
         for column, expected in known.items():
             found = [row[everything.columns.index(column)] for row in everything.rows]
             assert found == expected, (attack, column)

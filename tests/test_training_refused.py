@@ -1,5 +1,6 @@
 """What goes wrong in a training, and what is said of it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from robustatlas.common.files import write_atomically
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.data.rows import InMemory
 from robustatlas.training import Settings, TrainingDisplay, recipe_named, train
+from robustatlas.training.augmentation import AUGMENTATIONS
 from robustatlas.training.checkpoint import CHECKPOINT
 from robustatlas.training.watch import concerns
 from test_training import FAST, GREY, convolutional, linear, same
@@ -99,6 +101,35 @@ def test_bad_input(
 def test_bad_settings(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Settings(**change)
+
+
+@pytest.mark.parametrize("name", [name for name in AUGMENTATIONS if name != "none"])
+def test_what_changes_pictures_is_refused_of_vectors(name: str) -> None:
+    vectors = Dataset.of(torch.rand(40, 64), torch.arange(40) % 4, "sensors")
+    net, short = nn.Linear(64, 4), Settings(epochs=1, held_out=0)
+    assert len(train(net, vectors, "standard", settings=short, progress=False).history) == 1
+    with pytest.raises(UserError, match=rf"augmentation='{re.escape(name)}'.*\(64,\)"):
+        train(net, vectors, "standard", settings=replace(short, augmentation=name), progress=False)
+    with pytest.raises(UserError, match=r"augmentation.*cutmix"):
+        train(net, vectors, "standard", settings=replace(short, augmentation=name, cutmix=0.5), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(nn.Softmax(1), "softmax"), (nn.Sigmoid(), "sigmoid"), (nn.LogSoftmax(1), "")]
+)
+def test_a_network_whose_outputs_are_no_logits_gets_a_warning(last: nn.Module, said: str, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Listens(TrainingDisplay):
+        def warn(self, message: str) -> None:
+            told.append(message)
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), last).train()
+    short, data = Settings(epochs=1, held_out=0), load_dataset("digits", "train").take(60)
+    card = train(net, data, "standard", settings=short, out=tmp_path, progress=Listens()).card
+    about = [sentence for sentence in told if "outputs of the network" in sentence]
+    assert len(about) == bool(said) and all(f"a {said}" in sentence for sentence in about)
+    assert [sentence for sentence in card.warnings if sentence in about] == about
 
 
 def test_too_few_images_held_out_or_left() -> None:

@@ -18,6 +18,7 @@ SAID_BY = {
     "checks/verdict.py": ("warned",),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
+    "training/given.py": ("output_warnings",),
     "common/wording.py": ("invalid_sentence", "why_masked"),
     "report/facts/against.py": ("_other_data",),
     "metrics/references/building.py": ("_marks",),

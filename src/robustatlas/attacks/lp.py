@@ -117,9 +117,10 @@ _L0 = (
 )
 
 _AUTOATTACK = (
-    "Dai et al. 2023 (MultiRobustBench): threat model and grid, and at one strength AutoAttack's APGD-T and FAB-T "
-    "(Croce and Hein 2020)"
+    ": grid of MultiRobustBench (Dai et al. 2023), and at one strength AutoAttack's APGD-T and FAB-T (Croce and Hein "
+    "2020)"
 )
+"""What the sources of the ranked norms have in common, after the paper that searched the norm first."""
 
 
 def attack_in_norm(
@@ -147,10 +148,13 @@ def attack_in_norm(
 def lp_attacks(protocol: ProtocolName) -> list[Attack]:
     """Return the strong attacks in lp norms; both protocols are the same but for the search."""
     limited = (MostPasses(800),)
+    first = {"linf": "Goodfellow et al. 2015", "l2": "Szegedy et al. 2014", "l1": "Chen et al. 2018"}
+    ranked = {"linf": _LINF, "l2": _L2, "l1": _L1}
     return [
-        attack_in_norm("linf", "linf", _LINF, _AUTOATTACK, rules=limited, search_order=ALL_SEARCHES),
-        attack_in_norm("l2", "l2", _L2, _AUTOATTACK, rules=limited, search_order=ALL_SEARCHES),
-        attack_in_norm("l1", "l1", _L1, _AUTOATTACK, rules=limited, search_order=ALL_SEARCHES),
+        *(
+            attack_in_norm(norm, norm, runs, f"{first[norm]}{_AUTOATTACK}", rules=limited, search_order=ALL_SEARCHES)
+            for norm, runs in ranked.items()
+        ),
         attack_in_norm(
             "l0", "l0", _L0, "Cinà et al. 2025 (sigma-zero)",
             rules=(StopFruitless(patience=4),),  # counts have more valleys than lengths

@@ -20,7 +20,7 @@ Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
 - ``"sound"``: none speaks against the numbers.
 - ``"masked"``: attacks by gradients are blind at many samples, so robust accuracies are too high.
 - ``"doubtful"``: something else speaks against the numbers.
-- ``"inconclusive"``: too few samples, or no gradients, to say anything.
+- ``"inconclusive"``: no gradients, or fewer than 32 samples that leave more than 30 % of doubtful ones possible.
 """
 
 EXCLUDED = 0.3
@@ -307,10 +307,19 @@ class Diagnosis(Tabular):
                 "No attack by gradients stands behind the numbers, so nothing is to be diagnosed: sweeps are exact to "
                 "their steps, all others are weak upper bounds."
             )
+        unheld = [
+            each for each in self.indicators if each.decides and not each.samples and each.name.startswith("audit ")
+        ]
+        if unheld:
+            return " ".join(f"{each.reading.means}. {each.remedy}." for each in unheld)
         silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
         if silent and len(self.record.index) >= FEW:
             return f"{listed(silent)} could not be read above rounding, so nothing can be told."
-        return f"{count} are too few to tell; look at {FEW} or more."
+        shares = [
+            finding.share.high for finding in self.indicators if finding.share is not None and _undecided(finding)
+        ]
+        widest = max(shares, default=100.0)
+        return f"{count} looked at, and up to {widest:.0f} % of such may be doubtful; look at {FEW} or more to decide."
 
     def _reach(self) -> str:
         """How far from the samples was looked; empty where there is nothing to look at."""
@@ -321,9 +330,12 @@ class Diagnosis(Tabular):
                     for attack, strengths in self.looked_at.items()
                 ]
             )
-            return f"Searches were looked at where they ended: {ends}; beyond that nothing was looked at."
+            where = f"there and at the points where attacks ended ({ends})"
+            return f"Gradients were checked {where}, not at other strengths."
         by_gradients = any(finding.severity == "masked" for finding in self.indicators)
-        return "This is said of the samples as they are: nothing was looked at where searches end." * by_gradients
+        if not by_gradients:
+            return ""
+        return "Gradients were checked there, not at the points where attacks ended."
 
     def _telling(self) -> list[Finding]:
         """Flags that say something of the numbers, decisive or not; those that are known for false alarms do not."""

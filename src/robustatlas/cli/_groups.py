@@ -87,9 +87,9 @@ def print_groups(console: Console, groups: Groups) -> None:
 
 
 def _cell(number: OverTrainings, masked: bool) -> str:
-    """Such as `55.1 ± 0.4 [54.6, 55.6] [52.0, 58.1]`."""
+    """Write such as `55.1 ± 0.4 [54.6, 55.6] [52.0, 58.1]`; without the first interval where trainings show none."""
     spread = "" if math.isnan(number.std) else f" ± {number.std:.2f}"
-    over = "" if math.isnan(number.std) else f" {_span(number.trainings)}"
+    over = f" {_span(number.trainings)}" if math.isfinite(number.trainings.low) else ""
     cell = f"{number.mean:.2f}{spread}{over} {_span(number.images)}"
     return f"{cell}\n{MASKED}" if masked else cell
 

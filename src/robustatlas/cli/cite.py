@@ -14,17 +14,17 @@ from robustatlas.results.result import load_result
 
 
 def cite(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, one or several.")],
     reference: _runs.Reference = None,
     output: Annotated[
         Path | None,
         OUTPUT.option("FILE.bib", "Write the BibTeX entries there, and print the text alone.", "--output", "-o"),
     ] = None,
 ) -> None:
-    """Print a paragraph on methods for a paper, and the BibTeX of what the run used.
+    """Print a paragraph on methods for a paper, and the BibTeX of what runs used.
 
-    Attacks, data, metrics and certificates come from the records of the run. The paper of the model itself is yours to
-    add.
+    Attacks, data, metrics and certificates come from the records of the runs, and the tests between them where there
+    are several. The papers of the models themselves are yours to add.
 
     ```bash
     robustatlas cite runs/mynet-cifar10 -o methods.bib
@@ -32,8 +32,8 @@ def cite(
     """
     from robustatlas.report.citing import cite as citation
 
-    result = load_result(run)
-    found = citation(result, chosen_reference(reference, [result]))
+    results = [load_result(run) for run in runs]
+    found = citation(results, chosen_reference(reference, results))
     typer.echo(visible_text(found.text))
     if output is None:
         typer.echo("\n".join(["", *map(visible_text, found.bibtex.splitlines())]))

@@ -17,6 +17,7 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
 from robustatlas.cli.show import named_points
 from robustatlas.common.errors import UserError
+from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
     LONGEST_NAME,
     MASKED,
@@ -31,6 +32,7 @@ from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.known import not_searched, upper_bound_only
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import Comparison
@@ -122,6 +124,8 @@ def compare(
     found = _Sides.of(runs or [], reference, weights, chosen_union, read_about(about), asked)
     if form:
         sys.stdout.write(getattr(found.comparison(), form)())
+        for note in found.shared.notes if form != "json" else ():  # which has them itself
+            typer.echo(visible_text(note), err=True)
         return
     console = Console(highlight=False)
     found.print(console, explain)
@@ -186,7 +190,7 @@ class _Sides:
         numbers = [{name: run.intervals[name] for name in self.statistics[0]} for run in self.seen]
         masked = [run.masked for run in self.seen]
         shared, data = self.shared, self.sides[0].table.data
-        return Comparison(data, shared.samples, shared.grid, shared.names, numbers, masked, self.pairs)
+        return Comparison(data, shared.samples, shared.grid, shared.names, numbers, masked, self.pairs, shared.notes)
 
     def print(self, console: Console, explain: bool) -> None:
         """For people: the verdict, the numbers, the pairs."""
@@ -296,7 +300,8 @@ class _Seen:
 def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
     source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
     data = leading.identity.data if leading.identity else None
-    Reference.from_models(file.stem, source, tables, data).to_json(file)
+    threats = threat_identities(leading.records.values())
+    Reference.from_models(file.stem, source, tables, data, threats).to_json(file)
 
 
 def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
@@ -336,9 +341,7 @@ def _heading(shared: Shared, data: str) -> str:
         f"{shared.samples} shared samples of {safe(data)}, "
         f"{counted(len(shared.grid), 'shared attack')} at {counted(points, 'strength')}: {attacks}."
     )
-    if not shared.left_out:
-        return text
-    return f"{text}\n[yellow]Left out[/yellow], not evaluated alike: {safe(some(shared.left_out))}."
+    return "\n".join([text, *(f"[yellow]{safe(note)}[/yellow]" for note in shared.notes)])
 
 
 def _print_uar(console: Console, models: Sequence[str], found: Agreement) -> None:

@@ -46,9 +46,13 @@ def figure(
     shared = what_is_shared(Results(runs, kept=len(runs)))
     asked = names_in(attacks) or list(shared.grid)
     if unknown := [attack for attack in asked if attack not in shared.grid]:
-        raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.")
+        different = [name for name in unknown if name in shared.unlike]
+        why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)
+        raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.{why}")
     names = shortened_apart(shared.names, _LONGEST)
     tables = [shared.on(run).table for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)
+    for note in shared.notes:
+        typer.echo(visible_text(note))
     typer.echo(f"Figure: {visible_text(str(output))}")

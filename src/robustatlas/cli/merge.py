@@ -1,18 +1,23 @@
 """``robustatlas merge``: several runs as one; ``robustatlas best-known``: and how near each comes to all of them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from rich.console import Console
 
 from robustatlas.cli import _runs
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import print_run, safe, table
+from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
-from robustatlas.common.wording import MASKED, beside_masked, why_masked
+from robustatlas.common.wording import MASKED, beside_masked, listed, why_masked
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.merge import join_best_known
+from robustatlas.report.facts.comparison import distinct_names, subject_of
 from robustatlas.results.result import Result, load_result
 
 Output = Annotated[Path, OUTPUT.option("DIR", "Directory of the joined run, a new one.", "--output", "-o")]
@@ -29,18 +34,21 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     ```
     """
     output = named(output)
-    merged = Result.of_run(merge_runs(runs, output))
+    joined = merge_runs(runs, output)
     console = Console(highlight=False)
-    print_accuracies(merged, console)
+    try:
+        print_accuracies(Result.of_run(joined), console)
+    except UserError as error:  # the attacks have no sample in common yet
+        console.print(safe(str(error)))
     print_run(output, console)
 
 
 def best_known(runs: _runs.Joined, output: Output) -> None:
     r"""Join runs into the best known result, and say how near each run comes to it.
 
-    For each sample the smallest adversarial example of any run counts. The optimality of a run is that of AttackBench:
-    its area under the robust accuracy compared with that of the best known result, and 1 where no run found anything
-    smaller.
+    For each sample the smallest adversarial example counts that any run found by any attack on the same threat model,
+    whatever the attack is called. The optimality of an attack is that of AttackBench: its area under the robust
+    accuracy compared with that of the best known result, and 1 where nothing smaller was found.
 
     ```bash
     robustatlas best-known runs/default runs/seed1 \
@@ -48,10 +56,12 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
     ```
     """
     output = named(output)
-    merged = Result.of_run(merge_runs(runs, output))
+    merged = Result.of_run(join_best_known(runs, output))
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
-    for run in runs:
-        found = load_result(run).optimality(merged)
+    loaded = [load_result(run) for run in runs]
+    for run, result in zip(runs, loaded, strict=True):
+        shared = result.select(np.flatnonzero(np.isin(result.index, merged.index)))
+        found = shared.optimality(merged)
         cells = {attack: f"{value:.4f}" for attack, value in found.items()}
         rows.add_row(
             safe(named(run)),
@@ -62,6 +72,24 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         )
     console = Console(highlight=False)
     console.print(rows)
+    for attacks in _attacks_by_threat(merged):
+        console.print(safe(f"{listed(attacks)} are on one threat model; the smallest example of any of them counts."))
+    for note in _unfinished(loaded):
+        console.print(safe(note))
     if why := masked(merged):
         console.print(safe(f"What is known best is itself {MASKED}. {why_masked(why)}"))
     print_run(output, console)
+
+
+def _attacks_by_threat(merged: Result) -> list[list[str]]:
+    """Return the names of attacks on each threat model that several attacks are on."""
+    names: dict[str, dict[str, None]] = {}
+    for record in merged.records.values():
+        if record.monotone:
+            names.setdefault(record.threat_identity, {})[record.name] = None
+    return [[*found] for found in names.values() if len(found) > 1]
+
+
+def _unfinished(results: Sequence[Result]) -> list[str]:
+    subjects = [subject_of(result, name) for result, name in zip(results, distinct_names(results), strict=True)]
+    return [subject.unfinished for subject in subjects if subject.missing]

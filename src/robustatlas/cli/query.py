@@ -35,11 +35,12 @@ def query(
 ) -> None:
     r"""Run SQL over the outcomes of one or many runs.
 
-    There are five views and a function. runs: run, model, data, created, samples. attacks: run, attack, unit,
-    strengths, monotone, origins. samples: run, index, label, clean_prediction, clean_margin. outcomes: run, attack,
-    index, minimal_strength, minimal_size, certified_size, found_class, forward, backward, mistakes, drawn, strengths,
-    broken, margins, fooled, queries, typical. accuracies: run, attack, strength, accuracy, typical.
-    broken(strength): run, attack, index and broken, which says whether the sample is broken at that strength.
+    There are five views and a function. runs: run, model, data, created, samples, images, missing. attacks: run,
+    attack, unit, strengths, monotone, origins, threat. samples: run, index, label, clean_prediction, clean_margin.
+    outcomes: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward, backward,
+    mistakes, drawn, strengths, broken, margins, fooled, queries, typical, threat. accuracies: run, attack, strength,
+    accuracy, typical, threat. broken(strength): run, attack, index and broken, which says whether the sample is
+    broken at that strength. Equal images: the same data; equal threat: the same threat model.
 
     The samples that are hardest to fool:
 

@@ -189,12 +189,12 @@ def reference(
         protocol=protocol,  # type: ignore[arg-type]
         features=features,
     )
-    share = share_here(part)
+    share, test = share_here(part), load_dataset(data)
     with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
         found = make_reference(
             plan,
             training,
-            load_dataset(data),
+            test,
             out,
             share,
             device,
@@ -202,7 +202,7 @@ def reference(
             workers=1 if workers is None else workers,
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
-    _print(found, missing(plan, out) if found is None else [], out / "reference.json")
+    _print(found, missing(plan, out, len(test)) if found is None else [], out / "reference.json")
 
 
 def _asked_of_all(

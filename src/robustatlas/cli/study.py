@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -98,7 +98,10 @@ def study(
         from robustatlas.evaluation.throughput import DeviceThroughput
 
         throughput = DeviceThroughput.parse_optional(device_throughput)
-        expected = studies.forecast_study(what, folder, device_throughput, device)
+        wanted: dict[str, Any] = {"only": only or (), "part": share_here(part)}
+        if becomes := studies.plan_sentence(what, folder, **wanted):
+            Console(highlight=False).print(safe(becomes), soft_wrap=True)
+        expected = studies.forecast_study(what, folder, device_throughput, device, **wanted)
         print_forecast(expected, "step", "number", throughput.name if throughput else "one device like this one")
         _print_differences(studies.differences_of(what))
         return

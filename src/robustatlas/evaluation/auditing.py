@@ -16,7 +16,7 @@ from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import maximal_passes
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.remedies import around, estimated
-from robustatlas.common.errors import UserError
+from robustatlas.common.errors import UserError, warn
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.preparation import Model
@@ -25,11 +25,14 @@ from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.samples import choose_samples, open_data
 from robustatlas.evaluation.workers.share import WHOLE, Share
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
+from robustatlas.outcomes import Run
 from robustatlas.outcomes.locks import part_lock
 from robustatlas.results.result import Result
 
 SAMPLES = 50
 """Samples of an audit, by default."""
+_OWN_SAMPLES = 32
+"""Samples on which an attack of one's own is held against this package's on the same threat model."""
 _SHARE = 0.1
 """Share of the passes of an evaluation up to which an audit is made by default."""
 _ALONE = ("pgd", "apgd", "adam")
@@ -45,7 +48,60 @@ def evaluated_and_audited(model: Model, data: Data, request: Request) -> Result:
     count = request.audit
     if count is None:
         count = SAMPLES if request.part == WHOLE and _cheap(result) else 0
-    return search_again(result, model, data, count, request.seed, request.share) if count else result
+    if count:
+        return search_again(result, model, data, count, request.seed, request.share)
+    asked = request.diagnose and request.audit is None and request.part == WHOLE
+    if asked and result.run is not None and (own := _user_attacks(result)):
+        return _hold_own_attacks(result, model, data, own, request.seed)
+    return result
+
+
+def _audited_as(result: Result) -> dict[str, str]:
+    """Return the attacks of a result that an audit searches again, each with this package's attack that does so."""
+    own = {record.name: record.counterpart for record in result.records.values() if record.counterpart}
+    return {name: own.get(name, name) for name in result.attacks if name in own or name in catalogue()}
+
+
+def _user_attacks(result: Result) -> dict[str, str]:
+    """Return the attacks of one's own that no audit has looked at, each with this package's on its threat model."""
+    audited = result.audit_sentences()
+    own = {record.name for record in result.records.values() if record.counterpart}
+    return {name: ours for name, ours in _audited_as(result).items() if name in own and name not in audited}
+
+
+def _hold_own_attacks(result: Result, model: Model, data: Data, own: Mapping[str, str], seed: int) -> Result:
+    """Hold attacks of one's own against this package's on the same threat models, on a few samples."""
+    assert result.run is not None
+    positions = _positions(result, data, _OWN_SAMPLES, seed)
+    beside = result.run.begin_audit()
+    with part_lock(beside.path, WHOLE.number, WHOLE.of):
+        for name, ours in own.items():
+            attack = _recorded(name, result, ours)
+            try:
+                found = evaluate_request(model, data, _request(attack, name, attack, positions, beside, seed))
+            except UserError as error:
+                warn(f"{name} could not be held against {ours}: {error}")
+                continue
+            beside.describe({f"kinds {name}": {ours: _count_improved(found, result, name)}})
+    held = result.reread()
+    for name in own:
+        if (said := held.unproven.get(name)) is not None:
+            warn(said)
+    return held
+
+
+def _positions(result: Result, data: Data, samples: int, seed: int) -> list[int]:
+    """Return where so many samples of a result stand in its data, drawn at random."""
+    drawn = _audit_positions(result.index, samples, seed)
+    positions: list[int] = np.flatnonzero(np.isin(choose_samples(data, None).index, drawn)).tolist()
+    return positions
+
+
+def _request(attack: Attack, name: str, audited: Attack, positions: Sequence[int], beside: Run, seed: int) -> Request:
+    """Return the request of a search by `attack` under the name, threat model and strengths of the audited one."""
+    same = replace(attack, threat=audited.threat, eight_bit=audited.eight_bit, typical=0)
+    renamed = replace(same, name=name, strengths=audited.strengths)
+    return Request(attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False)
 
 
 def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0, part: Share = WHOLE) -> Result:
@@ -60,20 +116,15 @@ def search_again(result: Result, model: Model, data: Data, samples: int, seed: i
     if result.run is None:
         raise UserError("These numbers are of no run, so nothing can be kept beside them; give evaluate a run.")
     classifier = model if isinstance(model, Classifier) else Classifier(model)
-    drawn = _audit_positions(result.index, samples, seed)
-    positions = np.flatnonzero(np.isin(choose_samples(data, None).index, drawn)).tolist()
+    positions = _positions(result, data, samples, seed)
     beside = result.run.begin_audit()
     with part_lock(beside.path, part.number, part.of):
-        for name in (name for name in result.attacks if name in catalogue()):
+        for name, ours in _audited_as(result).items():
             fallen: dict[str, int] = {}
-            attack = _recorded(name, result)
+            attack = _recorded(name, result, ours)
             for kind, through, other in _kinds(attack, classifier, data, positions, blind=name in result.invalid):
-                same = replace(other, threat=attack.threat, eight_bit=attack.eight_bit, typical=0)
-                renamed = replace(same, name=name, strengths=attack.strengths)
-                asked = Request(
-                    attacks=renamed, samples=positions, seed=seed, run=beside, diagnose=False, progress=False
-                )
-                fallen[kind] = _count_improved(evaluate_request(through, data, asked), result, name)
+                found = evaluate_request(through, data, _request(other, name, attack, positions, beside, seed))
+                fallen[kind] = _count_improved(found, result, name)
             beside.describe({f"kinds {name}": fallen})
     return result.reread()
 
@@ -118,10 +169,10 @@ def _attacks_of_threat(attack: Attack) -> list[Attack]:
     return [searched_by(optimizer, catalogue()[attack.name]) for optimizer in _ALONE]
 
 
-def _recorded(name: str, result: Result) -> Attack:
-    """Return the attack with the threat model and the strengths that a result has."""
-    recorded = recorded_attack(name, result.records.values())
-    return replace(recorded, strengths=tuple(result.strengths(name).tolist()))
+def _recorded(name: str, result: Result, ours: str) -> Attack:
+    """Return the attack `ours` with the threat model and the strengths that a result has under `name`."""
+    records = [record.model_copy(update={"name": ours}) for record in result.records.values() if record.name == name]
+    return replace(recorded_attack(ours, records), strengths=tuple(result.strengths(name).tolist()))
 
 
 def _shortened(attack: Attack) -> Attack:
@@ -135,17 +186,13 @@ def _shortened(attack: Attack) -> Attack:
 def _cheap(result: Result) -> bool:
     """Return if an audit costs at most a tenth of what the run has cost."""
     spent = sum(sum(result.passes(name)) for name in result.attacks) * result.samples
-    dear = sum(
-        map(
-            _passes_per_sample, (name for name in result.attacks if name in catalogue()), [result] * len(result.attacks)
-        )
-    )
+    dear = sum(_passes_per_sample(name, ours, result) for name, ours in _audited_as(result).items())
     return result.run is not None and SAMPLES * dear <= _SHARE * spent
 
 
-def _passes_per_sample(name: str, result: Result) -> float:
+def _passes_per_sample(name: str, ours: str, result: Result) -> float:
     """Return the passes that the audit of a sample takes at most."""
-    attack = _recorded(name, result)
+    attack = _recorded(name, result, ours)
     kinds: Mapping[str, Attack] = {"": scale_effort(attack, "high")} | {
         each.name: each for each in _attacks_of_threat(attack)
     }

@@ -118,10 +118,9 @@ def _attack_tasks(
 ) -> list[AttackTask]:
     precision = model.precision if model.dtype == torch.float32 else "float64"
     gradients = _gradients(model, samples, [attack.plan(searches[attack.name]) for attack in attacks])
+    asked, first = (request.seed, precision, model, request.effort), samples.first.images
     return [
-        AttackTask(
-            attack, search, attack_record(attack, search, request.seed, precision, model, request.effort, gradient)
-        )
+        AttackTask(attack, search, attack_record(attack, search, *asked, gradient, first))
         for attack, gradient in zip(attacks, gradients, strict=True)
         for search in [searches[attack.name]]
     ]

@@ -1,9 +1,13 @@
 """The records of attacks: all that determines their numbers, and what a reader wants to know of them."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from torch import Tensor
+
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.counterparts import counterpart_of
 from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.everyday import with_edges
@@ -29,11 +33,12 @@ def attack_record(
     model: Classifier | None = None,
     effort: Effort = "default",
     gradient: GradientRecord | None = None,
+    first: Tensor | None = None,
 ) -> AttackRecord:
     """Return the record of an attack.
 
     It holds all that determines the numbers, with the draws of a randomised ``model`` and the gradients that it gives,
-    and what a reader wants to know.
+    and what a reader wants to know. ``first``: images [M, ...] of the data.
     """
     plan = attack.plan(search)
     protocol = {
@@ -57,6 +62,7 @@ def attack_record(
         protocol["remedy"] = model.remedy
     if attack.errors != "accepted":
         protocol["errors"] = attack.errors
+    largest = math.inf if first is None else attack.threat.most(first)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,
@@ -70,6 +76,8 @@ def attack_record(
         calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
         runs=tuple(run_in_words(run) for run in plan.runs),
+        counterpart=counterpart_of(attack),
+        largest=largest if math.isfinite(largest) else None,
     )
 
 

@@ -37,13 +37,15 @@ class TrainingData(_Record):
 
 
 class TrainingIdentity(_Record):
-    """Everything the weights depend on. A training is only continued with an equal identity."""
+    """Everything the weights depend on. A training is only continued with an equal identity. ``code``: hashes of the
+    files of an architecture of one's own, by their names."""
 
     recipe: dict[str, Any]
     settings: dict[str, Any]
     data: TrainingData
     extra: TrainingData | None = None
     initial_sha256: str
+    code: dict[str, str] = {}
     processes: int = 1
 
     def differences(self, given: TrainingIdentity) -> list[str]:

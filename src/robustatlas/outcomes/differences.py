@@ -6,20 +6,21 @@ from typing import Any
 from robustatlas.common.errors import brief
 
 
-def differences(known: Any, given: Any, where: str, place: str = "") -> Iterator[str]:
-    """Each number or text that differs, by its place; ``where``: where the known one stands.
+def differences(known: Any, given: Any, where: str, place: str = "", there: str = "given") -> Iterator[str]:
+    """Yield each number or text that differs, by its place; ``where`` the known one stands and ``there`` the given one.
 
     >>> list(differences({"steps": {"rate": 1}}, {"steps": {"rate": 2}}, "in the run"))
     ['steps.rate: 1 in the run, 2 given']
     """
     if isinstance(known, Mapping) and isinstance(given, Mapping):
         for key in dict.fromkeys([*known, *given]):
-            yield from differences(known.get(key), given.get(key), where, f"{place}.{key}" if place else str(key))
+            inner = f"{place}.{key}" if place else str(key)
+            yield from differences(known.get(key), given.get(key), where, inner, there)
     elif isinstance(known, list) and isinstance(given, list) and len(known) == len(given):
         for number, (one, other) in enumerate(zip(known, given, strict=True)):
-            yield from differences(one, other, where, f"{place}.{number}")
+            yield from differences(one, other, where, f"{place}.{number}", there)
     elif known != given:
-        yield f"{place}: {_told(known)} {where}, {_told(given)} given"
+        yield f"{place}: {_told(known)} {where}, {_told(given)} {there}"
 
 
 def _told(value: object) -> str:

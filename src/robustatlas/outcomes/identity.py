@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes.base import Record
+from robustatlas.outcomes.hashes import digest
 
 FORMAT_VERSION = 1
 """Version of the run directory."""
@@ -53,6 +54,11 @@ class ModelRecord(Record):
         """What stands for the model where it is drawn: the hashes of its weights and code, its name without any."""
         return f"{self.weights_sha256 or ''}{self.code_sha256 or ''}" or self.name
 
+    @property
+    def is_told(self) -> bool:
+        """Return if weights or answers are recorded, by which two models can be told apart."""
+        return self.weights_sha256 is not None or bool(self.probe)
+
     @model_validator(mode="after")
     def _check(self) -> ModelRecord:
         if len({len(row) for row in self.probe}) > 1:
@@ -93,13 +99,34 @@ class DataRecord(Record):
     images_sha256: str | None = None
     labels_sha256: str | None = None
 
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits, equal for the same images and labels; of the name where no hashes are recorded."""
+        return digest([self.images_sha256, self.labels_sha256] if self.images_sha256 else self.name)
+
     def differences(self, given: DataRecord) -> list[str]:
         """A phrase for each way in which ``given`` is other data."""
+        return [f"the {what} are not those of the run ({self.name})" for what in self._different_parts(given)]
+
+    def differing_parts(self, other: DataRecord) -> str:
+        """Return what differs from another data set: "images", "labels" or both; empty: nothing that is known.
+
+        Where one of the two records no hash of its images, the names decide.
+
+        >>> digits = DataRecord(name="digits")
+        >>> digits.differing_parts(DataRecord(name="mnist")), digits.differing_parts(digits)
+        ('images', '')
+        """
+        if self.images_sha256 and other.images_sha256:
+            return " and ".join(self._different_parts(other))
+        return "images" if self.name != other.name else ""
+
+    def _different_parts(self, other: DataRecord) -> list[str]:
         found = []
         for what in ("images", "labels"):
-            mine, other = (getattr(record, f"{what}_sha256") for record in (self, given))
-            if mine and other and mine != other:
-                found.append(f"the {what} are not those of the run ({self.name})")
+            mine, theirs = (getattr(record, f"{what}_sha256") for record in (self, other))
+            if mine and theirs and mine != theirs:
+                found.append(what)
         return found
 
 

@@ -1,9 +1,18 @@
 """Several runs of one model and data set as one: their files side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.files import Address, named, one_sentence
+from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.columns import Arrays
+from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, spans_of
+from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.store import Run
 
 
@@ -11,7 +20,7 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
     """Join runs of the same model and data in the folder ``into``; they themselves stay as they are.
 
     Where several hold the same attack on the same sample, found by other searches or seeds, the smallest example
-    counts (a valid bound of each).
+    counts (a valid bound of each). Runs that cannot be joined leave nothing in ``into``.
 
     Args:
         runs: their folders, or addresses in stores of objects.
@@ -21,7 +30,8 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         the joined run.
 
     Raises:
-        UserError: runs of different models or data, or of one attack with different threat models.
+        UserError: runs of different models or data, of one attack with different threat models, or whose certified
+            sizes and examples contradict each other.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra
@@ -33,14 +43,64 @@ def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
         ...     ra.load_result(joined.path).samples
         3
     """
+    return _join(runs, into, lambda joined: None)
+
+
+def join_best_known(runs: Sequence[str | Path], into: str | Path) -> Run:
+    """Join runs as :func:`merge` does, and let attacks on the same threat model share what they found.
+
+    Whatever it is called, each attack then holds the smallest example of each sample that any attack on its threat
+    model found. Attacks that judge each strength by itself, and those on randomised models, share nothing.
+
+    Args:
+        runs: as of :func:`merge`.
+        into: as of :func:`merge`.
+
+    Returns:
+        the joined run.
+
+    Raises:
+        UserError: as :func:`merge`.
+    """
+    return _join(runs, into, _share_examples)
+
+
+def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run], None]) -> Run:
+    """Join runs beside the folder `into`, let `complete` add to the joined run, and move it there if it is sound."""
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
     given = [Run.open(run) for run in runs]
-    _check(given)
-    joined = Run.begin(into, given[0].identity)
-    for run in given:
-        _add(run, joined)
+    there = Run.begun(into, given[0].identity)
+    parts = given if there is None else [there, *given]
+    _check(parts)
+    place = named(into, "the folder of a run")
+    free = there is None and not isinstance(place, Address)
+    with _temporary_folder(place) as temporary:
+        joined = Run.begin(temporary / "joined", given[0].identity)
+        for run in parts:
+            _add(run, joined)
+        complete(joined)
+        _check_sizes(joined)
+        if free:
+            Storage(place).check_is_free()
+            with one_sentence(place):
+                (temporary / "joined").replace(place.resolve())
+        else:
+            _add(joined, Run.begin(into, given[0].identity))
     return Run.open(into)
+
+
+@contextmanager
+def _temporary_folder(place: Path) -> Iterator[Path]:
+    """Make a temporary folder on the disk of `place`, or anywhere if that is an address."""
+    if isinstance(place, Address):
+        above = None
+    else:
+        above = place.absolute().parent
+        with one_sentence(place):
+            above.mkdir(parents=True, exist_ok=True)
+    with one_sentence(place), TemporaryDirectory(prefix=".joining-", dir=above) as folder:
+        yield Path(folder)
 
 
 def _add(run: Run, joined: Run) -> None:
@@ -56,8 +116,62 @@ def _add(run: Run, joined: Run) -> None:
 
 
 def _check(runs: Sequence[Run]) -> None:
-    """Raise where the runs are not about one model and data set, or one cannot be read, before anything is written."""
+    """Raise where the runs are not about one model and data set, hold an attack with different threat models, or one
+    cannot be read, before anything is written."""
+    known: dict[str, tuple[Run, AttackRecord]] = {}
     for run in runs:
-        run.plans(), run.records()
+        run.plans()
         if differences := runs[0].identity.differences(run.identity):
             raise UserError(f"{runs[0].path} and {run.path} cannot be joined: {'; '.join(differences)}.")
+        for record in run.records().values():
+            other, first = known.setdefault(record.name, (run, record))
+            check_joins(record, [first], str(other.path), f"leave {other.path} or {run.path} out")
+
+
+def _check_sizes(joined: Run) -> None:
+    """Raise where the certified sizes of one run contradict the examples of another."""
+    for attack in {record.name for record in joined.records().values()}:
+        if len(index := joined.finished(attack)):
+            try:
+                joined.table([attack], index)
+            except UserError as error:
+                raise UserError(str(error).replace(str(joined.path), "The joined run")) from error
+
+
+def _share_examples(joined: Run) -> None:
+    """Hand the examples of each attack over to all others on the same threat model."""
+    shares = [r for r in joined.records().values() if r.threat and r.finder is None and r.monotone]
+    shares = [record for record in shares if "draws" not in record.protocol]
+    for giver in shares:
+        alike = {r.name: r for r in shares if r.threat_identity == giver.threat_identity and r.name != giver.name}
+        for taker in alike.values():
+            _hand_over(joined, giver, taker)
+
+
+def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
+    """Enter what one attack found as examples under the name of another one."""
+    errors = {key: value for key, value in giver.protocol.items() if key == "errors"}
+    record = taker.model_copy(
+        update={
+            "strengths": giver.strengths,
+            "protocol": {"search": EXAMPLES, "by": giver.name, "search of": giver.key, **errors},
+            "gradient": None,
+            "runs": (),
+        }
+    )
+    index = np.setdiff1d(joined.done(giver), joined.done(record))
+    if not len(index):
+        return
+    searched = joined.columns(giver, index)
+    found = np.isfinite(searched["minimal_size"])
+    if not found.any():
+        return
+    columns: Arrays = {name: values[found] for name, values in searched.items()}
+    count = len(columns["index"])
+    columns |= {name: np.zeros(count, np.int64) for name in ("forward", "backward", "rejected")}
+    columns |= {"seconds": np.zeros(count), "true_size": np.full(count, -1.0), "found_run": np.full(count, -1)}
+    columns["fooled"] = np.full(columns["fooled"].shape, -1, np.int8)
+    clean = joined.clean(columns["index"])
+    plan = CallRecord(attacks=(record.key,), spans=spans_of(columns["index"]), created=now("microseconds"))
+    joined.add([record], plan)
+    joined.write(record, columns, clean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import inf
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, brief, warn
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import create_views
 
@@ -80,23 +81,30 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     more.
 
     Views:
-        ``runs``: run, model, data, created, samples.
-        ``attacks``: run, attack, unit, strengths, monotone, origins.
+        ``runs``: run, model, data, created, samples, images, missing.
+        ``attacks``: run, attack, unit, strengths, monotone, origins, threat.
         ``samples``: run, index, label, clean_prediction, clean_margin.
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward,
-        backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical. The last six are lists with one
-        entry per strength.
-        ``accuracies``: run, attack, strength, accuracy (robust, in percent), typical (in percent).
+        backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical, threat. The six before the last
+        are lists with one entry per strength.
+        ``accuracies``: run, attack, strength, accuracy (robust, in percent), typical (in percent), threat.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     Columns:
         ``run``: the path as given.
+        ``images``: the same for runs on the same images and labels.
+        ``threat``: the same for attacks on the same threat model with all of its parameters; attacks of one name may
+        have different ones in different runs.
+        ``missing``: the most samples that an attack of the run still lacks.
         ``certified_size``: up to which nothing can be found; NULL where nothing was certified.
         ``drawn``, ``mistakes``: draws of the smallest example of a randomised model, and how many were misclassified.
         ``queries``: of a model that could only be asked, until the first example.
         ``typical``: the share of draws that stay right, or their mean accuracy.
         Strengths and sizes, also that of ``broken``, are as people type them: the quality of a JPEG file, not how far
         it is below 100. Where they fall, ``-inf`` says never, and lists go from the largest strength to the smallest.
+
+    A warning says where runs are about different data, attacks of one name have different threat models, or a run is
+    not finished.
 
     Each view holds the numbers of :func:`robustatlas.load_result`: of attacks that were run several times, the
     smallest example of each sample. Numbers that are not there (a margin that was not searched) are NULL.
@@ -128,6 +136,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
     opened = {str(named(path)): Run.open(path) for path in paths}
+    for note in _comparison_notes(opened):
+        warn(note)
     try:
         with duckdb.connect() as connection:
             create_views(connection, opened)
@@ -151,6 +161,18 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         if isinstance(error, duckdb.PermissionException) and not unrestricted:
             remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
         raise UserError(f"The SQL could not be run: {_refusal(error)}{remedy}.") from error
+
+
+def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return a sentence for each reason why numbers of several runs do not belong together."""
+    if len(runs) < 2:
+        return []
+    subjects = [
+        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing())
+        for name, run in runs.items()
+    ]
+    notes = [refusal_to_compare(attack, how) for attack, how in attack_differences(subjects).items()]
+    return [*filter(None, [different_data(subjects), *notes, *(subject.unfinished for subject in subjects)])]
 
 
 def _found(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:

@@ -81,7 +81,7 @@ class GradientRecord(BaseModel):
 
 class AttackRecord(Record):
     """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note``,
-    ``calibrated`` and ``effort`` are not among that.
+    ``calibrated``, ``effort``, ``counterpart`` and ``largest`` are not among that.
 
     Attributes:
         name: of the attack.
@@ -96,6 +96,9 @@ class AttackRecord(Record):
         calibrated: whose strengths these are, where they are not those of a source.
         effort: what the plan was scaled to, where that is not the default.
         runs: each run of the plan, in words.
+        counterpart: of an attack of one's own, this package's attack on the same threat model, against which it is
+            held; empty: it is this package's, or there is none.
+        largest: size beyond which images in [0, 1] do not differ; None: there is none, or it is not known.
 
     Example:
         >>> AttackRecord(name="linf", strengths=(0.1, 0.2)).monotone
@@ -117,6 +120,8 @@ class AttackRecord(Record):
     calibrated: str = ""
     effort: str = ""
     runs: tuple[str, ...] = ()
+    counterpart: str = ""
+    largest: float | None = None
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -127,7 +132,7 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            words = {"unit", "source", "note", "calibrated", "effort", "runs"}
+            words = {"unit", "source", "note", "calibrated", "effort", "runs", "counterpart", "largest"}
             told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
                 told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
@@ -136,7 +141,8 @@ class AttackRecord(Record):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, and a fingerprint of its own."""
         copied = super().model_copy(update=update, deep=deep)
-        vars(copied).pop("fingerprint", None)
+        for derived in ("fingerprint", "threat_identity"):
+            vars(copied).pop(derived, None)
         return copied
 
     @property
@@ -190,6 +196,29 @@ class AttackRecord(Record):
         published = search == "every" and bool(objectives) and set(map(str, objectives)) == {"probability-margin"}
         return search == "frontier" or published
 
+    @cached_property
+    def threat_identity(self) -> str:
+        """Twelve hexadecimal digits, equal for attacks on the same threat model with all of its parameters.
+
+        What an attack is called, and how it searches, makes no difference; what counts as an error does. An attack that
+        records no threat model is known by its name.
+        """
+        return digest(self.threat_parameters or self.name)
+
+    @property
+    def threat_parameters(self) -> dict[str, JsonValue]:
+        """Parameters of the set of perturbed inputs, and what counts as an error; empty if no set is recorded."""
+        held = set_parameters(self.threat)
+        errors = self.protocol.get("errors", "accepted")
+        return {**held, "errors": errors} if isinstance(held, dict) and held else {}
+
+    @property
+    def is_measured_by_its_model(self) -> bool:
+        """Return if its sizes are distances of the attacked model's own activations, which differ among models."""
+        distance = self.threat.get("distance")
+        features = distance.get("features") if isinstance(distance, dict) else None
+        return isinstance(features, dict) and {"network", "layers"} <= features.keys()
+
     def same_set(self, other: AttackRecord) -> bool:
         """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
@@ -208,6 +237,18 @@ class AttackRecord(Record):
         else:
             by_gradient = self.gradient.same(other.gradient)
         return self.same_set(other) and self.protocol == other.protocol and by_gradient
+
+
+_SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sparsity"}, "L0": {"starts"}}
+"""Fields of recorded lp balls that say where a search begins and how it moves, not what the ball holds."""
+
+
+def set_parameters(threat: JsonValue) -> JsonValue:
+    """Return a recorded threat model without the fields that do not change which inputs it holds."""
+    if isinstance(threat, dict):
+        left_out = _SEARCH_PARAMETERS.get(str(threat.get("kind")), set())
+        return {name: set_parameters(value) for name, value in threat.items() if name not in left_out}
+    return [set_parameters(value) for value in threat] if isinstance(threat, list) else threat
 
 
 def _run_settings(plan: JsonValue, name: str) -> list[JsonValue]:
@@ -295,14 +336,16 @@ def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]
 
 
-def check_joins(record: AttackRecord, known: Iterable[AttackRecord], where: str) -> None:
+def check_joins(
+    record: AttackRecord, known: Iterable[AttackRecord], where: str, remedy: str = "give another folder"
+) -> None:
     """Raise :class:`UserError` where a run holds an attack of this name with another threat model, or judged in another
-    way; ``where``: what the sentence calls the run."""
+    way; ``where``: what the sentence calls the run, ``remedy``: what to do."""
     for other in known:
         if other.name == record.name and not other.same_set(record):
             held, given = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
             how = ", ".join(differences(held, given, "in the run"))
             raise UserError(
                 f"{where} holds {record.name!r} with another threat model or another way of judging ({how}), whose "
-                "numbers cannot be joined with these; give another folder."
+                f"numbers cannot be joined with these; {remedy}."
             )

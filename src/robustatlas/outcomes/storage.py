@@ -95,16 +95,23 @@ class Storage:
             with one_sentence(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
         if (there := self.identity()) is None:
-            held = [name for name in self._files("") if name != IDENTITY_FILE]
-            if held and (there := self.identity()) is None:  # another command may have begun meanwhile
-                raise UserError(
-                    f"{self.root} is not empty and is not a run (no {IDENTITY_FILE}); give a new or an empty place."
-                )
-        if there is None:
+            self.check_is_free()
             there = self._create(IDENTITY_FILE, identity)
         if self.folder is not None:
             remove_stale_temporaries(self.folder)
         return there
+
+    def check_is_free(self) -> None:
+        """Raise where the place holds files and is not a run.
+
+        Raises:
+            UserError: it does.
+        """
+        held = [name for name in self._files("") if name != IDENTITY_FILE]
+        if held and self.identity() is None:  # another command may have begun meanwhile
+            raise UserError(
+                f"{self.root} is not empty and is not a run (no {IDENTITY_FILE}); give a new or an empty place."
+            )
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the tables in a folder, sorted."""

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     import duckdb
 
 COLUMNS: Mapping[str, str] = {
-    "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT",
-    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], monotone BOOLEAN, origins VARCHAR[]",
+    "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT, images VARCHAR, missing BIGINT",
+    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], monotone BOOLEAN, origins VARCHAR[], "
+    "threat VARCHAR",
     "samples": "run VARCHAR, index BIGINT, label BIGINT, clean_prediction BIGINT, clean_margin DOUBLE",
     "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
-    "strengths DOUBLE[], broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[]",
-    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE",
+    "strengths DOUBLE[], broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[], "
+    "threat VARCHAR",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE, threat VARCHAR",
 }
 """Columns and types of each view."""
 
@@ -40,9 +42,10 @@ def create_views(connection: duckdb.DuckDBPyConnection, runs: Mapping[str, Run])
     rows = _Rows(connection)
     for name, run in runs.items():
         table = run.table()
-        rows.add_run(name, run.identity.created, table)
+        rows.add_run(name, run, table)
+        threats = {record.name: record.threat_identity for record in run.records().values()}
         for outcome in table.outcomes.values():
-            rows.add_attack(name, table, outcome)
+            rows.add_attack(name, table, outcome, threats[outcome.attack])
     for view, columns in COLUMNS.items():
         union = " UNION ALL BY NAME ".join([_select_nothing(columns), *rows.selects[view]])
         connection.execute(f"CREATE VIEW {view} AS {union}")
@@ -61,14 +64,16 @@ class _Rows:
         self.selects: dict[str, list[str]] = {view: [] for view in COLUMNS}
         self.registered = 0
 
-    def add_run(self, run: str, created: str, table: OutcomeTable) -> None:
+    def add_run(self, name: str, run: Run, table: OutcomeTable) -> None:
         """Add a run to the views ``runs`` and ``samples``."""
         fields = [
-            f"{quoted(run)} AS run",
+            f"{quoted(name)} AS run",
             f"{quoted(table.name)} AS model",
             f"{quoted(table.data)} AS data",
-            f"{quoted(created)} AS created",
+            f"{quoted(run.identity.created)} AS created",
             f"{table.samples} AS samples",
+            f"{quoted(run.identity.data.fingerprint)} AS images",
+            f"{max(run.missing().values(), default=0)} AS missing",
         ]
         self.selects["runs"].append(f"SELECT {', '.join(fields)}")
         columns: Columns = {
@@ -77,11 +82,11 @@ class _Rows:
             "clean_prediction": table.clean_prediction,
             "clean_margin": table.clean_margin,
         }
-        self._add_arrays("samples", [f"{quoted(run)} AS run"], columns)
+        self._add_arrays("samples", [f"{quoted(name)} AS run"], columns)
 
-    def add_attack(self, run: str, table: OutcomeTable, outcome: Outcome) -> None:
+    def add_attack(self, run: str, table: OutcomeTable, outcome: Outcome, threat: str) -> None:
         """Add an attack of a run to the views ``attacks``, ``outcomes`` and ``accuracies``."""
-        named = [f"{quoted(run)} AS run", f"{quoted(outcome.attack)} AS attack"]
+        named = [f"{quoted(run)} AS run", f"{quoted(outcome.attack)} AS attack", f"{quoted(threat)} AS threat"]
         strengths = f"{_list_of_doubles(sizes_as_typed(outcome.strengths, outcome.attack).tolist())} AS strengths"
         origins = ", ".join(map(quoted, outcome.origins))
         fields = [

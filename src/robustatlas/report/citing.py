@@ -1,6 +1,6 @@
-"""What to cite for a run: a text on methods for a paper, and the BibTeX of what ran."""
+"""What to cite for runs: a text on methods for a paper, and the BibTeX of what ran."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from robustatlas.common.wording import counted, listed, strength
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers import OPTIMIZERS, Optimizer
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.report.facts.comparison import shared_if_any
 from robustatlas.results.result import Result
 
 HOPPING = ("basin-hopping restarts", "Wales and Doye 1997")
@@ -30,6 +31,7 @@ DATA = {
 INTERVALS, CURVES = "Clopper and Pearson 1934", ("Göpfert et al. 2020", "Risse et al. 2021")
 REFERENCES = {"CR": "Dai et al. 2023", "UAR": "Kang et al. 2019"}
 VOLUME, BENCHMARK = "Guo et al. 2024", "Dai et al. 2023"
+PAIRED, CORRECTED = "McNemar 1947", "Holm 1979"
 INDICATORS = ("Carlini et al. 2019", "Pintor et al. 2022")
 _SOFTWARE = (
     "@software{robustatlas,\n  author = {{The robustatlas developers}},\n"
@@ -62,7 +64,7 @@ def title_and_paper(kind: type[Optimizer[Any]]) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Citation:
-    """What to write of a run, and what to cite. ``sentences``: on methods, one thought each; papers stand in them as
+    """What to write of runs, and what to cite. ``sentences``: on methods, one thought each; papers stand in them as
     ``\\cite{key}``. ``papers``: all that the sentences cite, each once, in their order."""
 
     sentences: tuple[str, ...]
@@ -90,26 +92,55 @@ class _Papers:
         return f" \\cite{{{','.join(dict.fromkeys(paper.key for paper in cited))}}}" if cited else ""
 
 
-def cite(result: Result, reference: Reference | None = None) -> Citation:
-    """What to write of a run, and what to cite for it: what its records say that was run, nothing else. Returns
-    sentences on methods with ``\\cite`` commands, and the papers."""
+def cite(runs: Result | Sequence[Result], reference: Reference | None = None) -> Citation:
+    """Return what to write of one or several runs, and what to cite for them.
+
+    Only what the records of the runs say that was run is told: sentences on methods with ``\\cite`` commands, and the
+    papers. Of several runs that can be compared, the tests between them as well.
+    """
+    results = [runs] if isinstance(runs, Result) else list(runs)
     papers = _Papers()
     sentences = [
-        f"{latex_text(result.name)} was evaluated on {counted(result.samples, 'image')} of {latex_text(result.data)}"
-        f"{papers.cite(DATA.get(result.data, ''))} with robustatlas {__version__} \\cite{{robustatlas}}.",
-        *(_of_attack(records, papers) for records in _alike(result.records)),
+        *_evaluated(results, papers),
+        *(_searched(used, len(results), papers) for used in _alike(results)),
         f"Accuracies have exact 95\\,\\% intervals{papers.cite(INTERVALS)}.",
-        *_numbers(result, reference, papers),
+        *_numbers(results, reference, papers),
+        *_compared(results, papers),
     ]
     return Citation(tuple(sentences), tuple(papers.found.values()))
 
 
-def _alike(records: Mapping[str, AttackRecord]) -> Iterator[list[AttackRecord]]:
-    """The records, those that were searched alike and have one source together."""
-    groups: dict[tuple[str, ...], list[AttackRecord]] = {}
-    for record in records.values():
-        groups.setdefault((record.source, record.origin, *_kinds(record)), []).append(record)
-    yield from groups.values()
+def _evaluated(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
+    """Yield a sentence for each set of images, with the models that were evaluated on it."""
+    models: dict[tuple[str, int], list[str]] = {}
+    for result in results:
+        models.setdefault((result.data, result.samples), []).append(latex_text(result.name))
+    for number, ((data, samples), names) in enumerate(models.items()):
+        version = f" with robustatlas {__version__} \\cite{{robustatlas}}" if number == 0 else ""
+        yield (
+            f"{listed(list(dict.fromkeys(names)))} {'were' if len(names) > 1 else 'was'} evaluated on "
+            f"{counted(samples, 'image')} of {latex_text(data)}{papers.cite(DATA.get(data, ''))}{version}."
+        )
+
+
+@dataclass
+class _Used:
+    """An attack as it was run, and the models under which it was."""
+
+    record: AttackRecord
+    models: list[str]
+
+
+def _alike(results: Sequence[Result]) -> Iterator[list[_Used]]:
+    """Yield the attacks of all runs, those that were searched alike together."""
+    groups: dict[tuple[str, ...], dict[tuple[Any, ...], _Used]] = {}
+    for result in results:
+        for record in result.records.values():
+            group = groups.setdefault((record.origin, *_kinds(record)), {})
+            used = group.setdefault((record.name, record.strengths, record.source), _Used(record, []))
+            used.models.append(result.name)
+    for group in groups.values():
+        yield list(group.values())
 
 
 def _kinds(record: AttackRecord) -> list[str]:
@@ -123,11 +154,16 @@ def _recorded_runs(record: AttackRecord) -> list[dict[str, Any]]:
     return [run for run in found if isinstance(run, dict) and "optimizer" in run] if isinstance(found, list) else []
 
 
-def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
-    """Such as ``linf \\cite{dai2023} (20 strengths, 0.005 to 0.1) was searched ...``."""
-    first = records[0]
-    names = [f"{latex_text(one.name)} ({_span(one)})" for one in records]
-    stem = f"{listed(names)}{papers.cite(*_sources(first.source))} {'were' if len(records) > 1 else 'was'}"
+def _searched(used: Sequence[_Used], runs: int, papers: _Papers) -> str:
+    """Return a sentence such as ``linf \\cite{goodfellow2015} (20 strengths, 0.005 to 0.1) was searched ...``."""
+    first = used[0].record
+    names = []
+    for one in used:
+        of = "" if len(one.models) == runs else f" of {latex_text(listed(one.models))}"
+        names.append(
+            f"{latex_text(one.record.name)}{papers.cite(*_sources(one.record.source))} ({_span(one.record)}){of}"
+        )
+    stem = f"{listed(names)} {'were' if len(names) > 1 else 'was'}"
     if first.finder is not None:
         return f"{stem} judged by examples of {latex_text(first.finder)}, each checked again."
     known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.usable().values()}
@@ -135,22 +171,24 @@ def _of_attack(records: list[AttackRecord], papers: _Papers) -> str:
     if any(run.get("kick") for run in _recorded_runs(first)):
         searched_by.append(HOPPING)
     by = [f"{latex_text(name)}{papers.cite(paper)}" for name, paper in searched_by]
-    return f"{stem} searched by {latex_text(first.origin)}{f', with {listed(by)}' if by else ''}."
+    protocol = papers.cite(BENCHMARK) if first.protocol.get("search") == "bisection" else ""
+    return f"{stem} searched by {latex_text(first.origin)}{protocol}{f', with {listed(by)}' if by else ''}."
 
 
 def _span(record: AttackRecord) -> str:
     first, last = (strength(record.strengths[end], of=record.name) for end in (0, -1))
-    return f"{counted(len(record.strengths), 'strength')}, {first} to {last}"
+    return f"{counted(len(record.strengths), 'strength')}, {first if first == last else f'{first} to {last}'}"
 
 
 def _sources(source: str) -> list[str]:
-    """The papers of the set itself: those named before what is said of single strengths or settings."""
-    named = [match[0] for match in named_in(source.split(":")[0])]
-    return [*named, *([BENCHMARK] if "MultiRobustBench" in source.split(":")[0] else [])]
+    """Return the papers of an attack: those that its source names first, before what is said of strengths and runs."""
+    first, _, more = source.partition(": ")
+    own = [match[0] for match in named_in(first.split(", as run by")[0])]
+    return own or [match[0] for match in named_in(more)]
 
 
-def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> Iterator[str]:
-    """Of what the numbers are by definition, where the run has them."""
+def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Papers) -> Iterator[str]:
+    """Yield what the numbers are by definition, where the runs have them."""
     yield f"Robustness over all perturbation sizes is given as robustness curves{papers.cite(*CURVES)}."
     if reference is not None:
         ratio, uar = (papers.cite(paper) for paper in REFERENCES.values())
@@ -158,10 +196,23 @@ def _numbers(result: Result, reference: Reference | None, papers: _Papers) -> It
             f"Competitiveness ratios{ratio} and unforeseen attack robustness{uar} are relative to the reference "
             f"{latex_text(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
         )
-    if any(outcome.frontier for outcome in result.outcomes.values()):
+    if any(outcome.frontier for result in results for outcome in result.outcomes.values()):
         yield f"The adversarial hypervolume{papers.cite(VOLUME)} is computed from margins searched at every strength."
-    if result.diagnosis is not None:
+    if any(result.diagnosis is not None for result in results):
         yield f"Whether the attacks failed for the wrong reasons was checked by indicators{papers.cite(*INDICATORS)}."
-    certified = {record.method: record.source for held in result.certified_sizes.values() for record in held.records}
-    for method, source in certified.items():
+    held = [sizes for result in results for sizes in result.certified_sizes.values()]
+    for method, source in {record.method: record.source for sizes in held for record in sizes.records}.items():
         yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
+
+
+def _compared(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
+    """Yield what ``robustatlas compare`` does with several runs, where they share images and strengths."""
+    if shared_if_any(results, [str(number) for number in range(len(results))]) is None:
+        return
+    several = (
+        f", and p-values are corrected for all pairs of models{papers.cite(CORRECTED)}" if len(results) > 2 else ""
+    )
+    yield (
+        "Models were compared on the images, attacks and strengths that all of them have: intervals of differences are "
+        f"paired by image, shares are tested by McNemar's exact test{papers.cite(PAIRED)}{several}."
+    )

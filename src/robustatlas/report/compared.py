@@ -16,7 +16,8 @@ from robustatlas.report.facts.pairs import Pair
 @dataclass(frozen=True)
 class Comparison:
     """What is written of a comparison. ``grid``: attack -> the shared strengths. ``numbers``: of each model, name of a
-    number -> its value. ``masked``: of each model, the numbers that are upper bounds only."""
+    number -> its value. ``masked``: of each model, the numbers that are upper bounds only. ``notes``: sentences on what
+    is left out and why, and on what is missing."""
 
     data: str
     samples: int
@@ -25,6 +26,7 @@ class Comparison:
     numbers: Sequence[Mapping[str, Interval]]
     masked: Sequence[Mapping[str, object]]
     pairs: Sequence[Pair]
+    notes: Sequence[str] = ()
 
     def json(self) -> str:
         """One object: what is shared, the models with their numbers, the pairs with their differences."""
@@ -52,6 +54,7 @@ class Comparison:
             "attacks": {attack: [value_as_typed(attack, at) for at in grid] for attack, grid in self.grid.items()},
             "models": models,
             "pairs": pairs,
+            "notes": [*self.notes],
         }
         return json_text(told, indent=1) + "\n"
 

@@ -17,11 +17,12 @@ from robustatlas.common.styles import Style, styles_of
 from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, text_as_typed, wording
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of, read_strengths
 from robustatlas.report import field, pages, words
 from robustatlas.report.facts.against import against_what
-from robustatlas.report.facts.comparison import distinct_names
+from robustatlas.report.facts.comparison import distinct_names, subject_of
 from robustatlas.report.facts.field import beside_the_field
 from robustatlas.report.facts.plain import finite
 from robustatlas.report.facts.ranks import ranks, score_of
@@ -162,21 +163,21 @@ def build_leaderboard(
         the path of the page to open.
 
     Raises:
-        UserError: as of `Reference.above_zero`; nothing to show; the folder is a file.
+        UserError: as of `Reference.above_zero`; nothing to show; runs about different data; the folder is a file.
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
     ground = Ground.of(runs) if reference is None else None
     against = ground.reference if ground else reference.above_zero() if reference else None
     assert against is not None
-    own, known, first = _own_rows(runs, against, details, ground)
+    own, known, first, unlike = _own_rows(runs, against, details, ground)
     if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
     rows = [*published_rows(against), *own]
-    images = None if ground is None or ground.index is None else len(ground.index)
+    images = None if ground is None else len(ground.index)
     board = board_data(against, rows, title or _title(reference), reference is not None, images, alpha)
     folder = named(output)
     if folder.exists() and not folder.is_dir():
@@ -186,7 +187,7 @@ def build_leaderboard(
         "leaderboard.html",
         board=board,
         summary=_summary(board),
-        doubts=list(dict.fromkeys(doubt for row in own for doubt in row.doubts)),
+        doubts=list(dict.fromkeys([*unlike, *(doubt for row in own for doubt in row.doubts)])),
         ranking=_ranking(rows, against),
         scripts=SCRIPTS,
         fields=_beside(first),
@@ -199,7 +200,10 @@ def build_leaderboard(
 def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None, Row, float | None]]:
     """Place, row and score in percent, first places first: what a browser without scripts shows."""
     scores = [score_of(row, reference) or (None, None) for row in rows]
-    ranked = [(None, None) if masked(row, reference.ranked) else score for row, score in zip(rows, scores, strict=True)]
+    ranked = [
+        (None, None) if row.unranked or masked(row, reference.ranked) else score
+        for row, score in zip(rows, scores, strict=True)
+    ]
     places = ranks(*map(list, zip(*ranked, strict=True)))
     found = [(place, row, score) for place, row, (score, _) in zip(places, rows, scores, strict=True)]
     return sorted(found, key=lambda one: (one[0] is None, one[0]))
@@ -211,18 +215,31 @@ def _styles(rows: Sequence[Row]) -> list[Style]:
 
 def _own_rows(
     results: Iterable[Result], reference: Reference, details: Mapping[str, About], ground: Ground | None
-) -> tuple[list[Row], set[str], list[Result]]:
-    """The rows of runs, the names of their models, and the first runs; of a thousand the others are let go again."""
+) -> tuple[list[Row], set[str], list[Result], list[str]]:
+    """Return the rows of runs, the names of their models, the first runs, and sentences on what is not compared.
+
+    Of a thousand runs all but the first are let go again.
+
+    Raises:
+        UserError: the runs are about different data.
+    """
     rows: list[Row] = []
     names: set[str] = set()
     first: list[Result] = []
+    subjects: list[Subject] = []
     for result in results:
         shared = result if ground is None else ground.on(result)
         rows.append(run_row(shared, reference, about_of(result, details)))
         names |= {result.name, result.recorded_name}
+        subjects.append(subject_of(result, result.name))
         if len(first) < MOST_BESIDE:
             first.append(result)
-    return rows, names, first
+    if differ := different_data(subjects):
+        raise UserError(f"{differ} Make a board for each data set.")
+    unlike = attack_differences(subjects)
+    said = [refusal_to_compare(attack, how) for attack, how in unlike.items()]
+    said += [subject.unfinished for subject in subjects if subject.missing]
+    return [row.drop_attacks(unlike) for row in rows], names, first, said
 
 
 def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
@@ -263,12 +280,9 @@ def _summary(board: Mapping[str, Any]) -> str:
     )
     measured = f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths}"
     if not board["compared"]:
-        images = (
-            f"on the {counted(board['images'], 'image')} that all have" if board["images"] else "each on its images"
-        )
         return (
-            f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}, "
-            f"{images}."
+            f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}, on the "
+            f"{counted(board['images'], 'image')} that all have."
         )
     what, name = board["reference"]["what"], board["reference"]["name"]
     if not board["reference"]["trained"]:
@@ -318,6 +332,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
         "most": 100 if row.name in reference.models else None,
         "invalid": list(row.invalid),
+        "unranked": row.unranked,
         "certified": {
             attack: [_short(value) for value in entries.values()] for attack, entries in row.certified.items()
         },

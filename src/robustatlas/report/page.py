@@ -29,7 +29,7 @@ from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.comparison import (
     Shared,
     distinct_names,
-    shared_if_any,
+    shared_or_why,
 )
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts, facts_of
@@ -130,6 +130,7 @@ def build_report(
         title=_title(facts),
         cards=_cards(results, facts, reference, distances),
         shared=sides.shared,
+        apart_notes=sides.notes,
         multiples=charts,
         abreast=multiples.columns,
         swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
@@ -161,11 +162,12 @@ def build_report(
 class _Sides:
     """The runs of a page, and each beside the others. ``shared``: what all of them have; None of one run, and where
     that is nothing. ``beside``: what can be said of each on that: the same where it is everything, None where it is
-    nothing."""
+    nothing. ``notes``: sentences on what is not compared and why, and on what is missing."""
 
     facts: Sequence[RunFacts]
     shared: Shared | None
     beside: Sequence[RunFacts | None]
+    notes: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -177,7 +179,7 @@ class _Sides:
     ) -> _Sides:
         names = distinct_names(results)
         trained = [trained_on.get(one.name, trained_on.get(one.recorded_name)) for one in results]
-        shared = shared_if_any(results, names)
+        shared, notes = shared_or_why(results, names)
 
         def said_of(several: Iterable[Result]) -> list[RunFacts]:
             asked = zip(several, names, trained, strict=True)
@@ -185,10 +187,10 @@ class _Sides:
 
         facts = said_of(results)
         if len(facts) == 1 or (shared is not None and shared.whole):
-            return cls(facts, shared, facts)
+            return cls(facts, shared, facts, notes)
         if shared is None:
-            return cls(facts, shared, [None] * len(facts))
-        return cls(facts, shared, said_of(map(shared.table, range(len(facts)))))
+            return cls(facts, shared, [None] * len(facts), notes)
+        return cls(facts, shared, said_of(map(shared.table, range(len(facts)))), notes)
 
     @property
     def together(self) -> list[RunFacts]:

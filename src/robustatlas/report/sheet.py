@@ -30,6 +30,7 @@ from robustatlas.threats.base import UnsupportedInputError
 _CELL, _WIDEST = 1.1, 13.0
 """Inches of a picture, and of the whole sheet: twenty columns make the pictures smaller, not the sheet wider."""
 
+_CHANNELS = (1, 3)
 _STEPS = 20
 """Of the ascent that shows how far a set reaches where no search fooled the model."""
 
@@ -112,8 +113,12 @@ def plot_gallery(
             largest.
 
     Raises:
-        UserError: strengths of an attack that is not drawn, no such sample, or no attack that fits the images.
+        UserError: data that are no images, strengths of an attack that is not drawn, no such sample, or no attack that
+            fits the images.
     """
+    _check_pictures(data)
+    if columns < 1:
+        raise UserError(f"columns={columns}; expected at least one strength of each attack.")
     position = _first_correct(model, data) if sample is None else sample
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
@@ -137,6 +142,15 @@ def plot_gallery(
     for line, (attack, found) in enumerate(rows):
         _row(axes[2 * line : 2 * line + 2], attack, found, clean, data, int(data.labels[position]), amplify, side)
     return figure
+
+
+def _check_pictures(data: Dataset) -> None:
+    """Raise :class:`UserError` where the data are nothing that can be drawn."""
+    if len(data.shape) != 3 or data.shape[0] not in _CHANNELS:
+        raise UserError(
+            f"A gallery draws images [C, H, W] with 1 or 3 channels, and {data.name} has shape {data.shape}; give a "
+            "data set of images."
+        )
 
 
 def _layout() -> ConstrainedLayoutEngine:

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.checks.audits import Audits, finding_of
+from robustatlas.checks.own_attacks import is_all_refused, refusal_of, refused_findings, unheld, unheld_finding
 from robustatlas.checks.piecewise import piecewise_findings
 from robustatlas.checks.verdict import Diagnosis, at_other_ends
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
 from robustatlas.common.wording import invalid_sentence
-from robustatlas.metrics.audit import Audited
+from robustatlas.metrics.audit import Audited, concern
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -146,6 +147,8 @@ class Result(OutcomeTable, Tabular):
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
         besides = [finding_of(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
+        besides += refused_findings(self.outcomes.values(), self.clean)
+        besides += [unheld_finding(attack, ours) for attack, ours in self._unheld().items()]
         return Diagnosis.of(telling[-1], [*at_other_ends(telling), *besides]) if telling else None
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
@@ -169,6 +172,26 @@ class Result(OutcomeTable, Tabular):
             for attack in self.outcomes
             if attack in blind or attack in shares
         }
+
+    @property
+    def unproven(self) -> dict[str, str]:
+        """Attack -> why its numbers have no place beside published ones and give no advice, in a sentence.
+
+        It is an attack of one's own that was not held against this package's attack on the same threat model, or that
+        leaves much more standing, or verification refused every candidate of it.
+        """
+        own = {record.name for record in self.records.values() if record.counterpart}
+        found = {
+            attack: f"{attack} is an attack of one's own; {ours}, on the same threat model, was not held against it."
+            for attack, ours in self._unheld().items()
+        }
+        found |= {audit[0]: said for audit in self._audits.all() if audit[0] in own and (said := concern(*audit))}
+        refused = [one for one in self.outcomes.values() if is_all_refused(one, self.clean)]
+        return found | {one.attack: f"{refusal_of(one)}." for one in refused}
+
+    def _unheld(self) -> dict[str, str]:
+        records = [record for record in self.records.values() if record.name in self.outcomes]
+        return unheld(records, [attack for attack, _, _ in self._audits.all()])
 
     @property
     def suspect(self) -> bool:

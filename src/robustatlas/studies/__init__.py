@@ -11,7 +11,7 @@ from robustatlas.studies.outputs import OUTPUTS, Output
 from robustatlas.studies.planning import chosen, steps_of
 from robustatlas.studies.progress import StudyDisplay
 from robustatlas.studies.reading import read_study, shipped, text_of
-from robustatlas.studies.running import carry_out
+from robustatlas.studies.running import carry_out, plan_sentence
 from robustatlas.studies.tables import Sheet
 from robustatlas.studies.writing import Studied, write_outputs
 
@@ -26,6 +26,7 @@ __all__ = [
     "chosen",
     "differences_of",
     "forecast_study",
+    "plan_sentence",
     "read_study",
     "shipped",
     "steps_of",

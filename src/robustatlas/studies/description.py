@@ -239,6 +239,11 @@ class Study(StudyEntry):
             return self.seeds_of(entry.of)
         return entry.seeds if entry.trained or "seeds" in entry.model_fields_set else (None,)
 
+    def seed_beside(self, model: str, seed: int | None) -> int | None:
+        """Return the seed of the training of `model` that goes with `seed` of another model: the same, or the first."""
+        seeds = self.seeds_of(model)
+        return seed if seed in seeds else seeds[0]
+
     def label(self, model: str) -> str:
         """What tables call a model: as it says, or what it is trained against, where no other is too."""
         entry = self.models[model]

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_text
+from robustatlas.common.files import one_sentence, write_text
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.models import load_model
 from robustatlas.models.card import CARD, Card, read_card
 from robustatlas.models.classifier import Classifier
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.records import spans_of
 from robustatlas.report.training import read_history
-from robustatlas.results.result import Result, load_result
+from robustatlas.results.result import Result
 from robustatlas.studies.description import DataEntry, Study
-from robustatlas.studies.planning import Step, described, kept_epochs, steps_of
+from robustatlas.studies.identity import Identities, Identity, State, state_of
+from robustatlas.studies.planning import Step, kept_epochs, steps_of
 from robustatlas.training.references import REFERENCE
 from robustatlas.training.snapshots import EPOCHS
 
 DONE = "done"
-"""Folder of what was done: a file for each step, that says what the step was."""
-WARNED = "warned"
+"""Folder of what was done: a file for each step, with its identity and what it found."""
+BEGUN = "begun"
+"""Folder of what was begun: a file for each step, with its identity."""
+ASIDE = "aside"
+"""Folder of evaluations that the file no longer asks for; they come back if it asks for them again."""
+WARNED, FOUND = "warned", "found"
+"""Keys of a file in :data:`DONE` besides the identity: warnings, and the attacks and samples of the result."""
 
 
 @dataclass(frozen=True)
@@ -35,42 +47,74 @@ class Finished:
         study: as its file says it.
         folder: of all.
         steps: of the study.
-        what: name of a step -> what it does, as plain data.
+        identities: what determines the numbers of each step.
     """
 
     study: Study
     folder: Path
     steps: tuple[Step, ...]
-    what: Mapping[str, Any] = field(repr=False)
-    _read: dict[Path, Result] = field(default_factory=dict, repr=False)
+    identities: Identities = field(repr=False)
+    _results: dict[str, Result] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, study: Study, folder: Path) -> Finished:
-        """The study in ``folder``, which may be empty."""
-        steps = steps_of(study)
-        what: dict[str, Any] = {}
-        for step in steps:
-            if step.kind != "outputs":
-                what[step.name] = json.loads(json.dumps(described(study, step, what)))
-        return cls(study, folder, steps, what)
+        """Return the study in ``folder``, which may be empty."""
+        return cls(study, folder, steps_of(study), Identities(study, lru_cache(8)(images_of)))
 
-    def before(self, step: Step) -> Any | None:
-        """What a step was when it was done here; None where it was not."""
+    def identity_there(self, step: Step) -> tuple[Identity | None, bool]:
+        """Return the identity that a step had when it was done or begun here (None: it was not), and if it was done."""
         mark = self._mark(step)
-        return None if mark is None else {key: value for key, value in mark.items() if key != WARNED}
+        if mark is not None:
+            return {key: value for key, value in mark.items() if key not in (WARNED, FOUND)}, True
+        begun = self.folder / BEGUN / f"{step.name}.json"
+        place = self.folder / step.place
+        if not begun.is_file() or not place.is_dir() or not any(place.iterdir()):
+            return None, False
+        return json.loads(begun.read_text(encoding="utf-8")), False
 
     def _mark(self, step: Step) -> dict[str, Any] | None:
-        path = self.folder / DONE / f"{step.name}.json"
+        path = self._mark_file(step)
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def done(self, step: Step) -> bool:
-        """Whether it was done, and was what it is now."""
-        return step.kind != "outputs" and self.before(step) == self.what[step.name]
+    def _mark_file(self, step: Step) -> Path:
+        return self.folder / DONE / f"{step.name}.json"
 
-    def mark(self, step: Step, warned: Sequence[str] = ()) -> None:
-        """Say that a step is done, and what was warned of."""
-        said = self.what[step.name] | ({WARNED: [*warned]} if warned else {})
-        write_text(self.folder / DONE / f"{step.name}.json", json.dumps(said, indent=1) + "\n")
+    def state(self, step: Step) -> State:
+        """Return what becomes of a step if the study is carried out."""
+        before, finished = self.identity_there(step)
+        return State.NEW if before is None else state_of(step.kind, before, self.identities.identity_of(step), finished)
+
+    def done(self, step: Step) -> bool:
+        """Return whether a step was done as the file asks for it."""
+        return step.kind != "outputs" and self.state(step) is State.REUSED
+
+    def begin(self, step: Step) -> None:
+        """Say that a step begins, and put an evaluation of something else aside."""
+        before, _ = self.identity_there(step)
+        identity, place = self.identities.identity_of(step), self.folder / step.place
+        if before is not None and self.state(step) is State.AGAIN:
+            with one_sentence(place):
+                self._mark_file(step).unlink(missing_ok=True)  # first: a mark always speaks of what is in its place
+                if place.is_dir():
+                    _move(place, self._aside(step, before))
+        known = self._aside(step, identity)
+        if known.is_dir() and not place.exists():
+            with one_sentence(place):
+                _move(known, place)
+        write_text(self.folder / BEGUN / f"{step.name}.json", json.dumps(identity, indent=1) + "\n")
+
+    def _aside(self, step: Step, identity: Identity) -> Path:
+        without_samples = {key: value for key, value in identity.items() if key != "samples"}
+        return self.folder / ASIDE / f"{step.name}-{digest(without_samples)}"
+
+    def mark(self, step: Step, warned: Sequence[str] = (), result: Result | None = None) -> None:
+        """Say that a step is done, what was warned of, and which samples an evaluation is of."""
+        said = dict(self.identities.identity_of(step))
+        if warned:
+            said[WARNED] = [*warned]
+        if result is not None:
+            said[FOUND] = {"attacks": list(result.attacks), "spans": spans_of(result.index)}
+        write_text(self._mark_file(step), json.dumps(said, indent=1) + "\n")
 
     def warned(self) -> dict[str, tuple[str, ...]]:
         """What was warned of when the steps were done: sentence -> the steps that it is about."""
@@ -87,13 +131,13 @@ class Finished:
 
     def images(self, entry: DataEntry, split: str = "test") -> Dataset:
         """The images of a data set: to measure on, or to train on."""
-        return images_of(entry, split)
+        return self.identities.images_of(entry, split)
 
     def model(self, name: str, seed: int | None, epoch: int | None = None, device: str | None = None) -> Classifier:
         """A model, ready to be evaluated, under the name that runs keep: trained in the study, of another source, or
         behind a defense."""
         entry = self.study.models[name]
-        called = self.label(name) if seed is None else f"{self.label(name)} seed {seed}"
+        called = self._name_in_tables(name, seed)
         if entry.source is not None:
             return load_model(entry.source, entry.weights, device=device, name=called, arguments=entry.arguments)
         folder = self.folder / Step("models", entry.of or name, seed=seed).place
@@ -103,16 +147,22 @@ class Finished:
         before = "" if entry.of is None else f"defended:{entry.defense},"
         return load_model(f"{before}trained:{place}", device=device, name=called)
 
-    def runs(self, evaluation: str, model: str, epoch: int | None = None) -> list[Result]:
-        """The runs of a model: one for each of its trainings."""
-        seeds = self.study.seeds_of(model)
-        places = [Step("evaluations", evaluation, model=model, seed=seed, epoch=epoch).place for seed in seeds]
-        return [self._run(self.folder / place) for place in places]
+    def _name_in_tables(self, model: str, seed: int | None) -> str:
+        return self.label(model) if seed is None else f"{self.label(model)} seed {seed}"
 
-    def _run(self, place: Path) -> Result:
-        if place not in self._read:
-            self._read[place] = load_result(place)
-        return self._read[place]
+    def runs(self, evaluation: str, model: str, epoch: int | None = None) -> list[Result]:
+        """The runs of a model: one for each of its trainings, of the attacks and samples that the file asks for."""
+        seeds = self.study.seeds_of(model)
+        return [self._result(Step("evaluations", evaluation, model=model, seed=seed, epoch=epoch)) for seed in seeds]
+
+    def _result(self, step: Step) -> Result:
+        if step.name not in self._results:
+            found = (self._mark(step) or {})[FOUND]
+            index = np.concatenate([np.arange(first, end) for first, end in found["spans"]])
+            result = Result.of_run(Run.open(self.folder / step.place), found["attacks"], index)
+            about = {**result.about, "trained_on": dict(self.trained_on(step.model))}
+            self._results[step.name] = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
+        return self._results[step.name]
 
     def epochs(self, evaluation: str, model: str) -> tuple[int, ...]:
         """The epochs of a training whose weights an evaluation has."""
@@ -148,6 +198,15 @@ class Finished:
     def label(self, model: str) -> str:
         """What tables call a model."""
         return self.study.label(model)
+
+
+def _move(place: Path, to: Path) -> None:
+    """Move a folder to a place that is free."""
+    while to.exists():
+        to = to.with_name(f"{to.name}-again")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.rename(to)
 
 
 def images_of(entry: DataEntry, split: str = "test") -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.memory import seconds_of_a_pass
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.throughput import DeviceThroughput
+from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
@@ -27,10 +28,10 @@ from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
 from robustatlas.studies.planning import Step, request_of
-from robustatlas.studies.running import evaluation_request, plan_of
+from robustatlas.studies.running import check_claim, evaluation_request, plan_of, steps_in_words, steps_wanted
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes import Recipe, recipe_named
-from robustatlas.training.references import ReferencePlan, missing
+from robustatlas.training.references import ReferencePlan, missing, name_of, trainings_without_weights
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
 
@@ -58,7 +59,13 @@ class _Cost:
 
 
 def forecast_study(
-    study: Study, out: str | Path, device_throughput: str | None = None, device: str | None = None
+    study: Study,
+    out: str | Path,
+    device_throughput: str | None = None,
+    device: str | None = None,
+    *,
+    only: Sequence[str] = (),
+    part: str | tuple[int, int] | Share | None = None,
 ) -> Forecast:
     """Forecast what ``out`` lacks of a study, and what that will take; nothing is written.
 
@@ -72,18 +79,22 @@ def forecast_study(
         device_throughput: as of :func:`robustatlas.evaluation.forecast`; None: each network is timed here with its
             first weights.
         device: where it is timed.
+        only, part: as of :func:`robustatlas.study`.
 
     Returns:
         steps, passes, seconds and bytes of each entry of the file.
 
     Raises:
-        UserError: no such device, and no number.
+        UserError: no such device, and no number; or as :func:`robustatlas.study`, before it does anything.
     """
     throughput = DeviceThroughput.parse_optional(device_throughput)
+    check_claim(named(out), study)
     counter = _Counter(Finished.of(study, named(out)), throughput, device)
+    wanted = steps_wanted(counter.done, only, share_of(part))
+    steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
-    for step in counter.done.steps:
-        if step.kind != "outputs" and not counter.done.done(step):
+    for step in wanted:
+        if not counter.done.done(step):
             name = ".".join(filter(None, (step.kind, step.entry, step.model)))
             todo.setdefault(name, []).append(step)
     with warnings.catch_warnings():
@@ -91,7 +102,6 @@ def forecast_study(
         return Forecast(tuple(counter.expected(name, steps) for name, steps in todo.items()))
 
 
-@lru_cache(8)
 def trial_images(entry: DataEntry, split: str, most: int) -> tuple[Dataset, int]:
     """Return at most ``most`` images like those of a data set, and how many images the data set has."""
     if entry.stand_in is None:
@@ -116,6 +126,7 @@ class _Counter:
     def __init__(self, done: Finished, throughput: DeviceThroughput | None, device: str | None) -> None:
         self.done, self.study, self.throughput, self.device = done, done.study, throughput, device
         self.known: dict[str, Any] = {}
+        self.trial_images = lru_cache(8)(trial_images)
 
     def expected(self, name: str, steps: list[Step]) -> Expected:
         """Return what these steps will take, or why that cannot be said."""
@@ -144,7 +155,7 @@ class _Counter:
 
     def _training(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> _Cost:
         """Return the cost of one training; its bytes are those of the weights."""
-        images, number = trial_images(self.study.data[data], "train", _IMAGES)
+        images, number = self.trial_images(self.study.data[data], "train", _IMAGES)
         passes = self._once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
         in_all = settings.epochs * number * passes / len(images)
         pace, weights = self._network(architecture, data)
@@ -165,11 +176,11 @@ class _Counter:
         return len(steps), replace(one, seconds=one.passes * pace) * (len(steps) * number)
 
     def _test_images(self, data: str) -> int:
-        return trial_images(self.study.data[data], "test", _IMAGES)[1]
+        return self.trial_images(self.study.data[data], "test", _IMAGES)[1]
 
     def _planned(self, data: str, request: Request, defense: str | None = None) -> _Cost:
         """Return the passes and bytes of one image under attacks, by their plans."""
-        images, _ = trial_images(self.study.data[data], "test", _IMAGES)
+        images, _ = self.trial_images(self.study.data[data], "test", _IMAGES)
         net: nn.Module = _small_network(images).eval()
         if defense is not None:
             net = Defended(net, *transformations(defense)).eval()
@@ -184,7 +195,7 @@ class _Counter:
         """Return the seconds of a pass of a network with its first weights, and the bytes of its weights."""
 
         def measured() -> tuple[float, float]:
-            net = network_for(architecture, trial_images(self.study.data[data], "test", _IMAGES)[0], 0).eval()
+            net = network_for(architecture, self.trial_images(self.study.data[data], "test", _IMAGES)[0], 0).eval()
             weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
             return self._pace(Classifier(net, device=self.device, name="trial"), data), weights
 
@@ -193,7 +204,7 @@ class _Counter:
 
     def _pace(self, model: Classifier, data: str) -> float:
         """Return the seconds of a pass of one image."""
-        images = trial_images(self.study.data[data], "test", _IMAGES)[0].images.to(model.device, model.dtype)
+        images = self.trial_images(self.study.data[data], "test", _IMAGES)[0].images.to(model.device, model.dtype)
         if self.throughput is not None:
             return self.throughput.seconds_a_pass(model.net, images[:1])
         pair = min(seconds_of_a_pass(model, images.clone().requires_grad_()) for _ in range(2))  # the first loads much
@@ -202,18 +213,31 @@ class _Counter:
     def _reference(self, steps: list[Step]) -> tuple[int, _Cost]:
         entry = self.study.references[steps[0].entry]
         data, plan = self.study.data_of(entry), plan_of(entry)
-        lacking = len(missing(plan, self.done.folder / steps[0].place))
-        trainings = [attack for attack, _, _ in plan.trainings()]
-        each = {attack: self._specialist(plan, attack, data) for attack in dict.fromkeys(trainings)}
-        whole = sum((each[attack] for attack in trainings), _Cost())
-        return lacking, whole * (lacking / len(trainings))
+        place = self.done.folder / steps[0].place
+        lacking, without_weights = (
+            missing(plan, place, self._test_images(data)),
+            set(trainings_without_weights(plan, place)),
+        )
+        attacks = {name_of(*training): training[0] for training in plan.trainings()}
+        trained, evaluated = (
+            {attack: cost(plan, attack, data) for attack in dict.fromkeys(attacks.values())}
+            for cost in (self._specialist, self._evaluated_specialist)
+        )
+        costs = [trained[attacks[name]] for name in lacking if name in without_weights]
+        return len(lacking), sum((evaluated[attacks[name]] for name in lacking), sum(costs, _Cost()))
 
     def _specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> _Cost:
-        """Return the cost of one training of a reference with its evaluation."""
+        """Return the cost of one training of a reference."""
         if attack is None:
             return self._training(plan.architecture, data, recipe_named("standard"), plan.settings)
         grid = list((plan.trained or {}).get(attack, plan.strengths[attack]))
-        trained = self._training(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
+        return self._training(plan.architecture, data, plan.recipe_against(attack, float(grid[-1])), plan.settings)
+
+    def _evaluated_specialist(self, plan: ReferencePlan, attack: str | None, data: str) -> _Cost:
+        """Return the cost of the evaluation of one training of a reference."""
+        if attack is None:
+            return _Cost()
+        grid = list((plan.trained or {}).get(attack, plan.strengths[attack]))
         strengths = {attack: grid[-1:] if plan.rule == "acc" else list(plan.strengths[attack])}
         request = Request(
             attacks=[plan.evaluated(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
@@ -221,7 +245,7 @@ class _Counter:
         pace, _ = self._network(plan.architecture, data)
         one = self._planned(data, request)
         number = min(self._test_images(data), plan.samples or sys.maxsize)
-        return trained + replace(one, seconds=one.passes * pace) * number
+        return replace(one, seconds=one.passes * pace) * number
 
 
 def _small_network(images: Dataset) -> nn.Module:

@@ -20,11 +20,13 @@ from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.known import not_searched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, hold_against
+from robustatlas.report.facts.comparison import subject_of
 from robustatlas.results.result import Result
 
 KINDS = (
@@ -115,15 +117,15 @@ def number_of(
         its values, and their mean with its interval over the images.
 
     Raises:
-        UserError: there is no such number, or the runs or the reference lack what it needs.
+        UserError: there is no such number, the runs or the reference lack what it needs, or two runs are of one
+            training.
     """
+    check_distinct_trainings([subject_of(each, f"{each.name} ({n})") for n, each in enumerate(results, 1)])
     try:
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
         return StudyNumber.not_computable(str(error), len(results))
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
-    if len(found) == 1:
-        over = replace(over, images=numbers.intervals({name: found[0]})[name])
     over = replace(over, trainings=possible(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
@@ -240,4 +242,5 @@ def _against(
         if kind == "UAR":
             return ours.uar(one, [last])
         return ours.competitiveness(one, "ind-worst" if kind == "CR ind-worst" else "ind-avg", [last])
-    raise UserError(f"{name!r} is not a number of {judged.name} against {held.reference.name}; there are {KINDS}.")
+    why = f"; {held.unlike[last]}" if last in held.unlike else ""
+    raise UserError(f"{name!r} is not a number of {judged.name} against {held.reference.name}{why}; there are {KINDS}.")

@@ -1,6 +1,6 @@
 """The steps of a study, what each waits for, and which of them a machine does: pure, nothing is run here."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,7 +99,8 @@ def _in_order(study: Study) -> Sequence[str]:
     done: dict[str, None] = {}
 
     def add(name: str) -> None:
-        if (start := study.models[name].start) is not None:
+        start = study.models[name].start
+        if start is not None and study.models[start].trained:
             add(start)
         done[name] = None
 
@@ -113,8 +114,7 @@ def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str,
     """The training of a model that goes with a seed: of that seed, or of the first."""
     if name is None or not study.models[name].trained:
         return ()
-    seeds = study.seeds_of(name)
-    return (Step("models", name, seed=seed if seed in seeds else seeds[0]).name,)
+    return (Step("models", name, seed=study.seed_beside(name, seed)).name,)
 
 
 def _evaluations(study: Study, name: str) -> Iterator[Step]:
@@ -186,19 +186,3 @@ def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
 def _alone(step: Step) -> str:
     """What an evaluation of a model that is not trained here goes with: all others of that model."""
     return step.name if step.kind == "models" else step.model
-
-
-def described(study: Study, step: Step, others: Mapping[str, Any]) -> dict[str, Any]:
-    """What a step does, as plain data; ``others``: of those that it needs."""
-    entry = getattr(study, step.kind)[step.entry]
-    own, needs = entry.to_record(), [others[name] for name in step.needs]
-    data = study.data[study.data_of(entry)].to_record() | {"stand_in": None}
-    if step.kind == "models":
-        own = {key: value for key, value in own.items() if key not in ("label", "seeds", "trained_on")}
-        return {"model": own, "data": data, "seed": step.seed, "needs": needs}
-    if step.kind == "evaluations":
-        own.pop("models", None)
-        model = study.models[step.model]
-        of = {"source": model.source, "weights": model.weights, "defense": model.defense, "seed": step.seed}
-        return {"evaluation": own, "data": data, "of": of, "needs": needs}
-    return {"reference": own, "data": data}

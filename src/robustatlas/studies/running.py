@@ -2,67 +2,86 @@
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of, uar_attack
 from robustatlas.attacks.wanted import requested_attacks
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError
 from robustatlas.common.files import named, write_text
 from robustatlas.common.wording import counted, some
-from robustatlas.data import Dataset, load_dataset
+from robustatlas.data import load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.progress import display_for
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import Share, share_of
-from robustatlas.studies.description import DataEntry, EvaluationEntry, ModelEntry, ReferenceEntry, Study
-from robustatlas.studies.finished import Finished, images_of
+from robustatlas.models.classifier import Classifier
+from robustatlas.results.result import Result
+from robustatlas.studies.description import EvaluationEntry, ModelEntry, ReferenceEntry, Study
+from robustatlas.studies.finished import Finished
+from robustatlas.studies.identity import State, differences
 from robustatlas.studies.planning import Step, chosen, mine, request_of
 from robustatlas.studies.progress import OfEvaluation, OfTraining, StudyBars, StudyDisplay, StudyLines
 from robustatlas.training.references import ReferencePlan, make_reference
 from robustatlas.training.settings import Settings
 
+_STUDY = "study.txt"
+"""File that says which study, at which size, a folder is of."""
 
-def _reused(finished: Finished, steps: Sequence[Step]) -> str:
-    """What the folder has of these steps, in a sentence; empty where it has nothing.
+
+def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
+    """Return what becomes of these steps, in a sentence; empty where the folder has nothing of them.
 
     Raises:
-        UserError: a training or a reference in it was another one: runs only grow, so these are never replaced.
+        UserError: a training or a reference in it was another one: these are never replaced; or a step waits for one
+            that is neither done nor asked for.
     """
-    reused, new, changed = [], [], []
+    names: dict[State, list[str]] = {}
+    asked = {step.name for step in steps}
     for step in steps:
         if step.kind == "outputs":
             continue
-        before = finished.before(step)
-        if before is None:
-            new.append(step.name)
-        elif before == finished.what[step.name]:
-            reused.append(step.name)
-        elif step.kind == "evaluations" and before["needs"] == finished.what[step.name]["needs"]:
-            changed.append(step.name)  # runs grow
-        else:
-            different = _first_difference(before, finished.what[step.name])
+        state = finished.state(step)
+        if state is State.REFUSED:
+            before, _ = finished.identity_there(step)
+            different = differences(before, finished.identities.identity_of(step))[0]
             raise UserError(
                 f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
                 "give another folder (--out), or the entry another name."
             )
-    if not reused and not changed:
+        lacking = [name for name in finished.missing(step) if name not in asked]
+        if lacking and state is not State.REUSED:
+            raise UserError(f"{step.name} needs {some(lacking)}; leave --only out, or name that first.")
+        names.setdefault(state, []).append(step.name)
+    if not names.keys() - {State.NEW}:
         return ""
-    kinds = {"Reused": reused, "new": new, "done again, as the file has changed": changed}
-    said = (f"{kind}: {counted(len(n), 'step')} ({some(n, at_most=3)})" for kind, n in kinds.items() if n)
+    said = (f"{state.value}: {counted(len(names[state]), 'step')} ({some(names[state], at_most=3)})"
+            for state in (State.REUSED, State.NEW, State.CONTINUED, State.AGAIN) if state in names)  # fmt: skip
     return f"{'; '.join(said)}."
 
 
-def _first_difference(before: object, now: object, place: str = "") -> str:
-    """'model.settings.epochs: 2 there, 5 given'."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for key in [*now, *(key for key in before if key not in now)]:
-            if before.get(key) != now.get(key):
-                return _first_difference(before.get(key), now.get(key), f"{place}.{key}".lstrip("."))
-    return f"{place}: {brief(repr(before))} there, {brief(repr(now))} given"
+def plan_sentence(
+    study: Study, out: str | Path, only: Sequence[str] = (), part: str | tuple[int, int] | Share | None = None
+) -> str:
+    """Return the sentence by which :func:`robustatlas.study` would say what becomes of the steps that ``out`` has.
+
+    Args:
+        study, out, only, part: as of :func:`robustatlas.study`.
+
+    Raises:
+        UserError: the folder is of another study, or a training or a reference in it was another one.
+    """
+    folder = named(out)
+    check_claim(folder, study)
+    finished = Finished.of(study, folder)
+    return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
+
+
+def steps_wanted(finished: Finished, only: Sequence[str], share: Share) -> list[Step]:
+    """Return the trainings, evaluations and references that are asked for, of a share."""
+    return [step for step in mine(chosen(finished.steps, only), share) if step.kind != "outputs"]
 
 
 def carry_out(
@@ -82,56 +101,60 @@ def carry_out(
     """
     folder, share = named(out), share_of(part)
     finished = Finished.of(study, folder)
-    wanted = [step for step in mine(chosen(finished.steps, only), share) if step.kind != "outputs"]
-    reused = _reused(finished, wanted)
+    wanted = steps_wanted(finished, only, share)
+    check_claim(folder, study)
+    reused = steps_in_words(finished, wanted)
     _claim(folder, study)
     todo = [step for step in wanted if not finished.done(step)]
     with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:
         if reused:
             display.say(reused)
         for number, step in enumerate(todo, start=1):
-            if missing := finished.missing(step):
-                raise UserError(f"{step.name} needs {some(missing)}; leave --only out, or name that first.")
             display.step(step.name, number, len(todo))
             begun = time.perf_counter()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                whole = _do(finished, step, share, device, display)
+                finished.begin(step)
+                whole, result = _do(finished, step, share, device, display)
             if whole:
-                finished.mark(step, list(dict.fromkeys(str(each.message) for each in caught)))
+                finished.mark(step, list(dict.fromkeys(str(each.message) for each in caught)), result)
             display.through(time.perf_counter() - begun)
     return finished
 
 
 def _claim(folder: Path, study: Study) -> None:
     """Have the folder be of this study, at this size."""
-    path, who = folder / "study.txt", f"{study.name} {study.size}".strip()
-    if path.is_file():
-        there = path.read_text(encoding="utf-8").strip()
-        if there != who:
-            raise UserError(f"{folder} holds the study {there}, not {who}; give another folder (--out).")
-        return
-    write_text(path, f"{who}\n")
+    if not (folder / _STUDY).is_file():
+        write_text(folder / _STUDY, f"{_full_name(study)}\n")
 
 
-def _do(finished: Finished, step: Step, share: Share, device: str | None, display: StudyDisplay) -> bool:
-    """Do a step; whether all of it is done then."""
+def check_claim(folder: Path, study: Study) -> None:
+    """Raise :class:`UserError` where the folder is of another study, or of another size of this one."""
+    if (folder / _STUDY).is_file():
+        there = (folder / _STUDY).read_text(encoding="utf-8").strip()
+        if there != _full_name(study):
+            raise UserError(f"{folder} holds the study {there}, not {_full_name(study)}; give another folder (--out).")
+
+
+def _full_name(study: Study) -> str:
+    return f"{study.name} {study.size}".strip()
+
+
+def _do(
+    finished: Finished, step: Step, share: Share, device: str | None, display: StudyDisplay
+) -> tuple[bool, Result | None]:
+    """Do a step; return whether all of it is done then, and the result of an evaluation."""
     place = finished.folder / step.place
     if step.kind == "models":
         _train(finished, step, place, device, display)
-        return True
+        return True, None
     if step.kind == "evaluations":
-        _evaluate(finished, step, place, device, display)
-        return True
+        return True, _evaluate(finished, step, place, device, display)
     entry = finished.study.references[step.entry]
     data = finished.study.data[finished.study.data_of(entry)]
-    images = _images(data, "train"), _images(data, "test")
-    return make_reference(plan_of(entry), *images, place, share, device, progress=OfTraining(display)) is not None
-
-
-@lru_cache(4)
-def _images(entry: DataEntry, split: str) -> Dataset:
-    return images_of(entry, split)
+    images = finished.images(data, "train"), finished.images(data, "test")
+    made = make_reference(plan_of(entry), *images, place, share, device, progress=OfTraining(display))
+    return made is not None, None
 
 
 def _train(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> None:
@@ -140,30 +163,28 @@ def _train(finished: Finished, step: Step, place: Path, device: str | None, disp
     request = replace(request_of(entry), device=device, weights=_start(finished, step, entry))
     extra = None if entry.extra in (None, "none") else load_dataset(str(entry.extra), "train")
     assert step.seed is not None
-    request.train(_images(data, "train"), place, step.seed, extra, OfTraining(display))
+    request.train(finished.images(data, "train"), place, step.seed, extra, OfTraining(display))
 
 
-def _start(finished: Finished, step: Step, entry: ModelEntry) -> Path | None:
-    """Where the weights are that a training begins with."""
+def _start(finished: Finished, step: Step, entry: ModelEntry) -> Path | Classifier | None:
+    """Return where the weights are that a training begins with, or the model that has them."""
     if entry.start is None:
         return None
     if not step.needs:
-        source = finished.study.models[entry.start]
-        if source.weights is None:
-            raise UserError(f"{step.name} begins with {entry.start}, which has no file of weights; give it `weights`.")
-        return named(source.weights)
+        return finished.model(entry.start, None)
     return finished.folder / next(each for each in finished.steps if each.name == step.needs[0]).place
 
 
-def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> None:
+def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> Result:
     study, entry = finished.study, finished.study.evaluations[step.entry]
     data = study.data[study.data_of(entry)]
     model = finished.model(step.model, step.seed, step.epoch, device)
     request = replace(evaluation_request(entry), run=place, progress=OfEvaluation(display))
     if study.models[step.model].source is not None and step.seed is not None:
         request = replace(request, seed=step.seed)
-    result = evaluated_and_audited(model, _images(data, "test"), request)
+    result = evaluated_and_audited(model, finished.images(data), request)
     result.describe({"trained_on": dict(finished.trained_on(step.model))})
+    return result
 
 
 def evaluation_request(entry: EvaluationEntry) -> Request:

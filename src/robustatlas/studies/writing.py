@@ -1,6 +1,6 @@
 """The tables and figures of a study written into its folder, with a page that lists them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,18 +10,20 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import write_atomically, write_text
+from robustatlas.common.files import inside, write_atomically, write_text
 from robustatlas.common.wording import some
 from robustatlas.report import pages
 from robustatlas.studies.description import Study
 from robustatlas.studies.differences import differences_of
 from robustatlas.studies.finished import Finished
 from robustatlas.studies.outputs import Made, Output
-from robustatlas.studies.planning import Step
+from robustatlas.studies.planning import OUTPUTS_FOLDER, Step
 from robustatlas.studies.tables import Sheet
 
 FORMS = ("png", "svg", "pdf")
 """Of figures."""
+_MADE = "made.txt"
+"""List of the tables, figures and pages that the last call made; what it no longer makes is removed."""
 PAGE, TEXT = "study.html", "study.md"
 LINE = 28
 """Characters of a cell from which on it is read as words, from the left and in several lines."""
@@ -93,6 +95,7 @@ class Studied:
 def write_outputs(done: Finished) -> Studied:
     """Make those of the outputs that have all they need, and the page of the study."""
     written = tuple(_written(done, step) for step in done.steps if step.kind == "outputs")
+    _remove_stale(done.folder / OUTPUTS_FOLDER, written)
     studied = Studied(done.folder, done.folder / PAGE, written, done.warned())
     write_text(done.folder / TEXT, _markdown(done, studied))
     write_text(studied.page, _page(done, studied))
@@ -117,6 +120,19 @@ def _written(done: Finished, step: Step) -> Written:
     for called, figure in zip(figures, made.figures.values(), strict=True):
         _save(figure, done.folder / step.place.parent, called)
     return Written(step, output, sheets, figures, made.pages)
+
+
+def _remove_stale(folder: Path, outputs: Sequence[Written]) -> None:
+    """Remove the files of earlier calls that this one did not make, so that no file has numbers of another study."""
+    made = {place.relative_to(folder).as_posix() for one in outputs for place in one.pages}
+    made |= {f"{name}.csv" for one in outputs for name in one.sheets}
+    made |= {f"{name}.{form}" for one in outputs for name in one.figures for form in FORMS}
+    listing = folder / _MADE
+    before = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
+    for name in before:
+        if name not in made:
+            inside(folder, folder / name).unlink(missing_ok=True)
+    write_text(listing, "".join(f"{name}\n" for name in sorted(made)))
 
 
 def _save(figure: Any, folder: Path, name: str) -> None:

@@ -167,7 +167,7 @@ def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
         if far < 1 - _ROUNDING:
             found.append(
                 f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
-                f"{opponent.name}={opponent.epsilon:.4g}; take more or longer steps."
+                f"{opponent.name}={written(opponent.epsilon, of=opponent.name)}; take more or longer steps."
             )
     return found
 

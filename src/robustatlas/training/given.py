@@ -9,7 +9,7 @@ from robustatlas.checks.sanity import check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.data import Dataset
 from robustatlas.data.rows import InMemory
-from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier import Classifier, looks_like
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.models.classifier.settings import HALF
 from robustatlas.models.classifier.wrappers import check_inputs_of
@@ -99,14 +99,39 @@ def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
     return int(logits.shape[1])
 
 
+_LOOKS_LIKE = {
+    "probabilities": "are not negative and sum to 1, so it looks as if it ended in a softmax",
+    "sigmoids": "lie in [0, 1] and do not sum to 1, so it looks as if it ended in a sigmoid for each class",
+}
+
+
+def output_warnings(net: nn.Module, data: Dataset, device: torch.device) -> list[str]:
+    """Return a warning if the outputs of ``net`` look like something other than logits; its mode stays as it is."""
+    mode = net.training
+    with torch.no_grad():
+        kind = looks_like(net.eval()(data.rows[:8].to(device, dtype_of(net))))
+    net.train(mode)
+    if kind not in _LOOKS_LIKE:
+        return []
+    return [
+        f"The outputs of the network {_LOOKS_LIKE[kind]}. The losses of training take logits, and learn slowly or "
+        "nothing behind it; leave it out of the network."
+    ]
+
+
 def check_options(
     recipe: Recipe, settings: Settings, data: Dataset, extra: Dataset | None, keep: int | None, out: object
 ) -> None:
     """Raise :class:`UserError` where settings do not fit the recipe, or extra images the others."""
     if settings.cutmix and not recipe.mixes:
         raise UserError(f"The recipe {recipe.name!r} takes one class an image, so no cutmix; leave it out.")
-    if settings.cutmix and len(data.shape) != 3:
-        raise UserError(f"cutmix is for images [C, H, W]; the data have shape {data.shape}.")
+    drawn = [f"augmentation={settings.augmentation!r}"] if settings.augmentation != "none" else []
+    drawn += [f"cutmix={settings.cutmix:g}"] if settings.cutmix else []
+    if drawn and len(data.shape) != 3:
+        raise UserError(
+            f"{' and '.join(drawn)} is for images [C, H, W]; the data have shape {data.shape}, so leave it out "
+            "(--with augmentation=none)."
+        )
     if extra is not None:
         if extra.shape != data.shape or len(extra.classes) > len(data.classes):
             raise UserError(

@@ -26,7 +26,9 @@ from robustatlas.metrics.references.building import ReferenceModel, Rule, refere
 from robustatlas.models.card import CARD, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
+from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes import AccuracyTable
+from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
@@ -43,7 +45,6 @@ from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, o
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
-_ACCURACIES = "accuracies.json"
 _EVALUATION = "evaluation"
 _APART = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
 
@@ -247,7 +248,8 @@ def make_reference(
     folders = {
         folder / name_of(*each): each
         for number, each in enumerate(plan.trainings())
-        if number % share.of == share.number and _accuracies(folder, *each) is None
+        if number % share.of == share.number
+        and not _accuracies_file(plan, folder / name_of(*each), len(test)).is_file()
     }
     cluster = cluster_of(ray, workers if workers > 1 else None)
     places = cluster or ([chosen_device(device)] * workers if workers > 1 else [])
@@ -266,9 +268,10 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
     """The reference of the models in ``folder``, written to ``reference.json``; None where some are missing."""
     models = []
     for attack, strength, seed in plan.trainings():
-        table = _accuracies(folder, attack, strength, seed)
-        if table is None:
+        file = _accuracies_file(plan, folder / name_of(attack, strength, seed), len(test))
+        if not file.is_file():
             return None
+        table = AccuracyTable.from_json(file)
         models.append(ReferenceModel(attack, read_strength(strength, attack or STANDARD), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
     reference = reference_of(
@@ -285,6 +288,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         classes=len(training.classes),
         data=DataRecord(name=test.name, **vars(test.fingerprint)),
         warnings=_warnings(plan, folder),
+        threats=_threats(plan, folder),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
     return reference
@@ -303,6 +307,13 @@ def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
     return tuple(f"{some(names, at_most=3)}: {sentence}" for sentence, names in about.items())
 
 
+def _threats(plan: ReferencePlan, folder: Path) -> dict[str, str]:
+    """Return the identity of each attack's threat model as the networks were evaluated."""
+    places = [folder / name_of(*each) / _EVALUATION for each in plan.trainings()]
+    records = [record for place in places if place.is_dir() for record in load_result(place).records.values()]
+    return threat_identities(records)
+
+
 def _recipes(plan: ReferencePlan) -> str:
     """'pgd with 10 steps for 20 epochs', or 'pgd with 20 steps for 100 epochs (linf, l1), pat with ... (lpips)'."""
     by: dict[str, list[str]] = {}
@@ -316,16 +327,28 @@ def _recipes(plan: ReferencePlan) -> str:
     return ", ".join(f"{said} ({', '.join(attacks)})" for said, attacks in by.items())
 
 
-def missing(plan: ReferencePlan, folder: str | Path) -> list[str]:
-    """Names of the trainings that are not done."""
-    return [name_of(*each) for each in plan.trainings() if _accuracies(named(folder), *each) is None]
+def missing(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[str]:
+    """Return the names of the trainings that are not done, or not evaluated on the samples of so many test images."""
+    return [
+        name_of(*each)
+        for each in plan.trainings()
+        if not _accuracies_file(plan, named(folder) / name_of(*each), test_images).is_file()
+    ]
+
+
+def trainings_without_weights(plan: ReferencePlan, folder: str | Path) -> list[str]:
+    """Return the names of the trainings that have no weights yet."""
+    return [name_of(*each) for each in plan.trainings() if not (named(folder) / name_of(*each) / CARD).is_file()]
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
+    """Have the folder be of this plan; the evaluations of its trainings may grow to other samples."""
     described = plan.to_record() | {
-        "data": [training.name, len(training), test.name, len(test)],
+        "data": [training.name, len(training), test.name],
         "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
     }
+    del described["samples"]
+    described["files"] = hashes_of_files([*source_files(plan.architecture), *features_file(plan.features)])
     path = folder / PLAN
     if not path.is_file():
         write_text(path, json.dumps(described, indent=1) + "\n")
@@ -342,9 +365,10 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         )
 
 
-def _accuracies(folder: Path, attack: str | None, strength: float, seed: int) -> AccuracyTable | None:
-    path = folder / name_of(attack, strength, seed) / _ACCURACIES
-    return AccuracyTable.from_json(path) if path.is_file() else None
+def _accuracies_file(plan: ReferencePlan, place: Path, images: int) -> Path:
+    """Return the file of what the training in ``place`` reached on the samples of the plan, of so many test images."""
+    samples = images if plan.samples is None else plan.samples
+    return place / f"accuracies-{samples}-of-{images}.json"
 
 
 def _one(
@@ -382,7 +406,7 @@ def _one(
             progress=False,
         )
         table = result.accuracies()
-    write_text(place / _ACCURACIES, json.dumps(table.to_dict()) + "\n")
+    write_text(_accuracies_file(plan, place, len(test)), json.dumps(table.to_dict()) + "\n")
 
 
 def _clean(net: nn.Module, test: Dataset, samples: int | None) -> float:

@@ -9,8 +9,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import instead
 from robustatlas.data import Dataset
 from robustatlas.models.card import WEIGHTS
+from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
-from robustatlas.models.weights import load_weights
+from robustatlas.models.weights import copy_weights, load_weights
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.presets import overridden, preset_named
 from robustatlas.training.recipes import Recipe, recipe_named
@@ -22,8 +23,9 @@ from robustatlas.training.trainer import Trained, train
 class TrainingRequest:
     """A training by names; None: as the preset has it, or by default. ``preset`` or ``recipe``: one of the two;
     neither: the recipe standard. ``against``: attack -> strength. ``given``: settings of the trainer. ``weights``: to
-    begin with, a file or the folder of another training. ``keep``: weights are kept after every so many epochs. The
-    others are as of :func:`robustatlas.training.network_named` and :func:`robustatlas.training.recipe_named`.
+    begin with, a file, the folder of another training, or a model. ``keep``: weights are kept after every so many
+    epochs. The others are as of :func:`robustatlas.training.network_named` and
+    :func:`robustatlas.training.recipe_named`.
 
     >>> asked = TrainingRequest(architecture="digits-cnn", preset="trades", given={"epochs": 2})
     >>> asked.plan(seed=1)[1].epochs
@@ -39,7 +41,7 @@ class TrainingRequest:
     features: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
-    weights: Path | None = None
+    weights: Path | Classifier | None = None
     keep: int | None = None
     device: str | None = None
     notes: tuple[str, ...] = ()
@@ -86,9 +88,12 @@ class TrainingRequest:
         """Train on ``data`` (and ``extra`` images) into the folder ``out``, going on with what it holds."""
         recipe, settings, notes = self.plan(seed)
         net = network_for(self.architecture, data, seed)
-        if self.weights is not None:
+        if isinstance(self.weights, Path):
             load_weights(net, self.weights / WEIGHTS if self.weights.is_dir() else self.weights)
             notes.append(f"It began with the weights in {self.weights}.")
+        elif self.weights is not None:
+            copy_weights(net, self.weights)
+            notes.append(f"It began with the weights of {self.weights.name}.")
         return train(
             net, data, recipe, settings=settings, out=out, architecture=self.architecture, device=self.device,
             progress=progress, extra=extra, keep=self.keep, notes=notes,

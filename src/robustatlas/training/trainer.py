@@ -28,6 +28,7 @@ from robustatlas.training.given import (
     check_options,
     check_weights,
     held_out,
+    output_warnings,
     recipe_of,
     settings_of,
 )
@@ -132,16 +133,18 @@ def train(
     check_opponents(plan_here.against, data.rows[:1].to(team.device))
     with logits_alone(net):
         classes = check_net(net, data, team.device)
+        concerns = output_warnings(net, data, team.device)
     check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
     if extra is not None and bool(held.any()):
         kept = data.chosen(held.nonzero()[:, 0])
         check_apart(kept, extra, "give other extra images, or hold none out (held_out=0)")
-    identity = identity_of(net, data, plan, given, held, team, extra)
+    identity = identity_of(net, data, plan, given, held, team, extra, architecture or "")
     folder = None if out is None else named(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
-        finished = claimed(folder, identity, net, team)
+        snapshots = list(range(keep, given.epochs + 1, keep)) if keep else []
+        finished = claimed(folder, identity, net, team, snapshots)
         if finished is not None:
             return Trained(net.eval(), *finished)
     run = begin(net, data, plan_here, given, team, held, classes, extra)
@@ -153,7 +156,7 @@ def train(
     shown = display_of(progress if team.main else False)
     with shown as display, generators_kept(team.device), logits_alone(net):
         display.begin(plan.name, run.steps, run.position.step)
-        for sentence in unreached_strengths(plan.against):
+        for sentence in [*concerns, *unreached_strengths(plan.against)]:
             warn_of(run, display, sentence)
         _carry_out(run, display, folder if team.main else None, told, keep)
         return _finish(run, told, folder)

@@ -48,6 +48,7 @@ def reference_of(
     classes: int | None = None,
     data: DataRecord | None = None,
     warnings: Sequence[str] = (),
+    threats: Mapping[str, str] | None = None,
 ) -> Reference:
     """The reference accuracies that ``models`` set.
 
@@ -59,6 +60,7 @@ def reference_of(
             strength the best of all models trained against the attack, at whatever strength.
         classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
+        threats: attack -> identity of its threat model, where it is known.
     """
     entry = _RULES[rule]
     entries = {
@@ -72,7 +74,15 @@ def reference_of(
     table = AccuracyTable(clean, entries)
     marks = () if classes is None else _marks(table, models, rule, classes)
     return Reference(
-        name, source, table, ranked=tuple(entries), notes=tuple(notes), marks=marks, data=data, warnings=tuple(warnings)
+        name,
+        source,
+        table,
+        ranked=tuple(entries),
+        notes=tuple(notes),
+        marks=marks,
+        data=data,
+        warnings=tuple(warnings),
+        threats=threats or {},
     )
 
 

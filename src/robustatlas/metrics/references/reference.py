@@ -98,6 +98,9 @@ class Reference:
         data: the images that the accuracies were measured on; None where the file does not say.
         warnings: what the trainings and evaluations behind the numbers warned of, one sentence each.
         models: names of those whose best accuracies these are; empty where they were trained against the very attack.
+        threats: attack -> the identity of its threat model
+            (:attr:`robustatlas.outcomes.records.AttackRecord.threat_identity`), where it is known: a run with another
+            one is not compared under that attack.
         weights: how often an attacker chooses each point, see :meth:`weighted`; None: all that are ranked alike.
 
     Example:
@@ -121,6 +124,7 @@ class Reference:
     data: DataRecord | None = None
     warnings: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    threats: Mapping[str, str] = field(default_factory=dict)
     weights: Annotated[Mapping[str, Any] | None, Field(exclude=True)] = None
 
     @property
@@ -245,7 +249,12 @@ class Reference:
 
     @classmethod
     def from_models(
-        cls, name: str, source: str, tables: Mapping[str, AccuracyTable], data: DataRecord | None = None
+        cls,
+        name: str,
+        source: str,
+        tables: Mapping[str, AccuracyTable],
+        data: DataRecord | None = None,
+        threats: Mapping[str, str] | None = None,
     ) -> Reference:
         """A reference of one's own: the best that any of some models reaches.
 
@@ -259,6 +268,7 @@ class Reference:
             source: how it was made.
             tables: model -> its accuracies; all with the same attacks and strengths.
             data: what they were measured on, where it is known.
+            threats: attack -> identity of its threat model, where it is known.
 
         Raises:
             UserError: no table, tables of other attacks or strengths, or an attack under which all are masked.
@@ -299,7 +309,15 @@ class Reference:
             strengths = first.strengths(attack).tolist()
             entries[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
-        return cls(name, source, AccuracyTable(clean, entries), ranked=first.attacks, data=data, models=tuple(tables))
+        return cls(
+            name,
+            source,
+            AccuracyTable(clean, entries),
+            ranked=first.attacks,
+            data=data,
+            models=tuple(tables),
+            threats=threats or {},
+        )
 
 
 @cache

@@ -14,6 +14,7 @@ from robustatlas.metrics.references.points import Points, shared_by
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.identity import DataRecord, Identity
 from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
@@ -160,7 +161,9 @@ def hold_against(
     """Pair outcomes with a reference. Only attacks of ``table`` that are known at every strength take part. ``records``
     say whether threat models are those as published, ``identity`` on what images the run was measured."""
     known = reference.accuracies
-    ours = {a: grid for a, grid in _grids(table).items() if a not in reference.unlike}
+    records = list(records)
+    unlike = {**reference.unlike, **_other_threats(reference, records)}
+    ours = {a: grid for a, grid in _grids(table).items() if a not in unlike}
     both = shared_points(ours, known.entries, ours)
     zero = {attack: [s for s in grid if known.at(attack, s) == 0] for attack, grid in both.items()}
     positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
@@ -177,10 +180,17 @@ def hold_against(
         missing=tuple(point for point in missing if point.partition("@")[0] in ranked),
         extra=tuple(extra),
         zero=tuple(f"{attack}@{strength(s, of=attack)}" for attack, grid in zero.items() for s in grid),
-        unlike={attack: why for attack, why in reference.unlike.items() if attack in table.attacks},
+        unlike={attack: why for attack, why in unlike.items() if attack in table.attacks},
         own_threat=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
         other_data=_other_data(reference, table.data, identity.data if identity else None),
     )
+
+
+def _other_threats(reference: Reference, records: Iterable[AttackRecord]) -> dict[str, str]:
+    """Return the attacks whose threat model in the run is known not to be the reference's, each with the reason."""
+    searched, known = threat_identities(records), reference.threats
+    other = [attack for attack in searched if known.get(attack, searched[attack]) != searched[attack]]
+    return dict.fromkeys(other, f"the threat model of {reference.name} has other parameters than the run's")
 
 
 def _other_data(reference: Reference, name: str, data: DataRecord | None) -> str:
@@ -231,16 +241,9 @@ def _published(records: Iterable[AttackRecord]) -> Collection[str]:
     """Names of the attacks whose threat model, in every search of the run, was that as published."""
     searched: dict[str, list[bool]] = {}
     for record in records:
-        published = str(record.threat.get("kind", "")).startswith("Historical") and not _by_own_features(record)
+        published = str(record.threat.get("kind", "")).startswith("Historical") and not record.is_measured_by_its_model
         searched.setdefault(record.name, []).append(published)
     return [name for name, published in searched.items() if all(published)]
-
-
-def _by_own_features(record: AttackRecord) -> bool:
-    """Whether its sizes are distances of the attacked model's own activations, which differ from model to model."""
-    distance = record.threat.get("distance")
-    features = distance.get("features") if isinstance(distance, dict) else None
-    return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
 
 def _grids(table: OutcomeTable) -> dict[str, list[float]]:

@@ -130,7 +130,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         best_known=best_known(result, attack),
         found_last=_found_last(outcome),
         own_threat=held is not None and attack in held.own_threat,
-        advice=grid_advice(outcome, result.clean_accuracy),
+        advice=_advice(result, attack),
         queries=query_successes(outcome),
     )
 
@@ -142,6 +142,15 @@ def _at_standard(result: Result, attack: str) -> tuple[float, float] | None:
         return None
     known = result.known_under(attack, STANDARD[attack][0])
     return known.low, known.high
+
+
+def _advice(result: Result, attack: str) -> GridAdvice | None:
+    """Return better strengths, up to the size beyond which images do not differ; None where nothing tells how strong
+    the attack is."""
+    if attack in result.unproven:
+        return None
+    largest = next((record.largest for record in result.records.values() if record.name == attack), None)
+    return grid_advice(result.outcome(attack), result.clean_accuracy, largest)
 
 
 def _found_last(outcome: Outcome) -> dict[str, float]:

@@ -15,6 +15,7 @@ from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points, different_points
@@ -99,15 +100,31 @@ def volume_name(attack: str) -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """What runs share. ``results``: :class:`robustatlas.results.many.Results` are read one by one. ``index``: positions
-    of the shared samples in the data set, increasing. ``grid``: attack -> the shared strengths. ``left_out``: names of
-    attacks and points that not all of them have."""
+    """The samples, attacks and strengths that runs share, and what is left out and why.
+
+    Attributes:
+        names: of the runs, distinct.
+        results: the runs; :class:`robustatlas.results.many.Results` are read one by one.
+        index: positions of the shared samples in the data set, increasing.
+        grid: attack -> the shared strengths.
+        left_out: names of attacks and points that not all runs have.
+        unlike: attack that several runs have, with different threat models -> how these differ.
+        unfinished: a sentence for each run that lacks samples it was asked for.
+    """
 
     names: tuple[str, ...]
     results: Sequence[Result]
     index: Integers
     grid: Mapping[str, list[float]]
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what is left out and why, and on what is missing; every surface that compares says them."""
+        lines = [f"Left out, not evaluated alike: {some(self.left_out)}."] if self.left_out else []
+        return [*lines, *map(refusal_to_compare, self.unlike, self.unlike.values()), *self.unfinished]
 
     @property
     def samples(self) -> int:
@@ -132,7 +149,7 @@ class Shared:
     @property
     def whole(self) -> bool:
         """Whether the runs share everything that each of them has, so that nothing stands apart."""
-        return not self.left_out and all(result.samples == self.samples for result in self.results)
+        return not self.left_out and not self.unlike and all(result.samples == self.samples for result in self.results)
 
     def _whole(self, run: int) -> Result:
         """One run on the shared samples under everything that it has."""
@@ -146,8 +163,7 @@ class _Brief:
     it does not say at which strengths they are broken."""
 
     model: tuple[str, Path | None, bool]
-    data: str
-    images: str | None
+    subject: Subject
     index: Integers
     labels: Integers
     strengths: Mapping[str, list[float]]
@@ -157,8 +173,7 @@ class _Brief:
     def of(cls, result: Result) -> _Brief:
         return cls(
             model=(result.name, result.path, result.suspect),
-            data=result.data,
-            images=result.identity.data.images_sha256 if result.identity else None,
+            subject=subject_of(result, result.name),
             index=result.index,
             labels=result.labels,
             strengths={attack: outcome.strengths.tolist() for attack, outcome in result.outcomes.items()},
@@ -170,21 +185,42 @@ class _Brief:
         return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
 
 
+def subject_of(result: Result, name: str) -> Subject:
+    """Return what a run called `name` is about, and by which attacks."""
+    return Subject.from_run(name, result.data, result.identity, result.records.values(), result.missing)
+
+
 def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
-    """The samples, attacks and strengths that all runs have; ``names``: of the runs, distinct. Raises
-    :class:`UserError`: where they are about different images, or share no samples or no attack at the same strength."""
+    """Return the samples, attacks and strengths that all runs have, and what is left out and why.
+
+    Attacks are the same if their threat models are, with all parameters; data are the same if their images and labels
+    are.
+
+    Args:
+        results: the runs.
+        names: of the runs, distinct; None: those of their models.
+
+    Raises:
+        UserError: the runs are about different images or labels, or share no samples or no attack at the same strength.
+    """
     briefs = [_Brief.of(result) for result in results]
     names = _told_apart([brief.model for brief in briefs]) if names is None else names
-    _check_same_data(briefs, names)
+    subjects = [replace(brief.subject, name=name) for brief, name in zip(briefs, names, strict=True)]
+    if differ := different_data(subjects):
+        raise UserError(differ)
     index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
-    grid = common_points(brief.judged(index) for brief in briefs)
+    unlike = attack_differences(subjects)
+    common = common_points(brief.judged(index) for brief in briefs)
+    grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
-        raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.")
+        why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())
+        raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.{why}")
     everything = dict.fromkeys(attack for brief in briefs for attack in brief.strengths)
-    left_out = [attack for attack in everything if attack not in grid]
+    left_out = [attack for attack in everything if attack not in grid and attack not in unlike]
     for brief in briefs:
         left_out += different_points(brief.strengths, grid, [a for a in brief.strengths if a in grid])[1]
-    return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)))
+    unfinished = tuple(said for subject in subjects if (said := subject.unfinished))
+    return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)), unlike, unfinished)
 
 
 def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[str, SampleStatistic]:
@@ -195,24 +231,16 @@ def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[
 
 
 def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | None:
-    """What several runs share; None of one, and where they share no images or no strengths."""
+    """Return what several runs share; None of one, and where they share no images or no strengths."""
+    return shared_or_why(results, names)[0]
+
+
+def shared_or_why(results: Sequence[Result], names: Sequence[str]) -> tuple[Shared | None, list[str]]:
+    """Return what several runs share and :attr:`Shared.notes`; of runs that share nothing None and the reason."""
     if len(results) < 2:
-        return None
+        return None, []
     try:
-        return what_is_shared(results, names)
-    except UserError:
-        return None
-
-
-def _check_same_data(briefs: Sequence[_Brief], names: Sequence[str]) -> None:
-    """Raise where the runs are known to be about different images."""
-    first, *others = briefs
-    for name, other in zip(names[1:], others, strict=True):
-        if first.images and first.images == other.images:
-            continue
-        known = first.images and other.images and np.array_equal(first.index, other.index)
-        if known or first.data != other.data:
-            raise UserError(
-                f"{names[0]} was evaluated on {first.data} and {name} on {other.data}, which hold different images; "
-                "evaluate the same data to compare."
-            )
+        shared = what_is_shared(results, names)
+    except UserError as error:
+        return None, [str(error)]
+    return shared, shared.notes

@@ -25,7 +25,7 @@ FARTHER = 4
 """So many times the largest strength is proposed where half of the accuracy falls beyond it, at an unknown size."""
 
 _PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
-"""Strengths of this unit reach all images there."""
+"""Strengths of this unit reach all images there, which runs need not record."""
 
 _EVALUATE = ["robustatlas", "evaluate"]
 
@@ -48,12 +48,12 @@ class GridAdvice:
         return f"--strengths {self.attack}={strength(self.last, 6, of=self.attack)}:{self.steps}"
 
 
-def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
+def grid_advice(outcome: Outcome, clean: float, largest: float | None = None) -> GridAdvice | None:
     """What to say of the strengths of an attack; None where they tell something, or were not all searched.
 
     Nothing is said of attacks that judge each strength by itself, nor of everyday changes, whose sizes people chose.
 
-    ``clean``: accuracy without an attack, in percent.
+    ``clean``: accuracy without an attack, in percent. ``largest``: size beyond which images do not differ.
 
     >>> from robustatlas.outcomes import OutcomeTable
     >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.002, 0.003]}, {"linf": [0.1, 0.2]})
@@ -75,11 +75,11 @@ def grid_advice(outcome: Outcome, clean: float) -> GridAdvice | None:
     if 2 * gone > len(strengths) > 1:
         why = f"{attack}: at {gone} of {len(strengths)} strengths the accuracy is below {GONE:g} %."
         return GridAdvice(attack, why, _rounded_up(1.2 * (reach or strengths[0])), steps)
-    if accuracies[-1] > FLAT * clean:
+    limit = largest or (_ALL_IMAGES if outcome.unit == _PIXEL else math.inf)
+    if accuracies[-1] > FLAT * clean and strengths[-1] < limit:
         why = f"{attack}: the accuracy is at or above {math.floor(accuracies.min())} % throughout."
         beyond = 1.2 * reach if math.isfinite(half) and reach > 0 else FARTHER * strengths[-1]
-        most = _ALL_IMAGES if outcome.unit == _PIXEL and strengths[-1] < _ALL_IMAGES else math.inf
-        return GridAdvice(attack, why, min(most, _rounded_up(beyond)), steps)
+        return GridAdvice(attack, why, min(limit, _rounded_up(beyond)), steps)
     return None
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, combinations
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.comparison import RankTest, rank_sum_test
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.comparison import Compared, Shared, what_is_shared
+from robustatlas.report.facts.comparison import Compared, Shared, subject_of, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, union_strengths
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
@@ -58,27 +62,27 @@ def groups_of(
     union: Mapping[str, float] | None = None,
 ) -> Groups:
     """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
-    middle one of each. Raises :class:`UserError`: no group, an empty one, or as of `what_is_shared`."""
+    middle one of each. Raises :class:`UserError`: no group, an empty one, two runs of one training, or as of
+    `what_is_shared`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
     results = in_a_row(groups)
     names = [f"{name} ({place})" for name, runs in groups.items() for place in range(1, len(runs) + 1)]
+    check_distinct_trainings([subject_of(result, name) for result, name in zip(results, names, strict=True)])
     shared = what_is_shared(results, names)
     first = shared.on(0)
     at = union_strengths(first.table, union)
     leading = results[0]
     held = hold_against(first.table, reference, leading.records.values(), leading.identity) if reference else None
     held = held if held and held.ranked else None
-    seen = [_Training.of(shared.on(place), held, at) for place in range(len(results))]
+    sizes = [len(runs) for runs in groups.values() for _ in runs]
+    seen = [_Training.of(shared.on(place), held, at, alone=size == 1) for place, size in enumerate(sizes)]
     ends = list(accumulate(len(runs) for runs in groups.values()))
     parts = {name: seen[end - len(groups[name]) : end] for name, end in zip(groups, ends, strict=True)}
     kept = [name for name in seen[0].statistics if all(name in each.statistics for each in seen)]
-    numbers = {
-        group: over_trainings([{name: each.statistics[name] for name in kept} for each in part], CONFIDENCE, REPLICATES)
-        for group, part in parts.items()
-    }
+    found = {group: _group_numbers([each.restrict(kept) for each in part]) for group, part in parts.items()}
     invalid = {group: frozenset().union(*(each.masked for each in part)) for group, part in parts.items()}
-    return Groups(shared, numbers, invalid, held, at)
+    return Groups(shared, found, invalid, held, at)
 
 
 def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
@@ -91,30 +95,54 @@ def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
 
 @dataclass(frozen=True)
 class _Training:
-    """What is kept of one run."""
+    """The numbers that are kept of one run. ``alone``: their intervals by itself, where it is all of its group."""
 
     statistics: Mapping[str, SampleStatistic]
     masked: frozenset[str]
+    alone: Mapping[str, Interval]
 
     @classmethod
-    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float]) -> _Training:
-        largest = _at_the_largest(run)
-        found = run.statistics(held, union) | _uars(run, held)
-        invalid = {name for name in largest if masked(run.table, [name.rpartition("@")[0]])}
-        invalid |= {f"UAR {attack}" for attack in run.table.attacks if masked(run.table, [attack])}
-        return cls(found | largest, frozenset(invalid.union(run.masked(found, held, union))))
+    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float], alone: bool) -> _Training:
+        table = run.table
+        largest, uars = _at_the_largest(table), _uars(table, held)
+        found = run.statistics(held, union) | uars | largest
+        invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
+        invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
+        invalid |= run.masked(run.statistics(held, union), held, union).keys()
+        intervals = _run_intervals(run, held, union) if alone else {}
+        return cls(found, frozenset(invalid), intervals)
+
+    def restrict(self, kept: Collection[str]) -> _Training:
+        """Return the training with some of its numbers."""
+        return replace(self, statistics={name: self.statistics[name] for name in kept})
 
 
-def _uars(run: Compared, held: Held | None) -> dict[str, SampleStatistic]:
+def _group_numbers(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
+    """Return the numbers of a group; of one run with the intervals that it has by itself."""
+    found = over_trainings([each.statistics for each in trainings], CONFIDENCE, REPLICATES)
+    alone = trainings[0].alone
+    return {name: replace(number, images=alone.get(name, number.images)) for name, number in found.items()}
+
+
+def _run_intervals(run: Compared, held: Held | None, union: Mapping[str, float]) -> dict[str, Interval]:
+    """Return the interval of each number of a run as other pages show it."""
+    found = run.intervals(held, union)
+    found |= numbers.with_doubt(run.table, lambda table: numbers.intervals(_at_the_largest(table)))
+    if held is not None:
+        uars = numbers.with_doubt(run.table, lambda table: numbers.intervals(_uars(table, held)))
+        found |= numbers.within_possible(uars, held)
+    return found
+
+
+def _uars(table: OutcomeTable, held: Held | None) -> dict[str, SampleStatistic]:
     if held is None:
         return {}
-    ours, reference = AccuracyStatistics(run.table.restrict(held.ranked)), held.table(held.ranked)
+    ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
     return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
 
 
-def _at_the_largest(run: Compared) -> dict[str, SampleStatistic]:
-    """Robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
-    table = run.table
+def _at_the_largest(table: OutcomeTable) -> dict[str, SampleStatistic]:
+    """Return robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
     accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
     return {
         f"{attack}@{written(float(grid[-1]), of=attack)}": accuracies.accuracy(attack, len(grid) - 1)

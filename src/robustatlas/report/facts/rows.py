@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.common.documents import checked, read_json
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, why_masked
+from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, some, why_masked
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.known import upper_bound_only
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.attack import best_known
+from robustatlas.report.facts.comparison import subject_of
 from robustatlas.report.facts.headline import Headline, headline_of
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
 from robustatlas.report.facts.steadiness import stability
@@ -111,6 +113,7 @@ class Row:
         headline: the number that comes first; None where it is not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.masked.masked`.
+        unranked: why the row has no place, in a sentence; empty where it may have one.
     """
 
     name: str
@@ -133,6 +136,26 @@ class Row:
     fingerprint: str = ""
     invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
+    unranked: str = ""
+
+    def drop_attacks(self, unlike: Mapping[str, str]) -> Row:
+        """Return the row without the attacks that other rows have with different threat models; attack -> how these
+        differ. What rests on such an attack is gone, and a note says why."""
+        lost = [attack for attack in unlike if attack in self.accuracies.entries]
+        if not lost:
+            return self
+        kept = {a: [*grid] for a, grid in self.accuracies.entries.items() if a not in lost}
+        said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
+        return replace(
+            self,
+            accuracies=self.accuracies.restrict(kept, kept),
+            notes="; ".join(filter(None, [self.notes, said])),
+            ratios={},
+            constants={},
+            union=None,
+            halves={attack: half for attack, half in self.halves.items() if attack not in lost},
+            certified={attack: entries for attack, entries in self.certified.items() if attack not in lost},
+        )
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
         """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
@@ -215,36 +238,51 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         fingerprint=result.fingerprint,
         invalid=result.invalid,
         headline=headline_of(judged),
+        unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),
     )
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What runs share that are ranked without a reference. ``reference``: always right, so that ratios to it are the
-    accuracies: it ranks the points of all runs, and lists those that only some of them have. ``index``: positions of
-    the images that all runs have; None where there are none, or several data sets."""
+    """What runs share that are ranked without a reference.
+
+    Attributes:
+        reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
+            those that only some of them have.
+        index: positions of the images that all runs have.
+    """
 
     reference: Reference
-    index: Integers | None
+    index: Integers
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Ground:
-        """What some runs share, looked at one by one; :class:`UserError` where there is nothing."""
+        """Return what some runs share, looked at one by one.
+
+        Raises:
+            UserError: there is no run, or the runs are about different data, or share no samples or no attack.
+        """
         grids: list[dict[str, list[float]]] = []
-        data: set[tuple[str, str | None]] = set()
+        subjects: list[Subject] = []
         index = np.zeros(0, np.int64)
         for result in results:
             judged = result.judged().searched_only()
             grids.append({attack: judged.strengths(attack).tolist() for attack in judged.attacks})
-            index = np.intersect1d(index, result.index) if data else result.index
-            data.add((result.data, result.identity.data.images_sha256 if result.identity else None))
-        return cls(_always_right(grids), index if len(data) == 1 and len(index) else None)
+            index = np.intersect1d(index, result.index) if subjects else result.index
+            subjects.append(subject_of(result, result.name))
+        if differ := different_data(subjects):
+            raise UserError(differ)
+        if grids and not len(index):
+            raise UserError(
+                f"{some([subject.name for subject in subjects])} share no samples; evaluate the same samples."
+            )
+        unlike = attack_differences(subjects)
+        alike = [{attack: grid for attack, grid in found.items() if attack not in unlike} for found in grids]
+        return cls(_always_right(alike), index)
 
     def on(self, result: Result) -> Result:
-        """A run on the images that all of them have."""
-        if self.index is None or len(self.index) == result.samples:
-            return result
-        return result.select(rows_of(result.index, self.index))
+        """Return a run on the images that all of them have."""
+        return result if len(self.index) == result.samples else result.select(rows_of(result.index, self.index))
 
 
 def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:

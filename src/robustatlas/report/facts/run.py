@@ -216,7 +216,7 @@ def _against(
         )
     found = numbers.intervals_against(judged, held)
     place, why = None, masked(judged, held.ranked)
-    if "CR ind-avg" in found and held.complete and not why:
+    if "CR ind-avg" in found and held.complete and not why and not held.other_data and not judged.unproven:
         constant = training.stability[0.0].value if training and steadiness is None else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)
     return ReferenceFacts(held, found, training, place, why)

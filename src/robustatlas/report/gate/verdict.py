@@ -15,6 +15,7 @@ from robustatlas.common.wording import MASKED, beside_masked, listed, some, stre
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
+from robustatlas.outcomes.alike import refusal_to_compare
 from robustatlas.outcomes.known import not_searched, search_there
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
@@ -85,7 +86,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     Clean accuracy, and every strength of every attack, are compared by the exact paired test of McNemar, corrected
     (Holm) for all of them together. A drop that the test does not tell from chance does not count, unless values alone
     are judged. An attack that is masked on either model, as after rounding, is not tested: that proves nothing, and the
-    check fails.
+    check fails. So does it of an attack whose threat models differ, and of a run that is not finished.
 
     ``max_drop``: in percentage points. ``judged``: whether a drop has to be significant, or its value alone decides.
     Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
@@ -118,7 +119,12 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     if alone:
         sentence = f"Not in both runs: {not_searched(alone)}; run: {search_there(alone)}"
         found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", False, sentence))
-    return found + [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
+    found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
+    found += [
+        Check(f"{attack} against {shared.names[1]}", False, refusal_to_compare(attack, how))
+        for attack, how in shared.unlike.items()
+    ]
+    return found + [Check(f"all samples against {shared.names[1]}", False, said) for said in shared.unfinished]
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
@@ -165,7 +171,8 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
         return Check(
             text,
             False,
-            f"Nothing was looked at where these searches ended: {where}; run 'robustatlas diagnose' on the run. "
+            f"Gradients were not checked at the points where these attacks ended: {where}; run 'robustatlas diagnose' "
+            "on the run. "
             f"{diagnosis.sentence}",
         )
     return Check(text, diagnosis.verdict == wanted, diagnosis.sentence)

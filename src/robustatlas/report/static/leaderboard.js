@@ -56,7 +56,7 @@
     const entries = entriesFor(chosen, selection);
     const summaries = board.defenses.map((defense) => Metrics.summarize(board, defense, entries, kind, isOfficial));
     const ranks = Metrics.ranks(summaries);
-    const ranges = Metrics.rankRanges(summaries.map(({ cr, span, masked }) => (cr === null || masked.length > 0 ? null : span ?? [cr, cr])));
+    const ranges = Metrics.rankRanges(summaries.map(({ cr, span, masked, unranked }) => (cr === null || masked.length > 0 || unranked ? null : span ?? [cr, cr])));
     const before = isOfficial ? null : new Map(rank(kind, officialSelection()).rows.map((row) => [row.defense, row.rank]));
     const rows = board.defenses.map((defense, i) => ({
       ...summaries[i], defense, about: Columns.isAbout({ defense }, entries, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
@@ -120,10 +120,11 @@
     table.draw(state, shown, rows, compared(), ownRows(rows).find(({ masked }) => masked.length === 0)?.defense.name ?? "");
     const complete = rows.filter((row) => row.rank !== null).length;
     const masked = rows.filter((row) => row.masked.length > 0 && row.missing === 0).length;
+    const unlike = rows.filter((row) => row.unranked && row.masked.length === 0 && row.missing === 0).length;
     const attacks = new Set(entries.attack.filter((attack) => attack >= 0)).size;
     Page.element("status").textContent =
       `${viewName()}: ${Page.counted(complete, "defense")} ranked` +
-      `${complete + masked < rows.length ? `, ${rows.length - complete - masked} incomplete` : ""}${masked > 0 ? `, ${masked} masked` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
+      `${complete + masked + unlike < rows.length ? `, ${rows.length - complete - masked - unlike} incomplete` : ""}${masked > 0 ? `, ${masked} masked` : ""}${unlike > 0 ? `, ${unlike} not comparable` : ""}${shown.length < rows.length ? `, ${shown.length} shown` : ""}. ` +
       `${Page.counted(attacks, "attack")}, ${Page.counted(entries.attack.length, "entry")} with the clean accuracy.`;
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("choice-summary").textContent = `${isOfficial && board.official ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
@@ -159,7 +160,7 @@
     const link = make("button", { type: "button", class: "link" }, "Your model ", Table.nameOf(row.defense), ":");
     link.addEventListener("click", () => table.show(row.defense.name));
     const span = row.range && row.range[0] < row.range[1] ? `${ordinal(row.range[0])} to ${ordinal(row.range[1])}` : ordinal(row.rank ?? 0);
-    const place = row.masked.length > 0 ? `${Columns.MASKED}, no rank` : row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(entries.attack.length, "entry")} missing`
+    const place = row.masked.length > 0 ? `${Columns.MASKED}, no rank` : row.unranked ? `no rank: ${row.unranked}` : row.rank === null ? `incomplete, ${row.missing} of ${Page.counted(entries.attack.length, "entry")} missing`
       : `${row.about ? "about " : ""}${span} of ${complete}`;
     const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
     const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";

@@ -13,12 +13,13 @@
  * `high` bound the accuracies exactly, as `bounded` reads it off the board; `ratios` are the intervals over all ranked entries, as every page shows them.
  * `few` marks a row that rests on much fewer images than others. `constants` are the intervals of the stability constants
  * over all ranked entries, by their floors; `most` is the largest ratio that is possible, where there is one; `invalid` are the
- * attacks under which its accuracies are masked: upper bounds only, that win nothing.
+ * attacks under which its accuracies are masked: upper bounds only, that win nothing; `unranked` says why it has no rank, and is empty
+ * where it may have one.
  * @typedef {{name: string, parts: string[], title: string, url: string, architecture: string, extraData: boolean | null,
  *   trainedOn: Record<string, number> | null, trainedTyped: Record<string, number>, trainedWords: Record<string, string>, clean: number | null, accuracies: Record<string, (number | null)[]>,
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
- *   constants: Record<string, number[]>, most: number | null, invalid: string[],
+ *   constants: Record<string, number[]>, most: number | null, invalid: string[], unranked: string,
  *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], headline: string, look: number, certified: Record<string, number[]>}} Defense
  * `headline` is the number that comes first of a run, in words;
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownThreats` are attacks whose threat model is not
@@ -41,11 +42,11 @@
  * @typedef {Record<string, number[]>} Choice
  *
  * @typedef {{accuracies: number[], low: number[] | null, high: number[] | null, sc: number | null, scFloored: number | null,
- *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[],
+ *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[], unranked: string,
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Profile
  *
  * @typedef {{cr: number | null, span: [number, number] | null, sc: number | null, scFloored: number | null,
- *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[],
+ *   scSpan: number[] | null, scFlooredSpan: number[] | null, masked: string[], unranked: string,
  *   witness: [number, number] | null, seen: number | null, uar: number | null, missing: number}} Summary
  */
 const Metrics = (() => {
@@ -255,7 +256,7 @@ const Metrics = (() => {
     const accuracies = accuraciesAt(board, defense, entries);
     const missing = accuracies.reduce((count, accuracy) => count + (Number.isNaN(accuracy) ? 1 : 0), 0);
     /** @type {Profile} */
-    const profile = { accuracies, low: null, high: null, missing, masked: maskedAt(board, defense, entries), sc: null, scFloored: null,
+    const profile = { accuracies, low: null, high: null, missing, masked: maskedAt(board, defense, entries), unranked: defense.unranked ?? "", sc: null, scFloored: null,
       scSpan: null, scFlooredSpan: null, witness: null, seen: null, uar: null };
     known.set(defense, profile);
     if (missing > 0) return profile;
@@ -326,12 +327,13 @@ const Metrics = (() => {
 
   /**
    * Ranks as the MultiRobustBench site gives them: by the ratio rounded to two decimals, ties by the lower stability
-   * constant, one that is not known last; rows without a ratio have no rank, and neither have those that are masked.
-   * @param {{cr: number | null, sc: number | null, masked?: string[]}[]} rows
+   * constant, one that is not known last; rows without a ratio have no rank, and neither have those that are masked
+   * or that are not compared.
+   * @param {{cr: number | null, sc: number | null, masked?: string[], unranked?: string}[]} rows
    * @returns {(number | null)[]}
    */
   function ranks(rows) {
-    const complete = rows.flatMap((row, index) => (row.cr === null || row.masked?.length ? [] : [index]));
+    const complete = rows.flatMap((row, index) => (row.cr === null || row.masked?.length || row.unranked ? [] : [index]));
     const shown = rows.map((row) => (row.cr === null ? 0 : Number(Page.fixed(row.cr, 2))));
     complete.sort((a, b) => shown[b] - shown[a] || bySteadiness(rows[a].sc, rows[b].sc));
     /** @type {(number | null)[]} */

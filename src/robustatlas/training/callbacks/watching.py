@@ -6,6 +6,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ from robustatlas.results.result import Result
 from robustatlas.training.callbacks.looks import Look, folder_of, looks_in, save_plot
 from robustatlas.training.callbacks.undisturbed import bare, copied, put_back, unnoticed
 
+_FOLDER = "robustness"
+"""Name of the folder of looks by default."""
 FIRST = 8
 """Images that the first look begins with: by what they take it is known what all would."""
 
@@ -69,7 +74,8 @@ class Watch:
         effort: as of :func:`robustatlas.evaluate`.
         share: of the time of the training that looks may take altogether, in (0, 1]: an epoch is passed over where its
             look would be more. None: as long as they take.
-        folder: holds a run for each look.
+        folder: holds a run for each look. Default: ``robustness``, or where that is there ``robustness-2`` and so on,
+            so that two trainings do not mix; a training that goes on is to be given its folder.
         seed: of the attacks.
         model: what of the trained object is attacked: a function from it to a :class:`Classifier` or a network from
             images in [0, 1] to logits, such as ``lambda module: ra.Classifier(module.net, mean, std)``. Default: the
@@ -97,7 +103,7 @@ class Watch:
         samples: int = 64,
         effort: Effort = "low",
         share: float | None = 0.05,
-        folder: str | Path = "robustness",
+        folder: str | Path | None = None,
         seed: int = 0,
         model: Model = lambda trained: trained,
     ) -> None:
@@ -107,7 +113,7 @@ class Watch:
         if share is not None and not 0 < real(share) <= 1:
             raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
         given = load_dataset(data) if isinstance(data, str) else open_data(data, samples)
-        count = min(samples, len(choose_samples(given, None).index))
+        number = min(samples, len(choose_samples(given, None).index))
         attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
         self._asked: dict[str, Any] = {
             "attacks": attacks,
@@ -117,11 +123,17 @@ class Watch:
             "progress": False,
         }
         self.data: Dataset | Data = given
-        self.every, self.samples, self.share, self.folder, self._model = every, count, share, named(folder), model
+        self.every, self.samples, self.share, self._model = every, number, share, model
+        self._folder = None if folder is None else named(folder)
         self.looks: list[Look] = []
         self._told: set[str] = set()
         self._seconds_of_one: float | None = None
         self.begin()
+
+    @cached_property
+    def folder(self) -> Path:
+        """Folder of the runs; by default one of this training alone, which is made when it is first needed."""
+        return _new_folder() if self._folder is None else self._folder
 
     def begin(self) -> None:
         """The training begins now, for those who made this long before."""
@@ -226,6 +238,16 @@ class Watch:
                 warn(sentence)
             except Warning:  # of those who have warnings end their programs
                 print(sentence, file=sys.stderr)
+
+
+def _new_folder() -> Path:
+    """Make the first folder of ``robustness``, ``robustness-2`` and so on that is not there, and return it."""
+    for number in count(1):
+        folder = Path(_FOLDER if number == 1 else f"{_FOLDER}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()  # which fails for all but one of several processes
+            return folder
+    raise AssertionError("numbers do not end")
 
 
 def _failed(epoch: int, error: Exception) -> str:
