@@ -191,7 +191,7 @@ class RobustnessCurve(Tabular):
         """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size).
 
         It stands on the sizes that were found: at strengths that were not searched it is an upper bound only (see
-        :meth:`robustatlas.Result.known_at`).
+        :meth:`robustatlas.Result.accuracy_bounds`).
         """
         return percent(self.samples - self._broken(size), self.samples)
 

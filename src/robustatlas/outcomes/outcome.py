@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
 from robustatlas.common.wording import strength
-from robustatlas.outcomes.known import Known, Point
+from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
@@ -178,7 +178,7 @@ class Outcome:
         that is not smaller than its minimal size. An attack whose threat model is not nested judges each strength by
         itself. A sample is then broken at 0 where its clean input is misclassified, and at a strength where it was
         fooled at that very strength. At a strength that was not searched, this is only what the sizes say; see
-        :meth:`known_at`.
+        :meth:`accuracy_bounds`.
 
         Raises:
             UserError: strengths are judged one by one, and some sample was not run at every one, or the attack not at
@@ -206,8 +206,8 @@ class Outcome:
         alone = np.setdiff1d(self.strengths, self.searched_strengths)
         return tuple((self.attack, strength) for strength in alone.tolist())
 
-    def known_at(self, strength: float) -> Known:
-        """Which samples certainly, and which possibly, withstand a strength >= 0; the one rule for every strength.
+    def accuracy_bounds(self, strength: float) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand a strength >= 0: the one rule for every strength.
 
         Where the strength was searched, both are those that no search there broke. Between searched strengths of a
         nested threat model those of the next larger one are certain, and possible are those without an example within
@@ -217,13 +217,13 @@ class Outcome:
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
-            >>> known = table.outcome("linf").known_at(0.2)
+            >>> known = table.outcome("linf").accuracy_bounds(0.2)
             >>> known.low, known.high, known.status
             (50.0, 100.0, 'upper bound only, as linf was not searched at 0.2')
         """
         clean = self.minimal_size > 0
         if strength == 0:
-            return Known(clean, clean)
+            return AccuracyBounds(clean, clean)
         place, searched = position_of(strength, self.strengths.tolist()), self.searched_strengths
         at = strength if place is None else float(self.strengths[place])
         unsearched = () if position_of(at, searched.tolist()) is not None else ((self.attack, at),)
@@ -231,11 +231,11 @@ class Outcome:
             possible = ~broken_within(self.minimal_size, [at])[:, 0]
             larger = searched[searched >= at][:1]
             certain = ~broken_within(self.minimal_size, larger)[:, 0] if larger.size else np.zeros_like(clean)
-            return Known(certain, possible, unsearched)
+            return AccuracyBounds(certain, possible, unsearched)
         if place is None:
-            return Known(np.zeros_like(clean), np.ones_like(clean), unsearched)
+            return AccuracyBounds(np.zeros_like(clean), np.ones_like(clean), unsearched)
         standing, unknown = self.fooled[:, place] == 0, (self.fooled[:, place] < 0) & clean
-        return Known(standing, standing | unknown, ((self.attack, at),) if unknown.any() else unsearched)
+        return AccuracyBounds(standing, standing | unknown, ((self.attack, at),) if unknown.any() else unsearched)
 
     def certain_sizes(self) -> Floats:
         """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of

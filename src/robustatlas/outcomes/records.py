@@ -158,7 +158,7 @@ class AttackRecord(Record):
 
     @property
     def judges_strengths(self) -> bool:
-        """Whether its strengths were searched; otherwise sizes were, or examples were handed over."""
+        """True if its strengths were searched; otherwise sizes were, or examples were handed over."""
         return self.finder is None and self.protocol.get("search") != "minimum"
 
     @property

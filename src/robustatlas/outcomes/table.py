@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.outcomes.known import Known, Point
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 from robustatlas.outcomes.strengths import read_sizes, read_strength
 
@@ -158,37 +158,37 @@ class OutcomeTable:
         shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
         return {attack: share for attack, share in shares.items() if share}
 
-    def known_at(self, strengths: Mapping[str, float]) -> Known:
-        """Which samples certainly, and which possibly, withstand clean inputs and every attack at the strength named
-        for it; see :meth:`known_under`.
+    def accuracy_bounds(self, strengths: Mapping[str, float]) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand clean inputs and every attack at the strength named
+        for it; see :meth:`attack_bounds`.
 
         Raises:
             UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
 
         Example:
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
-            >>> table.known_at({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
+            >>> table.accuracy_bounds({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
             (50.0, 1.0)
         """
-        found = Known(self.clean, self.clean)
+        found = AccuracyBounds(self.clean, self.clean)
         for attack, strength in self._checked(strengths).items():
-            found = found.joined(self.known_under(attack, strength))
+            found = found.combine(self.attack_bounds(attack, strength))
         return found
 
-    def known_under(self, attack: str, strength: float) -> Known:
-        """Which samples certainly, and which possibly, withstand one attack at a strength.
+    def attack_bounds(self, attack: str, strength: float) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand one attack at a strength.
 
-        That is what :meth:`Outcome.known_at` says. At a strength that was not searched, a sample that is certified
-        beyond it is certain too.
+        That is what :meth:`Outcome.accuracy_bounds` says. At a strength that was not searched, a sample that
+        is certified beyond it is certain too.
         """
-        known, proved = self.outcome(attack).known_at(strength), self.certified_sizes.get(attack)
+        known, proved = self.outcome(attack).accuracy_bounds(strength), self.certified_sizes.get(attack)
         if proved is None or known.searched:
             return known
         return replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
         """``[N]``: whether no example was found of the sample, clean or under any attack within the strength named for
-        it. At a strength that was not searched their share is an upper bound only; see :meth:`known_at`.
+        it. At a strength that was not searched their share is an upper bound only; see :meth:`accuracy_bounds`.
 
         Raises:
             UserError: no mapping of strengths, a negative strength, an attack that was not evaluated, or one that is

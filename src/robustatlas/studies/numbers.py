@@ -21,7 +21,7 @@ from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
-from robustatlas.outcomes.known import not_searched
+from robustatlas.outcomes.bounds import describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 from robustatlas.report.facts import numbers
@@ -191,7 +191,7 @@ def _check_searched(name: str, judged: Result) -> None:
     named = {name.partition("@")[0], last} & {*judged.attacks} or {*judged.attacks}
     alone = tuple(point for point in judged.unsearched if point[0] in named)
     if alone and name != "clean" and kind not in ("AH", "std AH"):
-        raise UserError(f"{name!r} of {judged.name}: {not_searched(alone)}; give its evaluation another search.")
+        raise UserError(f"{name!r} of {judged.name}: {describe_unsearched(alone)}; give its evaluation another search.")
 
 
 def hypervolume_of(result: Result, attack: str) -> AdversarialHypervolume:

@@ -115,7 +115,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,
-        standard=_at_standard(result, attack) if curve is not None else None,
+        standard=_bounds_at_standard(result, attack) if curve is not None else None,
         sizes=outcome.minimal_size,
         quartiles=(quarter, half, three),
         halved=halved,
@@ -135,12 +135,12 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
     )
 
 
-def _at_standard(result: Result, attack: str) -> tuple[float, float] | None:
-    """What is known at the strength at which papers give accuracies; None where there is none, or it was not reached
-    by a search."""
+def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | None:
+    """Return the least and most percent at the strength at which papers give accuracies; None where there is no such
+    strength, or no search reached it."""
     if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
         return None
-    known = result.known_under(attack, STANDARD[attack][0])
+    known = result.attack_bounds(attack, STANDARD[attack][0])
     return known.low, known.high
 
 

@@ -170,9 +170,9 @@ def _attacked(result: Result, field: Field) -> Beside | None:
         return None
     sizes = np.min([result.minimal_size(attack) for attack in attacks], axis=0)
     curve = RobustnessCurve(sizes, field.attack, result.outcome(attacks[0]).unit)
-    searched = result.known_at(dict.fromkeys(reaching, size)).searched
-    certain, possible = _standing(result, attacks, reaching, size)
-    sure, _ = _standing(result.doubted() or result, attacks, reaching, size)
+    searched = result.accuracy_bounds(dict.fromkeys(reaching, size)).searched
+    certain, possible = _count_standing(result, attacks, reaching, size)
+    sure, _ = _count_standing(result.doubted() or result, attacks, reaching, size)
     low, high = (proportion_interval(count, result.samples, CONFIDENCE) for count in (sure, possible))
     accuracy = Interval(float(percent(certain, result.samples)), low.low, high.high, CONFIDENCE)
     reach = max(float(result.strengths(attack)[-1]) for attack in reaching)
@@ -183,11 +183,16 @@ def _reaches(outcome: Outcome, size: float) -> bool:
     return outcome.monotone and searched_from(outcome, size) is not None
 
 
-def _standing(table: OutcomeTable, attacks: Sequence[str], reaching: Sequence[str], size: float) -> tuple[int, int]:
-    """How many samples certainly, and possibly, withstand several attacks on the same sets at a size. Those that are
-    ``reaching`` it say what is certain, and examples of all count."""
-    known, standing = table.known_at(dict.fromkeys(reaching, size)), table.survivors(dict.fromkeys(attacks, size))
-    return int((known.certain & standing).sum()), int(standing.sum())
+def _count_standing(
+    table: OutcomeTable, attacks: Sequence[str], reaching: Sequence[str], size: float
+) -> tuple[int, int]:
+    """Count the samples that certainly, and possibly, withstand several attacks on the same sets at a size.
+
+    Attacks that are ``reaching`` the size say what is certain; the examples of all attacks count.
+    """
+    bounds = table.accuracy_bounds(dict.fromkeys(reaching, size))
+    standing = table.survivors(dict.fromkeys(attacks, size))
+    return int((bounds.certain & standing).sum()), int(standing.sum())
 
 
 def _corrupted(result: Result, field: Field) -> Beside | None:
@@ -247,7 +252,7 @@ def _elsewhere(result: Result, field: Field, reaching: Sequence[str], reach: flo
         for name, (size, _) in STANDARD.items()
         if name != field.attack and name in result.attacks and _reaches(result.outcome(name), size)
     ]
-    found = [(name, size, _standing(result, attacks, attacks, size)) for name, attacks, size in at]
+    found = [(name, size, _count_standing(result, attacks, attacks, size)) for name, attacks, size in at]
     return tuple(
         Elsewhere(name, size, float(low), float(high), bool(masked(result, [name])))
         for name, size, counts in found

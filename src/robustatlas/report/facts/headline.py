@@ -8,12 +8,12 @@ from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.known import Point, upper_bound_only
+from robustatlas.outcomes.bounds import Point, upper_bound_status
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.points import searched_from, searched_grid, searched_points, usual_points
+from robustatlas.report.facts.points import points_of_headline, searched_from, searched_grid, searched_points
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
@@ -46,7 +46,7 @@ class Headline:
     def explained(self, most: int = 4) -> str:
         """What it is called, why it is this one, and over what where that is several attacks, of ``most`` at most."""
         over = listed([f"{wording(name).label} {strength(at, 3, of=name)}" for name, at in self.at.items()])
-        why = "; ".join(filter(None, [self.why, upper_bound_only(self.unsearched)]))
+        why = "; ".join(filter(None, [self.why, upper_bound_status(self.unsearched)]))
         return f"{self.words} ({why}{f': {over}' if 1 < len(self.at) <= most else ''})"
 
 
@@ -68,7 +68,7 @@ def _measured(judged: OutcomeTable, at: Mapping[str, float], why: str) -> Headli
     found = numbers.with_doubt(
         judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors(at))})
     )
-    return Headline(at, found["headline"], why, judged.known_at(at).unsearched)
+    return Headline(at, found["headline"], why, judged.accuracy_bounds(at).unsearched)
 
 
 def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
@@ -114,8 +114,8 @@ _MIDDLE = ("the middle of its strengths", "the middle of their strengths")
 
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     """Each attack at its usual strength, and in words which of them has one."""
-    at = usual_points(table)
-    whose = {attack: _which(table.outcome(attack), most) for attack, most in at.items()}
+    at = points_of_headline(table)
+    whose = {attack: _words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
     kinds = dict.fromkeys(whose.values())
     if len(kinds) == 1:
         one, _ = next(iter(kinds))
@@ -124,8 +124,8 @@ def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     return at, "; ".join(f"{some(names)} at {kind[len(names) > 1]}" for kind, names in labels.items())
 
 
-def _which(outcome: Outcome, most: float) -> tuple[str, str]:
-    """What to say of the strength of one attack, and of several alike."""
+def _words_of_strength(outcome: Outcome, most: float) -> tuple[str, str]:
+    """Return the words for the strength of one attack, and of several alike."""
     if outcome.attack not in STANDARD:
         return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
     usual, _ = STANDARD[outcome.attack]

@@ -15,7 +15,7 @@ from robustatlas.metrics.registry import against_reference, of_model
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.points import searched_points, usual_points
+from robustatlas.report.facts.points import points_of_headline, searched_points
 
 CONFIDENCE = 0.95
 REPLICATES = 1000
@@ -98,7 +98,7 @@ def within_possible(ratios: Mapping[str, Interval], held: Held) -> dict[str, Int
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:
     """Attack -> the searched strength at which it counts for the union; those asked for, or all at their usual ones."""
     if given is None:
-        return usual_points(table)
+        return points_of_headline(table)
     return searched_points(given, {attack: table.strengths(attack).tolist() for attack in table.attacks}, "--union")
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from robustatlas.common.errors import UserError
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import instead, some, strength
-from robustatlas.outcomes.known import not_searched, search_there
+from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 
 
-def usual_strength(outcome: Outcome) -> float:
+def headline_strength(outcome: Outcome) -> float:
     """The strength at which an attack counts for a headline or a union: one that was searched.
 
     That is the strength at which papers give its accuracy, or the next larger one that was searched, or the largest;
@@ -22,7 +22,7 @@ def usual_strength(outcome: Outcome) -> float:
     >>> from robustatlas.results.result import Result
     >>> grids = {"l2": [0.1, 1.0], "linf": [1 / 255, 2 / 255], "mine": [0.3, 0.6], "fog": [1, 2, 4]}
     >>> run = Result.from_arrays([0], [0], dict.fromkeys(grids, [0.2]), grids)
-    >>> [strength(usual_strength(run.outcome(attack)), of=attack) for attack in grids]
+    >>> [strength(headline_strength(run.outcome(attack)), of=attack) for attack in grids]
     ['1', '2/255', '0.6', '2']
     """
     grid = searched_grid(outcome)
@@ -31,9 +31,9 @@ def usual_strength(outcome: Outcome) -> float:
     return grid[(len(grid) - 1) // 2] if len(grid) > 2 else grid[-1]
 
 
-def usual_points(table: OutcomeTable) -> dict[str, float]:
-    """Attack -> its :func:`usual_strength`."""
-    return {attack: usual_strength(outcome) for attack, outcome in table.outcomes.items()}
+def points_of_headline(table: OutcomeTable) -> dict[str, float]:
+    """Attack -> its :func:`headline_strength`."""
+    return {attack: headline_strength(outcome) for attack, outcome in table.outcomes.items()}
 
 
 def searched_from(outcome: Outcome, usual: float) -> float | None:
@@ -69,8 +69,8 @@ def searched_points(
                 raise UserError(f"{given} is beyond every strength of {attack}; {meant}.")
             near = [*[each for each in grid if each < most][-1:], *[each for each in grid if each > most][:1]]
             raise UserError(
-                f"{given}: {not_searched(point)}; searched next to it: {listed_strengths(near, attack)}. Run: "
-                f"{search_there(point)}"
+                f"{given}: {describe_unsearched(point)}; searched next to it: {listed_strengths(near, attack)}. Run: "
+                f"{command_to_search(point)}"
             )
         found[attack] = grid[place]
     return found

@@ -19,7 +19,7 @@ from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
-from robustatlas.outcomes.known import upper_bound_only
+from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
@@ -199,7 +199,7 @@ def published_rows(reference: Reference) -> list[Row]:
 def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
     """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
     strength on its own is missing unless every strength was searched, and so are strengths that were not searched."""
-    given, sizes_only = about or About(), upper_bound_only(result.unsearched)
+    given, sizes_only = about or About(), upper_bound_status(result.unsearched)
     result = result.searched_only()
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)

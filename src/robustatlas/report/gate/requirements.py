@@ -18,7 +18,7 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
-from robustatlas.outcomes.known import Known, not_searched, search_there
+from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
@@ -139,9 +139,9 @@ def unsearched(requirement: Requirement, result: Result, facts: RunFacts) -> str
         (name, strength)
         for name, grid in _rests_at(requirement, result, facts).items()
         for strength in grid
-        if not result.outcome(name).known_at(strength).searched
+        if not result.outcome(name).accuracy_bounds(strength).searched
     )
-    return f"as {not_searched(points)}; run: {search_there(points)}" if points else ""
+    return f"as {describe_unsearched(points)}; run: {command_to_search(points)}" if points else ""
 
 
 def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapping[str, Sequence[float]]:
@@ -243,7 +243,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
             result.outcome(attack).broken([asked])  # which raises where it was not judged there
         if meant := in_levels(asked, float(result.strengths(attack)[-1])):
             raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
-    known, certain = (_known(table, points) for table in (result, result.doubted() or result))
+    known, certain = (_bounds(table, points) for table in (result, result.doubted() or result))
     return Interval(
         known.low if requirement.sign == ">=" else known.high,
         proportion_interval(int(certain.certain.sum()), result.samples, CONFIDENCE).low,
@@ -266,12 +266,12 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
     return numbers[place]
 
 
-def _known(table: OutcomeTable, points: Mapping[str, float]) -> Known:
-    """What is known under one attack, or under several and without any."""
+def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
+    """Return what is known under one attack, or under several and without any."""
     if len(points) > 1:
-        return table.known_at(points)
+        return table.accuracy_bounds(points)
     ((attack, strength),) = points.items()
-    return table.known_under(attack, strength)
+    return table.attack_bounds(attack, strength)
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:

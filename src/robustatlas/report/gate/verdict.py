@@ -16,7 +16,7 @@ from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.alike import refusal_to_compare
-from robustatlas.outcomes.known import not_searched, search_there
+from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
@@ -46,13 +46,13 @@ def check_requirements(
         why = masked(result, rests_on(requirement, result))
         passed = requirement.met_by(number, judged) and not why
         doubt = unsearched(requirement, result, facts)
-        said = _between(requirement, number, doubt, judged) if doubt and not why else ""
+        said = _describe_interval(requirement, number, doubt, judged) if doubt and not why else ""
         said = said or _kept(requirement, number, why, judged, result.samples)
         found.append(Check(requirement.text, passed, said))
     return found
 
 
-def _between(requirement: Requirement, number: Interval, doubt: str, judged: Judged) -> str:
+def _describe_interval(requirement: Requirement, number: Interval, doubt: str, judged: Judged) -> str:
     """A number that was not searched, as far as it is known, and what would tell it; ``doubt``: see `unsearched`."""
     said = f"{requirement.what} is between {number.low:.4g} and {number.high:.4g}, {doubt}"
     bound = f"{requirement.sign} {requirement.bound:g}"
@@ -117,7 +117,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
         found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
     if alone:
-        sentence = f"Not in both runs: {not_searched(alone)}; run: {search_there(alone)}"
+        sentence = f"Not in both runs: {describe_unsearched(alone)}; run: {command_to_search(alone)}"
         found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", False, sentence))
     found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
     found += [

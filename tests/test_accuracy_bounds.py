@@ -58,10 +58,10 @@ def test_the_interval_holds_what_a_denser_search_finds(true: list[float], grid: 
     outcome = searched(true, grid, slack).outcome("linf")
     dense = searched(true, FINE, [0.0] * len(true)).outcome("linf")
     for strength, accuracy in zip(FINE, dense.accuracies(), strict=True):
-        known = outcome.known_at(strength)
+        known = outcome.accuracy_bounds(strength)
         assert known.low <= accuracy <= known.high and not (known.certain & ~known.possible).any()
         assert known.searched == (strength in grid) and (not known.searched or known.low == known.high)
-        alone = nothing_else(outcome).known_at(strength)
+        alone = nothing_else(outcome).accuracy_bounds(strength)
         assert alone.low == 0 and alone.high == known.high and not alone.searched
     assert (outcome.certain_sizes() <= np.array(true)).all()
 
@@ -108,7 +108,7 @@ def test_a_linear_model_lies_within_at_every_strength() -> None:
             progress=False,  # type: ignore[arg-type]
         )
         for strength in np.linspace(0.011, 0.5, 40):
-            accuracy, known = 100 * int((true > strength).sum()) / 60, result.known_at({attack: strength})
+            accuracy, known = 100 * int((true > strength).sum()) / 60, result.accuracy_bounds({attack: strength})
             assert known.low <= accuracy <= known.high
 
 
@@ -192,7 +192,7 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
             number_of(name, [sizes], None, {})
         assert 0 <= number_of(name, [old], None, {}).over.trainings.value <= 100
     both = ra.evaluate(net, data, "linf", run=tmp_path / "sizes", **options)
-    assert not both.unsearched and both.outcome("linf").known_at(0.01).low >= 50
+    assert not both.unsearched and both.outcome("linf").accuracy_bounds(0.01).low >= 50
     entered("check", tmp_path / "sizes", "--require", "linf@0.01>=1", code=0)
     with pytest.raises(ra.UserError, match="in common"):
         Ground.of([sizes, both])
@@ -204,8 +204,8 @@ def test_what_is_certified_counts_where_nobody_searched() -> None:
     result = fence("a", {"linf": [0.6]})
     certified = np.where(np.arange(100) < 80, 0.1, 0.0)
     proved = replace(result, certified_sizes={"linf": CertifiedSizes("linf", certified)})
-    assert result.known_at({"linf": 0.05}).low == 30
-    assert proved.known_at({"linf": 0.05}).low == 100 and proved.known_at({"linf": 0.1}).low == 30
+    assert result.accuracy_bounds({"linf": 0.05}).low == 30
+    assert proved.accuracy_bounds({"linf": 0.05}).low == 100 and proved.accuracy_bounds({"linf": 0.1}).low == 30
     check = check_requirements([Requirement.parse("linf@0.05>=90")], proved, facts_of(proved))
     assert check[0].passed
 
@@ -215,8 +215,8 @@ def test_between_strengths_that_are_judged_by_themselves_nothing_is_known() -> N
     fooled = {"fog": np.array([[1, 0], [0, 1], [0, 0], [0, 0]], np.int8)}
     sizes = {"fog": np.array([1.0, 2.0, np.inf, np.inf])}
     result = ra.Result.from_arrays(wrong, wrong, sizes, {"fog": [1.0, 2.0]}, fooled=fooled, monotone=False)
-    known = result.outcome("fog").known_at(1.5)
+    known = result.outcome("fog").accuracy_bounds(1.5)
     assert (known.low, known.high, known.searched) == (0.0, 100.0, False)
-    assert result.outcome("fog").known_at(2.0).low == result.outcome("fog").known_at(2.0).high == 75.0
+    assert result.outcome("fog").accuracy_bounds(2.0).low == result.outcome("fog").accuracy_bounds(2.0).high == 75.0
     asked = [Requirement.parse("median-fog>=1")]
     assert not check_requirements(asked, result, facts_of(result))[0].passed

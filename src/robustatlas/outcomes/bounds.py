@@ -15,8 +15,8 @@ Point = tuple[str, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """Which of N samples withstand some attacks, each at a strength of its own.
+class AccuracyBounds:
+    """Bounds on robust accuracy under some attacks, each at a strength of its own, by N samples.
 
     A search that judges strengths says it at the strengths that it searched. At another strength of a nested threat
     model, a sample that withstands the next larger searched strength certainly withstands this one. A sample with an
@@ -30,13 +30,13 @@ class Known:
     Example:
         >>> from robustatlas.outcomes import OutcomeTable
         >>> table = OutcomeTable.from_sizes("a", [1, 1, 1], {"linf": [0.1, 0.3, np.inf]}, {"linf": [0.2, 0.4]})
-        >>> known = table.outcome("linf").known_at(0.2)
+        >>> known = table.outcome("linf").accuracy_bounds(0.2)
         >>> known.searched, round(known.low, 1), round(known.high, 1)
         (True, 66.7, 66.7)
-        >>> known = table.outcome("linf").known_at(0.3)
+        >>> known = table.outcome("linf").accuracy_bounds(0.3)
         >>> known.searched, round(known.low, 1), round(known.high, 1)
         (False, 33.3, 33.3)
-        >>> known = table.outcome("linf").known_at(0.5)
+        >>> known = table.outcome("linf").accuracy_bounds(0.5)
         >>> known.searched, round(known.low, 1), round(known.high, 1)
         (False, 0.0, 33.3)
     """
@@ -47,66 +47,66 @@ class Known:
 
     @property
     def searched(self) -> bool:
-        """Whether every strength was searched, so that both ends are one number."""
+        """True if every strength was searched, so that both ends are one number."""
         return not self.unsearched
 
     @property
     def low(self) -> float:
-        """What robust accuracy is at least after a search at these strengths, in percent."""
+        """Least robust accuracy after a search at these strengths, in percent."""
         return 100 * int(self.certain.sum()) / self.certain.size
 
     @property
     def high(self) -> float:
-        """What robust accuracy is at most after a search at these strengths, in percent."""
+        """Largest robust accuracy after a search at these strengths, in percent."""
         return 100 * int(self.possible.sum()) / self.possible.size
 
     @property
     def status(self) -> str:
-        """What the number is: empty where it was searched, else that the higher end is an upper bound only."""
-        return upper_bound_only(self.unsearched)
+        """Words for a number whose higher end is an upper bound only; empty where it was searched."""
+        return upper_bound_status(self.unsearched)
 
-    def joined(self, other: Known) -> Known:
+    def combine(self, other: AccuracyBounds) -> AccuracyBounds:
         """Return what is known of the same samples under the attacks of both at once."""
         unsearched = dict.fromkeys([*self.unsearched, *other.unsearched])
-        return Known(self.certain & other.certain, self.possible & other.possible, tuple(unsearched))
+        return AccuracyBounds(self.certain & other.certain, self.possible & other.possible, tuple(unsearched))
 
 
-def upper_bound_only(unsearched: tuple[Point, ...]) -> str:
+def upper_bound_status(unsearched: tuple[Point, ...]) -> str:
     """Say that a number rests on strengths that were not searched; empty where there are none.
 
-    >>> upper_bound_only((("linf", 8 / 255),))
+    >>> upper_bound_status((("linf", 8 / 255),))
     'upper bound only, as linf was not searched at 8/255'
     """
-    return f"{UPPER_BOUND} only, as {not_searched(unsearched)}" if unsearched else ""
+    return f"{UPPER_BOUND} only, as {describe_unsearched(unsearched)}" if unsearched else ""
 
 
-def not_searched(unsearched: tuple[Point, ...]) -> str:
+def describe_unsearched(unsearched: tuple[Point, ...]) -> str:
     """Say which strengths were not searched.
 
-    >>> not_searched((("linf", 0.1), ("linf", 0.2), ("l2", 1.0)))
+    >>> describe_unsearched((("linf", 0.1), ("linf", 0.2), ("l2", 1.0)))
     'linf was not searched at 0.1, 0.2 and l2 was not searched at 1'
     """
     said = [
         f"{attack} was not searched at {some([written(strength, of=attack) for strength in strengths])}"
-        for attack, strengths in _by_attack(unsearched).items()
+        for attack, strengths in _strengths_of_attacks(unsearched).items()
     ]
     return listed(said)
 
 
-def search_there(unsearched: tuple[Point, ...]) -> str:
+def command_to_search(unsearched: tuple[Point, ...]) -> str:
     """Return the options of ``evaluate`` that search these strengths.
 
-    >>> search_there((("linf", 0.1), ("linf", 0.2)))
+    >>> command_to_search((("linf", 0.1), ("linf", 0.2)))
     'robustatlas evaluate ... --strengths linf=0.1,0.2'
     """
     options = [
         f"--strengths {attack}={','.join(written(strength, 6, of=attack) for strength in strengths)}"
-        for attack, strengths in _by_attack(unsearched).items()
+        for attack, strengths in _strengths_of_attacks(unsearched).items()
     ]
     return " ".join(["robustatlas evaluate ...", *options])
 
 
-def _by_attack(points: tuple[Point, ...]) -> dict[str, list[float]]:
+def _strengths_of_attacks(points: tuple[Point, ...]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for attack, strength in points:
         found.setdefault(attack, []).append(strength)
