@@ -14,6 +14,7 @@ import run_files
 from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation import evaluate
+from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.metrics.references import Reference, available_references, load_reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
@@ -156,7 +157,7 @@ def test_a_comparison_has_the_intervals_of_the_runs() -> None:
     runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
     first = what_is_shared(runs).on(0)
     held = hold_against(first.table, PUBLISHED)
-    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, {"linf": 0.05, "l2": 1.25})
+    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, facts_of(runs[0]).union_at)
     assert alone.reference is not None
     assert found["clean accuracy"] == alone.clean
     assert found["average accuracy"] == alone.average
@@ -185,14 +186,17 @@ def test_equal_names_are_told_apart_in_one_way(tmp_path: Path) -> None:
 
 
 def test_a_run_beside_the_field() -> None:
-    """The union of the attacks on the field's sets at its very strength, whatever the grid is."""
+    """The union of the attacks on the field's sets at its very strength, as far as a grid without it says it."""
     sizes = {"linf": np.linspace(0, 0.1, 200), "l2": np.linspace(0, 2, 200)}
     grid = {"linf": [0.02, 0.05], "l2": [0.25, 0.4]}
     run = Result.from_arrays(np.zeros(200), np.zeros(200), sizes, grid, data="cifar10")
     (beside,) = beside_the_field(run)  # l2 ends below 0.5
-    alive = int((sizes["linf"] > 8 / 255).sum())
+    alive, certain = (int((sizes["linf"] > size).sum()) for size in (8 / 255, 0.05))
     assert beside.field.name == "robustbench-cifar10-linf" and beside.attacks == ("linf",)
-    assert beside.accuracy.value == pytest.approx(100 * alive / 200)
+    assert beside.accuracy.value == pytest.approx(100 * certain / 200) and not beside.searched
+    assert beside.accuracy.high == proportion_interval(alive, 200, 0.95).high > 100 * alive / 200
+    searched = Result.from_arrays(np.zeros(200), np.zeros(200), sizes, grid | {"linf": [8 / 255]}, data="cifar10")
+    assert beside_the_field(searched)[0].accuracy == proportion_interval(alive, 200, 0.95)
     entries = beside.field.entries
     assert beside.rank == 1 + sum(entry.accuracy > beside.accuracy.value for entry in entries)
     assert beside.best <= beside.rank <= beside.worst <= beside.of == 100

@@ -1,6 +1,7 @@
 """The number that comes first: where the field usually measures, or what is asked for; on every surface the same."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,17 @@ from run_files import write
 
 SIZES = {"linf": np.linspace(0.0, 0.08, 100), "l2": np.linspace(1.0, 0.0, 100), "stadv": np.linspace(0.0, 0.1, 100)}
 SIZES |= {"fog": np.linspace(0.0, 5.0, 100), "mine": np.linspace(0.0, 1.0, 100)}
-GRID = {"linf": [0.02, 0.04], "l2": [0.25, 0.75], "stadv": [0.02, 0.08], "fog": [1, 2, 4], "mine": [0.2]}
+GRID = {"linf": [4 / 255, 8 / 255, 0.04], "l2": [0.25, 0.5, 0.75], "stadv": [0.02, 0.05, 0.08], "fog": [1, 2, 4]}
+GRID |= {"mine": [0.2]}
 
 
-def result(data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2")) -> Result:
+def result(
+    data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2"), grid: Mapping[str, Sequence[float]] = GRID
+) -> Result:
     sizes = {name: SIZES[name] for name in attacks}
     wrong = np.any([size == 0 for size in sizes.values()], axis=0)
     return Result.from_arrays(
-        np.zeros(100), wrong.astype(int), sizes, {name: GRID[name] for name in attacks}, model="mine", data=data
+        np.zeros(100), wrong.astype(int), sizes, {name: grid[name] for name in attacks}, model="mine", data=data
     )
 
 
@@ -40,9 +44,9 @@ def result(data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2")) -> 
         ("cifar100", ("l2",), "L2 at 0.5", "its usual strength"),
         ("mnist", ("linf", "l2"), "both attacks at once", "each at its usual strength"),
         ("fashion-mnist", ("linf",), "L∞ at 8/255", "its usual strength"),
-        ("photos", ("stadv",), "StAdv at 0.05", "its usual strength"),  # the middle one of the catalogue
-        ("photos", ("fog",), "Fog at 2", "the middle of its strengths"),  # the usual 25 was not looked at
-        ("photos", ("mine", "l2"), "both attacks at once", "each at its usual strength; mine at the middle of its"),
+        ("photos", ("stadv",), "StAdv at 0.05", "the middle of its strengths"),
+        ("photos", ("fog",), "Fog at 2", "the middle of its strengths"),
+        ("photos", ("mine", "l2"), "both attacks at once", "mine at the last of its strengths; L2 at its usual"),
     ],
 )
 def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: str, why: str) -> None:
@@ -51,6 +55,29 @@ def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: st
     assert first is not None and first.words == words and first.why.startswith(why)
     standing = ~np.any([SIZES[name] <= most for name, most in first.at.items()], axis=0) & run.clean
     assert first.accuracy == proportion_interval(int(standing.sum()), 100, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("data", "grid", "at"),
+    [
+        ("cifar10", {"linf": [0.01, 0.035, 0.05]}, {"linf": 0.035}),  # the next one from 8/255 on
+        ("cifar10", {"linf": [0.01, 0.02], "l2": [0.25, 0.75]}, {"l2": 0.75}),
+        ("photos", {"linf": [1 / 255, 2 / 255], "fog": [1.0, 2.0]}, {"linf": 2 / 255, "fog": 2.0}),
+        ("photos", {"linf": [2 / 255], "fog": [30.0]}, {"linf": 2 / 255, "fog": 30.0}),
+        ("photos", {"stadv": [0.01, 0.02, 0.03, 0.04, 0.05]}, {"stadv": 0.03}),
+    ],
+)
+def test_headlines_and_unions_stand_where_was_searched(
+    data: str, grid: dict[str, list[float]], at: dict[str, float]
+) -> None:
+    run = result(data, tuple(grid), grid)
+    facts = facts_of(run)
+    assert facts.headline is not None and dict(facts.headline.at) == at
+    assert all(strength in grid[attack] for attack, strength in facts.union_at.items())
+    if len(at) == len(grid):
+        assert dict(facts.union_at) == at
+        standing = run.clean & ~np.any([SIZES[name] <= most for name, most in at.items()], axis=0)
+        assert facts.headline.accuracy.value == standing.sum()
 
 
 def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
@@ -75,7 +102,8 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
     [
         ({"fog": 1.0}, "'fog'"),
         ({"linf": 8.0}, "8/255"),
-        ({"linf": 0.5}, "0.04"),
+        ({"linf": 0.5}, "not searched at 0.5.* 0.04.*--strengths linf=0.5"),
+        ({"linf": 0.02}, "not searched at 0.02.* 4/255, 8/255"),
     ],
 )
 def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> None:
@@ -84,7 +112,7 @@ def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> N
 
 
 def test_latex_has_the_headline_and_a_suite_in_one_table() -> None:
-    assert "$L_\\infty$ & 8/255 & 60.0 [49.7, 69.7] \\\\" in run_in_latex(facts_of(result()))
+    assert "$L_\\infty$ & 8/255 & 61.0 [50.7, 70.6] \\\\" in run_in_latex(facts_of(result()))
     names = [f"corruption-{name}" for name in ("fog", "snow", "frost", "contrast", "pixelate", "spatter", "glass-blur")]
     sizes = {name: np.where(np.arange(10) <= place, 2.0, np.inf) for place, name in enumerate(names)}
     run = Result.from_arrays(np.zeros(10), np.zeros(10), sizes, {name: [1, 2, 3, 4, 5] for name in names})

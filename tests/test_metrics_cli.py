@@ -125,7 +125,7 @@ def test_what_a_reference_and_a_run_do_not_share_is_named(runs):
 
 def test_union_at_chosen_strengths(runs):
     result = load_result(runs[0])
-    text = printed(result, union={"linf": 0.0319, "l2": 0.5})
+    text = printed(result, union={"linf": 0.03, "l2": 0.5})
     alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
     assert f"union accuracy {alive:.1f} [" in " ".join(text.split())
     assert "linf@0.03, l2@0.5" in text
@@ -137,6 +137,8 @@ def test_union_at_chosen_strengths(runs):
         printed(result, union={"fog": 1.0})
     with pytest.raises(UserError, match="linf"):
         printed(result, union={"linf": 0.001})
+    with pytest.raises(UserError, match=r"not searched at 0\.0319"):
+        printed(result, union={"linf": 0.0319})
 
 
 def test_references_fit_the_very_data_set(runs):
@@ -181,7 +183,7 @@ def test_narrow_terminals(command, runs, width):
     accuracies = [f"{value:.1f}" for value in load_result(runs[0]).accuracies().values("linf")]
     assert all(value in every.split() for value in accuracies)
     code, short = command("show", runs[0], width=width)
-    assert code == 0 and "withstand L∞ at 8/255" in " ".join(short.split())  # what papers give, at every width
+    assert code == 0 and "withstand L∞ at 0.035" in " ".join(short.split())  # next to what papers give, at every width
     code, compared = command("compare", *runs, width=width)
     assert code == 0
     for line in (text + compared).splitlines():

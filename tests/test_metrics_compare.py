@@ -28,7 +28,7 @@ def test_compare_says_who_is_more_robust(runs, capsys):
     compare(runs, reference=None, explain=True)
     text = " ".join(capsys.readouterr().out.split())
     assert "400 shared samples of cifar10" in text and "40 strengths: linf, l2" in text
-    assert text.index("L∞ at 8/255, strong") < text.index("40 strengths, strong")
+    assert text.index("L∞ at 0.035, strong") < text.index("40 strengths, strong")
     assert text.count("strong is the more robust") == 3 and "weak is the more robust" not in text
     assert "Wilcoxon signed-rank p =" in text
     assert "CR ind-avg" in text and "on 40 of its 180 ranked" in text

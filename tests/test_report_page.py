@@ -229,7 +229,7 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
     assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
     assert "StAdv, ReColor, Elastic, JPEG L∞, JPEG L1 and LPIPS" in rank[2]
-    assert union[0] == "Worst case over attacks" and "L∞ 8/255, L2 0.5, " in union[2]
+    assert union[0] == "Worst case over attacks" and "L∞ 0.035, L2 0.5, " in union[2]
 
 
 def test_the_breaking_point_is_given_in_levels_and_in_distances() -> None:
@@ -247,7 +247,7 @@ def test_crossings_are_told(tmp_path: Path) -> None:
         Result.from_arrays(labels, labels, {"linf": s}, {"linf": [0.5, 1.0]}, model=name) for name, s in sizes.items()
     ]
     text = build_report(runs, tmp_path / "report.html").read_text()
-    assert "L∞: steep is more robust below" in text
+    assert "L∞, by the sizes found: steep is more robust below" in text
 
 
 def by_sizes(**models: np.ndarray) -> tuple[list[Result], list[str]]:

@@ -13,6 +13,7 @@ from robustatlas.cli._terminal import in_groups, safe, shown
 from robustatlas.common.standard import NEAR, STANDARD
 from robustatlas.common.wording import MASKED, beside_masked, counted, counts, marked, strength
 from robustatlas.metrics.intervals import Interval
+from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
@@ -127,6 +128,7 @@ def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableTyp
     files = outcome.surviving_files()
     said = [MASKED] if masked(result, [attack]) else []
     said += ["not every strength was searched"] if not outcome.judged else []
+    said += [only] if (only := upper_bound_status(outcome.unsearched)) else []
     said += [] if files is None else [f"{files[0]} of {files[1]} examples stay ones in an 8-bit file"]
     said += [f"certified by {', '.join(certified.methods)}"] if certified is not None else []
     if explain:

@@ -85,10 +85,8 @@ def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
 
 
 def _standard(attack: AttackFacts) -> str:
-    """The accuracy at the strength that papers give, at any strength of the grid."""
-    if attack.attack not in STANDARD or attack.curve is None:
+    """The accuracy at the strength that papers give: one number where it was searched, else what is known of it."""
+    if attack.standard is None:
         return "-"
-    strength, written = STANDARD[attack.attack]
-    if strength > attack.strengths[-1] * (1 + 1e-5):
-        return "-"
-    return f"{written}: {float(attack.curve.robust_accuracy(strength)):.1f}"
+    low, high = attack.standard
+    return f"{STANDARD[attack.attack][1]}: {low:.1f}{f'-{high:.1f}' if high > low else ''}"

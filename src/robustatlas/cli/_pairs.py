@@ -115,8 +115,8 @@ def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]
             sides = [names[crossing.better_before], names[crossing.better_after]]
             before, after = sides if falls_from(attack) is None else reversed(sides)
             sentences.append(
-                f"{attack}: the curves cross at {size(crossing.start, of=attack)}; {before} is more robust below, "
-                f"{after} above (significant)."
+                f"{attack}: by the sizes found, the curves cross at {size(crossing.start, of=attack)}; {before} is "
+                f"more robust below, {after} above (significant)."
             )
     return sentences
 

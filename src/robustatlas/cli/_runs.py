@@ -63,7 +63,8 @@ Union = Annotated[
     ATTACKS.option(
         "NAME=STRENGTH",
         "Attacks and strengths of the union accuracy (the share of samples that withstand all of them), such as "
-        "`linf=8/255,l2=0.5`. By default all attacks, each at the middle of its strengths.",
+        "`linf=8/255,l2=0.5`; each was searched. By default all attacks, each at the strength that papers give or "
+        "the next larger one searched, else at the middle of its strengths.",
     ),
 ]
 About = Annotated[
@@ -77,8 +78,8 @@ Headline = Annotated[
     ATTACKS.option(
         "NAME@STRENGTH",
         "The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
-        "By default at the usual strength for the data, where there is one, or else the worst case over all attacks at "
-        "their usual strengths.",
+        "Each strength was searched. By default at the usual strength for the data, where there is one, or the next "
+        "larger one searched, or else the worst case over all attacks, each as --union has it by default.",
     ),
 ]
 Explain = Annotated[bool, OUTPUT.flag("--explain", "Say below what each number means.")]

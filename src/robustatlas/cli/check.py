@@ -1,6 +1,7 @@
 """``robustatlas check``: a gate for pipelines."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ FAILED = 3
 
 def check(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    union: _runs.Union = None,
     headline: _runs.Headline = None,
     reference: _runs.Reference = None,
     junit: Annotated[Path | None, OUTPUT.option("FILE", "Write the verdict as JUnit XML.")] = None,
@@ -46,8 +48,9 @@ def check(
         list[str] | None,
         GENERAL.option(
             "WHAT>=NUMBER",
-            "A bound, in percent: on a robust accuracy, `linf@8/255>=45`, on a typical one, "
-            "`typical-hue@9>=90`, or on clean, average, union, cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
+            "A bound, in percent: on a robust accuracy, `linf@8/255>=45`, under several attacks at once, "
+            "`linf@8/255,l2@0.5>=40`, on a typical one, `typical-hue@9>=90`, or on clean, average, union (see "
+            "--union), cr, cr-ind-worst, cr-exp, cr-max, uar; on a "
             "hypervolume (`ah-linf>=0.3`) or a median size (`median-linf>=0.02`). <= bounds from above. "
             "`diagnosis=sound` asks for the verdict of the run's diagnosis, on the strengths that are required. Give "
             "it several times for several bounds.",
@@ -94,7 +97,8 @@ def check(
     if not 0 <= max_drop <= 100:
         raise UserError(f"--max-drop is {max_drop:g}; expected percentage points from 0 to 100.")
     verdicts = [text for text in require or () if asks_for_verdict(text)]
-    bounds = [Requirement.parse(text) for text in require or () if text not in verdicts]
+    asked = parse_strength_of(union, "--union") or {}
+    bounds = [replace(Requirement.parse(text), union=asked) for text in require or () if text not in verdicts]
     judged: Judged = "value" if value else "interval"
     result = load_result(run)
     if result.missing:

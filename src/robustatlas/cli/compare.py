@@ -33,6 +33,7 @@ from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import Comparison
 from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
@@ -129,6 +130,8 @@ def compare(
     console = Console(highlight=False)
     found.print(console, explain)
     if save_reference is not None:
+        if alone := next((side.table.unsearched for side in found.sides if side.table.unsearched), ()):
+            raise UserError(f"--save-reference: {describe_unsearched(alone)}; a reference is of searched strengths.")
         tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
         given = {unmarked(name): tables[name] for name in found.shared.names}
         _save(save_reference, runs or [], given, found.shared.results[0])
@@ -192,6 +195,9 @@ class _Sides:
     def print(self, console: Console, explain: bool) -> None:
         """For people: the verdict, the numbers, the pairs."""
         short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
+        for name, side in zip(short, self.sides, strict=True):
+            if unsearched := upper_bound_status(side.table.unsearched):
+                console.print(f"[yellow]{safe(name)}[/yellow]: {safe(unsearched)}.")
         for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)), self.headline)):
             console.print(f"[bold]{safe(sentence)}[/bold]")
         _print_numbers(console, short, self.statistics[0], self.seen)

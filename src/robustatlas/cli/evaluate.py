@@ -22,7 +22,7 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted, in_path
-from robustatlas.report.facts.headline import check_points
+from robustatlas.report.facts.points import searched_points
 from robustatlas.report.facts.rows import read_card
 
 if TYPE_CHECKING:
@@ -249,16 +249,14 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
 
     if not first:
         return
-    known: list[tuple[str, Sequence[float], bool]] = []
+    known: list[tuple[str, Sequence[float]]] = []
     with suppress(UserError):  # there is no run yet
         records = Run.open(cast(Path, request.run)).records().values()
-        known += [(record.name, record.strengths, record.monotone) for record in records]
+        known += [(record.name, record.strengths) for record in records]
     attacks = choose_attacks(request, model, choose_samples(data).first.images)
-    known += [(attack.name, attack.strengths, attack.nested) for attack in attacks]
-    grids = {
-        name: sorted({*chain.from_iterable(grid for one, grid, _ in known if one == name)}) for name, _, _ in known
-    }
-    check_points(first, grids, [name for name, _, nested in known if nested])
+    known += [(attack.name, attack.strengths) for attack in attacks]
+    grids = {name: sorted({*chain.from_iterable(grid for one, grid in known if one == name)}) for name, _ in known}
+    searched_points(first, grids, "--headline", "@")
 
 
 def samples_and_folder(

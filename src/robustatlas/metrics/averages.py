@@ -48,8 +48,8 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
     Args:
         minimal_strengths: attack -> [N] smallest strength (or size) at which each sample was broken; 0 where it is
             misclassified clean, inf where it never was. The same N samples in the same order for every attack.
-        at: attack -> largest strength the adversary may use; only these attacks take part. A strength between those
-            that were evaluated counts as the next lower one that was.
+        at: attack -> largest strength the adversary may use; only these attacks take part. At a strength that was not
+            searched the share is an upper bound only.
 
     Returns:
         percent, in [0, 100].

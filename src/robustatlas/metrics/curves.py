@@ -188,7 +188,11 @@ class RobustnessCurve(Tabular):
         return percent(self._broken(size), self.samples)
 
     def robust_accuracy(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size)."""
+        """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size).
+
+        It stands on the sizes that were found: at strengths that were not searched it is an upper bound only (see
+        :meth:`robustatlas.Result.accuracy_bounds`).
+        """
         return percent(self.samples - self._broken(size), self.samples)
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:

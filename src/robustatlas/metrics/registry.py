@@ -62,8 +62,9 @@ _ALL = (
     Metric("average accuracy", "Mean robust accuracy over every (attack, strength), all counting alike."),
     Metric(
         "union accuracy",
-        "Share of samples that no attack breaks, each attack up to the strength that is named, by default the middle "
-        "one of its strengths: the worst case for every sample. --union linf=0.1,l2=0.5 chooses.",
+        "Share of samples that no attack breaks, each attack up to the strength that is named, by default the "
+        "searched one that papers give or comes next, else the middle one: the worst case for every sample. --union "
+        "linf=0.1,l2=0.5 chooses.",
     ),
     Metric(
         "median size",

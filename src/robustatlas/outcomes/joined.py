@@ -54,6 +54,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 kind_of=np.where(found < len(record.runs), found, -1),
                 true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
+                searched_at=np.full(len(record.strengths), record.judges_strengths),
                 errors=str(record.protocol.get("errors", "accepted")),
                 without_gradient=None if record.gradient is None else record.gradient.without,
                 **columns,

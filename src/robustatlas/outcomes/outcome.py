@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
 from robustatlas.common.wording import strength
+from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
 Floats = NDArray[np.float64]
@@ -97,6 +98,8 @@ class Outcome:
             margins are normalised cross-entropies.
         saved: ``[N]``, at most how many passes were left out because a certificate says that nothing can be found;
             None: nothing was certified before.
+        searched_at: ``[S]``, whether a search judged this very strength; elsewhere only sizes were searched, and
+            accuracies are upper bounds only. None: each was searched.
         as_file: ``[N]``, whether the smallest example still is one as an 8-bit file holds it: 1 yes, -1 no, 0: there is
             no example, or nobody looked.
 
@@ -138,6 +141,7 @@ class Outcome:
     saved: Integers | None = None
     errors: str = "accepted"
     as_file: Integers | None = None
+    searched_at: Booleans | None = None
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
@@ -173,7 +177,8 @@ class Outcome:
         Accuracies, curves, unions, resamples, SQL and pages all follow this one rule: a sample is broken at a strength
         that is not smaller than its minimal size. An attack whose threat model is not nested judges each strength by
         itself. A sample is then broken at 0 where its clean input is misclassified, and at a strength where it was
-        fooled at that very strength.
+        fooled at that very strength. At a strength that was not searched, this is only what the sizes say; see
+        :meth:`accuracy_bounds`.
 
         Raises:
             UserError: strengths are judged one by one, and some sample was not run at every one, or the attack not at
@@ -181,7 +186,8 @@ class Outcome:
         """
         sizes = self.strengths if at is None else np.asarray(at, np.float64).reshape(-1)
         if self.monotone:
-            return broken_within(self.minimal_size, sizes)
+            places = positions_of(sizes, self.strengths)
+            return broken_within(self.minimal_size, np.where(places < 0, sizes, self.strengths[places]))
         if not self.judged:
             raise UserError(
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
@@ -189,10 +195,60 @@ class Outcome:
             )
         return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._judged_at(sizes)]
 
-    def check_judged_at(self, strength: float) -> None:
-        """Raise :class:`UserError` where each strength is judged by itself, and the attack was not run at this one."""
-        if not self.monotone:
-            self._judged_at(np.array([strength]))
+    @property
+    def searched_strengths(self) -> Floats:
+        """``[K]``: the strengths that a search judged; the others stand on sizes alone."""
+        return self.strengths if self.searched_at is None else self.strengths[self.searched_at]
+
+    @property
+    def unsearched(self) -> tuple[Point, ...]:
+        """The attack with each strength whose accuracy is an upper bound only, as sizes alone were searched there."""
+        alone = np.setdiff1d(self.strengths, self.searched_strengths)
+        return tuple((self.attack, strength) for strength in alone.tolist())
+
+    def accuracy_bounds(self, strength: float) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand a strength >= 0: the one rule for every strength.
+
+        Where the strength was searched, both are those that no search there broke. Between searched strengths of a
+        nested threat model those of the next larger one are certain, and possible are those without an example within
+        the strength; beyond the largest none is certain. Where strengths are judged each by itself, nothing is known
+        between them: none is certain, and all are possible.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
+            >>> known = table.outcome("linf").accuracy_bounds(0.2)
+            >>> known.low, known.high, known.status
+            (50.0, 100.0, 'upper bound only, as linf was not searched at 0.2')
+        """
+        clean = self.minimal_size > 0
+        if strength == 0:
+            return AccuracyBounds(clean, clean)
+        place, searched = position_of(strength, self.strengths.tolist()), self.searched_strengths
+        at = strength if place is None else float(self.strengths[place])
+        unsearched = () if position_of(at, searched.tolist()) is not None else ((self.attack, at),)
+        if self.monotone:
+            possible = ~broken_within(self.minimal_size, [at])[:, 0]
+            larger = searched[searched >= at][:1]
+            certain = ~broken_within(self.minimal_size, larger)[:, 0] if larger.size else np.zeros_like(clean)
+            return AccuracyBounds(certain, possible, unsearched)
+        if place is None:
+            return AccuracyBounds(np.zeros_like(clean), np.ones_like(clean), unsearched)
+        standing, unknown = self.fooled[:, place] == 0, (self.fooled[:, place] < 0) & clean
+        return AccuracyBounds(standing, standing | unknown, ((self.attack, at),) if unknown.any() else unsearched)
+
+    def certain_sizes(self) -> Floats:
+        """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of
+        a nested threat model.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1] * 3, {"linf": [0.15, 0.3, np.inf]}, {"linf": [0.1, 0.2]})
+            >>> table.outcome("linf").certain_sizes().tolist()
+            [0.1, 0.2, 0.2]
+        """
+        grid = np.append(0.0, self.searched_strengths)
+        return np.asarray(grid[np.maximum(np.searchsorted(grid, self.minimal_size) - 1, 0)])
 
     def _judged_at(self, sizes: Floats) -> Integers:
         """``[K]``: positions of ``sizes`` among 0 and the strengths."""
@@ -297,4 +353,5 @@ class Outcome:
             fooled=self.fooled[:, kept],
             queries=None if self.queries is None else self.queries[:, kept],
             typical=None if self.typical is None else self.typical[:, kept],
+            searched_at=None if self.searched_at is None else self.searched_at[kept],
         )

@@ -157,6 +157,11 @@ class AttackRecord(Record):
         return str(by) if self.protocol.get("search") == EXAMPLES else None
 
     @property
+    def judges_strengths(self) -> bool:
+        """True if its strengths were searched; otherwise sizes were, or examples were handed over."""
+        return self.finder is None and self.protocol.get("search") != "minimum"
+
+    @property
     def origin(self) -> str:
         """How its numbers were found, in a phrase for people."""
         if self.finder is not None:

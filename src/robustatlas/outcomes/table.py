@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.accuracies import AccuracyTable
+from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
 from robustatlas.outcomes.strengths import read_sizes, read_strength
@@ -157,25 +158,70 @@ class OutcomeTable:
         shares = {attack: outcome.without_gradient for attack, outcome in self.outcomes.items()}
         return {attack: share for attack, share in shares.items() if share}
 
+    def accuracy_bounds(self, strengths: Mapping[str, float]) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand clean inputs and every attack at the strength named
+        for it; see :meth:`attack_bounds`.
+
+        Raises:
+            UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
+
+        Example:
+            >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
+            >>> table.accuracy_bounds({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
+            (50.0, 1.0)
+        """
+        found = AccuracyBounds(self.clean, self.clean)
+        for attack, strength in self._checked(strengths).items():
+            found = found.combine(self.attack_bounds(attack, strength))
+        return found
+
+    def attack_bounds(self, attack: str, strength: float) -> AccuracyBounds:
+        """Return which samples certainly, and possibly, withstand one attack at a strength.
+
+        That is what :meth:`Outcome.accuracy_bounds` says. At a strength that was not searched, a sample that
+        is certified beyond it is certain too.
+        """
+        known, proved = self.outcome(attack).accuracy_bounds(strength), self.certified_sizes.get(attack)
+        if proved is None or known.searched:
+            return known
+        return replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
+
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
-        """``[N]``: whether the sample withstands clean inputs and every attack at the strength named for it, of nested
-        sets up to that strength.
+        """``[N]``: whether no example was found of the sample, clean or under any attack within the strength named for
+        it. At a strength that was not searched their share is an upper bound only; see :meth:`accuracy_bounds`.
 
         Raises:
             UserError: no mapping of strengths, a negative strength, an attack that was not evaluated, or one that is
                 judged at each strength by itself and was not at this one.
         """
         standing = self.clean
+        for attack, strength in self._checked(strengths).items():
+            standing = standing & ~self.outcome(attack).broken([strength])[:, 0]
+        return standing
+
+    def _checked(self, strengths: Mapping[str, float]) -> dict[str, float]:
         if not isinstance(strengths, Mapping):
             raise UserError(
                 f"{brief(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
             )
-        for attack, given in strengths.items():
-            outcome, strength = self.outcome(attack), real(given)
+        found = {attack: real(given) for attack, given in strengths.items()}
+        for attack, strength in found.items():
             if not strength >= 0:
-                raise UserError(f"The strength of {attack} is {brief(repr(given))}; expected a number from 0 on.")
-            standing = standing & ~outcome.broken([strength])[:, 0]
-        return standing
+                raise UserError(
+                    f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected a number from 0 on."
+                )
+        return found
+
+    @property
+    def unsearched(self) -> tuple[Point, ...]:
+        """The attacks and strengths whose accuracies are upper bounds only, as sizes were searched there and strengths
+        were not."""
+        return tuple(point for outcome in self.outcomes.values() for point in outcome.unsearched)
+
+    def searched_only(self) -> Self:
+        """The same samples with only the strengths that were searched; attacks without any are left out."""
+        grids = {attack: outcome.searched_strengths for attack, outcome in self.outcomes.items()}
+        return self.restrict({attack: grid for attack, grid in grids.items() if grid.size}) if self.unsearched else self
 
     def select(self, positions: Integers) -> Self:
         """The samples at some positions of these arrays."""

@@ -56,6 +56,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         without_gradient=_without_gradient(outcomes, covered),
         saved=_saved(outcomes, covered),
         as_file=known_of_best([outcome.as_file for outcome in outcomes]),
+        searched_at=_searched(outcomes, covered, strengths),
     )
 
 
@@ -106,6 +107,14 @@ def _on_one_grid(
     if outcomes[0].monotone:
         margins = np.minimum.accumulate(margins, axis=1)
     return strengths, np.where(np.isfinite(margins), margins, np.nan).astype(np.float32), fooled
+
+
+def _searched(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Booleans:
+    """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
+    searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        searched[:, positions_of(outcome.searched_strengths, strengths)] |= rows[:, None]
+    return np.asarray(searched.all(axis=0))
 
 
 def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:

@@ -1,5 +1,6 @@
 """A run as a table for a paper."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from robustatlas.common.escaping import latex_text
@@ -81,21 +82,21 @@ def _note(facts: RunFacts, attack: AttackFacts) -> str:
 
 
 def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
-    """What is written of an attack: its strength, or what the number is over, and the number; the headline first."""
+    """What is written of an attack: its strength, or what the number is over, and the number."""
     grid, first = attack.strengths.tolist(), facts.headline
-    if first is not None and [*first.at] == [attack.attack] and position_of(first.at[attack.attack], grid) is None:
-        yield strength(first.at[attack.attack], of=attack.attack), first.accuracy
-    for place in _chosen(attack.attack, grid) if attack.accuracy else ():
+    leading = None if first is None else position_of(first.at.get(attack.attack, math.nan), grid)
+    for place in _chosen(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield strength(grid[place], of=attack.attack), attack.accuracy[place]
     if attack.average is not None and len(grid) > 1:
         yield f"mean of {len(grid)}", attack.average
 
 
-def _chosen(attack: str, grid: Sequence[float]) -> list[int]:
+def _chosen(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
     if len(grid) <= _MOST:
         return list(range(len(grid)))
     usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]
+    usual += [] if leading is None else [leading]
     return sorted({*usual, (len(grid) - 1) // 2, len(grid) - 1})
 
 

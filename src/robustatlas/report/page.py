@@ -355,8 +355,8 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                         for leader, at in (sides if wording.falls_from(ours.attack) is None else reversed(sides))
                     )
                     sentences.append(
-                        f"{wording.wording(ours.attack).label}: {below[0]} is more robust below {below[1]}, {above[0]} "
-                        f"above {above[1]}."
+                        f"{wording.wording(ours.attack).label}, by the sizes found: {below[0]} is more robust "
+                        f"below {below[1]}, {above[0]} above {above[1]}."
                     )
     return sentences
 

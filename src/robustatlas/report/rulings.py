@@ -7,7 +7,7 @@ from robustatlas.common.wording import MASKED
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.gallery import Example
-from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of
+from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of, unsearched
 from robustatlas.report.gate.verdict import State, check_verdict, ruling_on
 from robustatlas.results.result import Result
 
@@ -47,7 +47,9 @@ def _line(
     said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
     if masked(result, rests_on(requirement, result)):
         return RuledLine(requirement.text, "fail", f"{said}: {MASKED}, which proves nothing", ())
-    if ruling.state == "open":
+    if doubt := unsearched(requirement, result, facts):
+        said = f"between {number.low:.1f} and {number.high:.1f}, {doubt}"
+    elif ruling.state == "open":
         wanted = "more images" if ruling.samples is None else f"about {ruling.samples:,} images"
         said = f"{said}; {wanted} would decide, {result.samples:,} were looked at"
     within = dict(strengths_of(requirement, result))

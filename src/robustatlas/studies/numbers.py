@@ -21,6 +21,7 @@ from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
+from robustatlas.outcomes.bounds import describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 from robustatlas.report.facts import numbers
@@ -165,6 +166,7 @@ def statistic_of(
     judged = result.judged()
     accuracies = AccuracyStatistics(judged)
     attack, at, strength = name.partition("@")
+    _check_searched(name, judged)
     if name == "clean":
         return accuracies.accuracy(CLEAN, 0)
     if at:
@@ -181,6 +183,15 @@ def statistic_of(
         raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
     return _against(name, kind, last, held, judged, trained_on)
+
+
+def _check_searched(name: str, judged: Result) -> None:
+    """Raise where a number rests on strengths at which sizes alone were searched."""
+    kind, _, last = name.rpartition(" ")
+    named = {name.partition("@")[0], last} & {*judged.attacks} or {*judged.attacks}
+    alone = tuple(point for point in judged.unsearched if point[0] in named)
+    if alone and name != "clean" and kind not in ("AH", "std AH"):
+        raise UserError(f"{name!r} of {judged.name}: {describe_unsearched(alone)}; give its evaluation another search.")
 
 
 def hypervolume_of(result: Result, attack: str) -> AdversarialHypervolume:

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import UPPER_BOUND, listed
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
@@ -23,6 +24,7 @@ from robustatlas.report.facts import numbers
 from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
 from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals
+from robustatlas.report.facts.points import searched_from
 from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
 from robustatlas.results.result import Result
@@ -38,6 +40,7 @@ class AttackFacts:
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
         average: mean of the accuracies; None likewise.
         curve: robustness curve; None likewise.
+        standard: (least, most) percent that withstand the strength at which papers give accuracies, where it is known.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
         halved: the size from which on no more than half of the clean accuracy is left; inf where never.
@@ -62,6 +65,7 @@ class AttackFacts:
     typical: tuple[Interval, ...] | None
     average: Interval | None
     curve: RobustnessCurve | None
+    standard: tuple[float, float] | None
     sizes: NDArray[np.float64]
     quartiles: tuple[float, float, float]
     halved: float
@@ -111,6 +115,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,
+        standard=_bounds_at_standard(result, attack) if curve is not None else None,
         sizes=outcome.minimal_size,
         quartiles=(quarter, half, three),
         halved=halved,
@@ -128,6 +133,15 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         advice=_advice(result, attack),
         queries=query_successes(outcome),
     )
+
+
+def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | None:
+    """Return the least and most percent at the strength at which papers give accuracies; None where there is no such
+    strength, or no search reached it."""
+    if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
+        return None
+    known = result.attack_bounds(attack, STANDARD[attack][0])
+    return known.low, known.high
 
 
 def _advice(result: Result, attack: str) -> GridAdvice | None:

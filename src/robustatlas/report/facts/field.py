@@ -1,7 +1,7 @@
 """A run beside the field: published models at the one point a benchmark asks for, and what that point hides."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,12 @@ from robustatlas.metrics.intervals import Interval, proportion_bounds, proportio
 from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
 from robustatlas.metrics.references.shipped import available_fields, is_about, load_field
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.numbers import CONFIDENCE, intervals
 from robustatlas.report.facts.plain import plain
+from robustatlas.report.facts.points import searched_from
 from robustatlas.report.facts.ranks import rank_ranges, ranks
 from robustatlas.results.result import Result
 
@@ -37,18 +40,21 @@ _IMAGES = 10_000
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The run's own robust accuracy where no entry has one: attack, strength, percent, and whether it is masked."""
+    """The run's own robust accuracy where no entry has one: attack, strength, percent, and whether it is masked.
+    ``accuracy``: what it is at least; ``at_most``: another number where the strength was not searched."""
 
     attack: str
     strength: float
     accuracy: float
+    at_most: float
     masked: bool
 
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
         where = strength(self.strength, of=self.attack)
-        return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f} %", self.masked)
+        most = f" to {self.at_most:.1f}" if self.at_most > self.accuracy else ""
+        return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f}{most} %", self.masked)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Beside:
     """A run beside a field.
 
     Attributes:
-        accuracy: of the run at the field's point, under all of `attacks` at once.
+        accuracy: of the run at the field's point, under all of `attacks` at once; where it was not `searched`, what it
+            is at least, and its interval reaches to what it is at most.
         attacks: of the run that search the field's threat model.
         rank: place by the number alone, among the entries and the run; it means nothing where the run is masked.
         best: the best place that the intervals leave open; likewise.
@@ -76,6 +83,7 @@ class Beside:
     elsewhere: tuple[Elsewhere, ...]
     curve: RobustnessCurve | None
     masked: Mapping[str, float]
+    searched: bool = True
 
     @property
     def of(self) -> int:
@@ -108,7 +116,8 @@ class Beside:
         few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
-        said = f"At {self.point}{union} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
+        least = "" if self.searched else ", which was not searched, at least"
+        said = f"At {self.point}{union}{least} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
         whose = f"{len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}"
         if self.masked:
             return f"{said}: {MASKED}, so it has no place beside the {whose}. {why_masked(self.masked)}"
@@ -134,6 +143,7 @@ class Beside:
             "attack": self.field.attack,
             "strength": self.field.strength,
             "accuracy": plain(self.accuracy),
+            "searched": self.searched,
             "union of": list(self.attacks),
             "place": None
             if self.masked
@@ -154,22 +164,35 @@ def beside_the_field(result: Result) -> tuple[Beside, ...]:
 
 
 def _attacked(result: Result, field: Field) -> Beside | None:
-    attacks = _searching(result, field.attack)
-    reach = max((float(result.strengths(attack)[-1]) for attack in attacks), default=0.0)
-    if reach < field.epsilon * (1 - 1e-5):
+    attacks, size = _searching(result, field.attack), field.epsilon
+    reaching = [attack for attack in attacks if _reaches(result.outcome(attack), size)]
+    if not reaching:
         return None
     sizes = np.min([result.minimal_size(attack) for attack in attacks], axis=0)
     curve = RobustnessCurve(sizes, field.attack, result.outcome(attacks[0]).unit)
-    alive = _alive(curve, field.epsilon)
-    possible = np.min([result.outcome(attack).doubted().minimal_size for attack in attacks], axis=0)
-    certain = _alive(RobustnessCurve(possible), field.epsilon)
-    accuracy = proportion_interval(alive, result.samples, CONFIDENCE)
-    accuracy = replace(accuracy, low=proportion_interval(certain, result.samples, CONFIDENCE).low)
-    return _placed(result, field, accuracy, attacks, _elsewhere(result, field, curve, reach), curve)
+    searched = result.accuracy_bounds(dict.fromkeys(reaching, size)).searched
+    certain, possible = _count_standing(result, attacks, reaching, size)
+    sure, _ = _count_standing(result.doubted() or result, attacks, reaching, size)
+    low, high = (proportion_interval(count, result.samples, CONFIDENCE) for count in (sure, possible))
+    accuracy = Interval(float(percent(certain, result.samples)), low.low, high.high, CONFIDENCE)
+    reach = max(float(result.strengths(attack)[-1]) for attack in reaching)
+    return _placed(result, field, accuracy, attacks, _elsewhere(result, field, reaching, reach), curve, searched)
 
 
-def _alive(curve: RobustnessCurve, size: float) -> int:
-    return round(float(curve.robust_accuracy(size * (1 + 1e-9))) * curve.samples / 100)
+def _reaches(outcome: Outcome, size: float) -> bool:
+    return outcome.monotone and searched_from(outcome, size) is not None
+
+
+def _count_standing(
+    table: OutcomeTable, attacks: Sequence[str], reaching: Sequence[str], size: float
+) -> tuple[int, int]:
+    """Count the samples that certainly, and possibly, withstand several attacks on the same sets at a size.
+
+    Attacks that are ``reaching`` the size say what is certain; the examples of all attacks count.
+    """
+    bounds = table.accuracy_bounds(dict.fromkeys(reaching, size))
+    standing = table.survivors(dict.fromkeys(attacks, size))
+    return int((bounds.certain & standing).sum()), int(standing.sum())
 
 
 def _corrupted(result: Result, field: Field) -> Beside | None:
@@ -189,6 +212,7 @@ def _placed(
     attacks: tuple[str, ...],
     elsewhere: tuple[Elsewhere, ...],
     curve: RobustnessCurve | None,
+    searched: bool = True,
 ) -> Beside:
     values = [entry.accuracy for entry in field.entries]
     spans: list[tuple[float, float] | None] = [(accuracy.low, accuracy.high)]
@@ -201,7 +225,7 @@ def _placed(
     assert span is not None and rank is not None
     clean = proportion_interval(int(result.clean.sum()), result.samples, CONFIDENCE)
     why = masked(result, attacks)
-    return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve, why)
+    return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve, why, searched)
 
 
 def _searching(result: Result, norm: str) -> tuple[str, ...]:
@@ -220,14 +244,17 @@ def _norm_of(record: AttackRecord) -> str:
     return _SETS.get(kind, record.name if not kind and record.name in _SETS.values() else "")
 
 
-def _elsewhere(result: Result, field: Field, curve: RobustnessCurve, reach: float) -> tuple[Elsewhere, ...]:
+def _elsewhere(result: Result, field: Field, reaching: Sequence[str], reach: float) -> tuple[Elsewhere, ...]:
     """Half and twice the field's strength, and the strengths at which papers give accuracies under other norms."""
-    at: list[tuple[str, RobustnessCurve, float]] = [
-        (field.attack, curve, size) for size in (field.epsilon / 2, 2 * field.epsilon) if size <= reach
+    at = [(field.attack, reaching, size) for size in (field.epsilon / 2, 2 * field.epsilon) if size <= reach]
+    at += [
+        (name, [name], size)
+        for name, (size, _) in STANDARD.items()
+        if name != field.attack and name in result.attacks and _reaches(result.outcome(name), size)
     ]
-    for name, (size, _) in STANDARD.items():
-        if name != field.attack and name in result.attacks and size <= result.strengths(name)[-1]:
-            at.append((name, result.curve(name), size))
+    found = [(name, size, _count_standing(result, attacks, attacks, size)) for name, attacks, size in at]
     return tuple(
-        Elsewhere(name, size, float(of.robust_accuracy(size)), bool(masked(result, [name]))) for name, of, size in at
+        Elsewhere(name, size, float(low), float(high), bool(masked(result, [name])))
+        for name, size, counts in found
+        for low, high in [percent(counts, result.samples)]
     )

@@ -1,17 +1,19 @@
 """The one number that a run is first asked for: robust accuracy at the strength that the field usually takes."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed, some, strength, wording, words_up_to
+from robustatlas.common.standard import STANDARD
+from robustatlas.common.wording import listed, some, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import in_levels, listed_strengths, position_of, same_strength
+from robustatlas.outcomes.bounds import Point, upper_bound_status
+from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import numbers
-from robustatlas.report.facts.units import usual_strength
+from robustatlas.report.facts.points import points_of_headline, searched_from, searched_grid, searched_points
 
 _ROBUSTBENCH = "RobustBench, Croce et al. 2021"
 _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
@@ -25,11 +27,13 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
 
 @dataclass(frozen=True)
 class Headline:
-    """Robust accuracy at one point, or under several attacks at once; ``why`` at that one, in words that follow it."""
+    """Robust accuracy at one point, or under several attacks at once; ``why`` at that one, in words that follow it.
+    ``unsearched``: the attacks and strengths where sizes alone were searched, so that it is an upper bound only."""
 
     at: Mapping[str, float]
     accuracy: Interval
     why: str
+    unsearched: tuple[Point, ...] = ()
 
     @property
     def words(self) -> str:
@@ -42,21 +46,21 @@ class Headline:
     def explained(self, most: int = 4) -> str:
         """What it is called, why it is this one, and over what where that is several attacks, of ``most`` at most."""
         over = listed([f"{wording(name).label} {strength(at, 3, of=name)}" for name, at in self.at.items()])
-        return f"{self.words} ({self.why}{f': {over}' if 1 < len(self.at) <= most else ''})"
+        why = "; ".join(filter(None, [self.why, upper_bound_status(self.unsearched)]))
+        return f"{self.words} ({why}{f': {over}' if 1 < len(self.at) <= most else ''})"
 
 
 def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) -> Headline | None:
     """The headline of a run; None where no attack is known at every strength. ``judged``: its attacks that are known at
     every strength. ``asked``: attack -> strength; None: the usual strength for the data under the first attack that has
-    one, else the worst case over all attacks at their usual strengths.
+    one, or the next larger searched one, else the worst case over all attacks at their usual strengths.
 
-    Raises :class:`UserError`: an attack that is not there, or a strength beyond those that were looked at.
+    Raises :class:`UserError`: an attack that is not there, or a strength that was not searched.
     """
     if not judged.attacks:
         return None
-    at, why = (dict(asked), "as asked") if asked else _chosen(judged)
     grids = {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
-    check_points(at, grids, [attack for attack in judged.attacks if judged.outcome(attack).monotone])
+    at, why = (searched_points(asked, grids, "--headline", "@"), "as asked") if asked else _chosen(judged)
     return _measured(judged, at, why)
 
 
@@ -64,7 +68,7 @@ def _measured(judged: OutcomeTable, at: Mapping[str, float], why: str) -> Headli
     found = numbers.with_doubt(
         judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors(at))})
     )
-    return Headline(at, found["headline"], why)
+    return Headline(at, found["headline"], why, judged.accuracy_bounds(at).unsearched)
 
 
 def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
@@ -72,8 +76,14 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
     for name, strengths, source in _USUAL:
         if re.search(rf"(?<!fashion){name}(?!\d)", data):
             for attack, usual in strengths.items():
-                if attack in table.attacks and usual <= table.strengths(attack)[-1] * (1 + 1e-6):
-                    return {attack: usual}, f"the usual strength for {table.data}: {source}"
+                at = searched_from(table.outcome(attack), usual) if attack in table.attacks else None
+                if at is not None:
+                    near = (
+                        ""
+                        if same_strength(at, usual)
+                        else f"the next one searched from {strength(usual, of=attack)} on, "
+                    )
+                    return {attack: at}, f"{near}the usual strength for {table.data}: {source}"
     return _at_usual(table)
 
 
@@ -96,32 +106,27 @@ def worst_case_of(judged: OutcomeTable) -> Headline | None:
     return _measured(judged, at, why)
 
 
+_USUAL_STRENGTH = ("its usual strength", "their usual strengths")
+_NEXT = ("the searched strength next to its usual one", "the searched strengths next to their usual ones")
+_LAST = ("the last of its strengths", "the last of their strengths")
+_MIDDLE = ("the middle of its strengths", "the middle of their strengths")
+
+
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
-    """Each attack at its usual strength, or at the middle of those of the run where this has none."""
-    usual = {attack: usual_strength(table.outcome(attack)) for attack in table.attacks}
-    middle = numbers.union_strengths(table)
-    at = {attack: middle[attack] if most is None else most for attack, most in usual.items()}
-    others = [wording(attack).label for attack, most in usual.items() if most is None]
-    if len(at) == 1:
-        return at, "the middle of its strengths" if others else "its usual strength"
-    why = "each at the middle of its strengths"
-    if len(others) < len(at):
-        why = "each at its usual strength"
-        why += f"; {some(others)} at the middle of {'its' if len(others) == 1 else 'their'} strengths" if others else ""
-    return at, why
+    """Each attack at its usual strength, and in words which of them has one."""
+    at = points_of_headline(table)
+    whose = {attack: _words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
+    kinds = dict.fromkeys(whose.values())
+    if len(kinds) == 1:
+        one, _ = next(iter(kinds))
+        return at, one if len(at) == 1 else f"each at {one}"
+    labels = {kind: [wording(attack).label for attack, its in whose.items() if its == kind] for kind in kinds}
+    return at, "; ".join(f"{some(names)} at {kind[len(names) > 1]}" for kind, names in labels.items())
 
 
-def check_points(asked: Mapping[str, float], grids: Mapping[str, Sequence[float]], nested: Collection[str]) -> None:
-    """Raise :class:`UserError` where a headline asks for what a run has not. ``asked``: attack -> strength. ``grids``:
-    attack -> its strengths, increasing. ``nested``: the attacks whose accuracy is known between their strengths too."""
-    for attack, most in asked.items():
-        if attack not in grids:
-            there = instead(attack, grids, f"give one of {some(grids)}")
-            raise UserError(f"--headline names {attack!r}, which is not evaluated{there}")
-        grid, given = grids[attack], f"{attack}@{strength(most, of=attack)}"
-        if most > grid[-1] * (1 + 1e-6):
-            meant = in_levels(most, grid[-1]) or f"they go {words_up_to(attack)} {strength(grid[-1], of=attack)}"
-            raise UserError(f"--headline {given} is beyond every strength of {attack}; {meant}.")
-        if attack not in nested and position_of(most, grid) is None:
-            known = listed_strengths(grid, attack)
-            raise UserError(f"--headline {given}: {attack} is judged at each strength by itself; give one of {known}.")
+def _words_of_strength(outcome: Outcome, most: float) -> tuple[str, str]:
+    """Return the words for the strength of one attack, and of several alike."""
+    if outcome.attack not in STANDARD:
+        return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
+    usual, _ = STANDARD[outcome.attack]
+    return _USUAL_STRENGTH if same_strength(most, usual) else _NEXT if most > usual else _LAST

@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import some
-from robustatlas.common.wording import strength as written
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, confidence_intervals, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.registry import against_reference, of_model
-from robustatlas.outcomes.strengths import in_levels, position_of
+from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
+from robustatlas.report.facts.points import points_of_headline, searched_points
 
 CONFIDENCE = 0.95
 REPLICATES = 1000
@@ -97,28 +96,10 @@ def within_possible(ratios: Mapping[str, Interval], held: Held) -> dict[str, Int
 
 
 def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Attack -> the strength of its grid at which it counts for the union; those asked for, or all middle ones."""
-    grids = {attack: table.strengths(attack).tolist() for attack in table.attacks}
+    """Attack -> the searched strength at which it counts for the union; those asked for, or all at their usual ones."""
     if given is None:
-        return {attack: grid[(len(grid) - 1) // 2] for attack, grid in grids.items()}
-    chosen = {}
-    for attack, strength in given.items():
-        if attack not in grids:
-            raise UserError(f"--union names {attack!r}, which is not evaluated; give one of {some(grids) or 'none'}.")
-        if meant := in_levels(strength, grids[attack][-1]):
-            raise UserError(
-                f"--union {attack}={written(strength, of=attack)} is beyond every strength that was evaluated; {meant}."
-            )
-        table.outcome(attack).check_judged_at(strength)
-        same = position_of(strength, grids[attack])
-        below = [s for s in grids[attack] if s <= strength] if same is None else [grids[attack][same]]
-        if not below:
-            raise UserError(
-                f"--union {attack}={written(strength, of=attack)} changes less than every strength of {attack} "
-                f"that was evaluated; the first is {written(grids[attack][0], of=attack)}."
-            )
-        chosen[attack] = below[-1]
-    return chosen
+        return points_of_headline(table)
+    return searched_points(given, {attack: table.strengths(attack).tolist() for attack in table.attacks}, "--union")
 
 
 def hypervolume_of(

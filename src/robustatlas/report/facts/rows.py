@@ -19,6 +19,7 @@ from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
+from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
@@ -104,7 +105,7 @@ class Row:
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
-        union: accuracy in percent under all ranked attacks at once, each at its middle strength. None for a single
+        union: accuracy in percent under all ranked attacks at once, each at its usual strength. None for a single
             attack, where an entry is missing, and with accuracies alone.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
@@ -197,8 +198,9 @@ def published_rows(reference: Reference) -> list[Row]:
 
 def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
     """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
-    strength on its own is missing unless every strength was searched."""
-    given = about or About()
+    strength on its own is missing unless every strength was searched, and so are strengths that were not searched."""
+    given, sizes_only = about or About(), upper_bound_status(result.unsearched)
+    result = result.searched_only()
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
     judged = result.judged()
@@ -210,6 +212,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         f"unfinished run, samples not yet evaluated: {counts(result.missing)}" if result.missing else "",
         *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
         *result.warnings,
+        f"left out: {sizes_only}" if sizes_only else "",
         *_by_others(result),
         *calibrations_of(result.records.values()),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
@@ -263,7 +266,7 @@ class Ground:
         subjects: list[Subject] = []
         index = np.zeros(0, np.int64)
         for result in results:
-            judged = result.judged()
+            judged = result.judged().searched_only()
             grids.append({attack: judged.strengths(attack).tolist() for attack in judged.attacks})
             index = np.intersect1d(index, result.index) if subjects else result.index
             subjects.append(subject_of(result, result.name))

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, strength, value_as_typed, words_up_to
+from robustatlas.common.wording import instead, value_as_typed
+from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
+from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.results.result import Result
 
@@ -36,13 +43,15 @@ _TYPICAL = "typical-"
 @dataclass(frozen=True)
 class Requirement:
     """One bound on one number. ``what``: the number: ``clean``, ``average``, ``union``, ``cr``, ``uar``,
-    ``ATTACK@STRENGTH``, ... ``sign``: whether the bound is a lower or an upper one. ``bound``: accuracies and ratios in
-    percent."""
+    ``ATTACK@STRENGTH``, or several of these with commas, ... ``sign``: whether the bound is a lower or an upper one.
+    ``bound``: accuracies and ratios in percent. ``union``: attack -> strength of a union that is asked for; empty: that
+    of the run."""
 
     text: str
     what: str
     sign: Sign
     bound: float
+    union: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
@@ -70,11 +79,28 @@ class Requirement:
 
 
 def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Interval:
-    """The number that a requirement is about, with its interval."""
+    """The number that a requirement is about, with its interval.
+
+    The interval is that of the safe ends: what a run did not search may lie as low as the searched strengths and the
+    certificates leave it, and as high as the sizes do. The value is the end that the requirement has to fear.
+    """
     what = requirement.what
     _check_bound(requirement, result)
-    if "@" in what:
-        return (_typical_at if what.startswith(_TYPICAL) else _accuracy_at)(requirement, result)
+    if what.startswith(_TYPICAL) and "@" in what:
+        return _typical_at(requirement, result)
+    if points := points_of(requirement):
+        return _accuracy_at(requirement, result, points)
+    if what.startswith("median-") and what.removeprefix("median-") in result.attacks:
+        return _median(requirement, result, what.removeprefix("median-"))
+    found = _computed(requirement, result, facts)
+    if requirement.sign == ">=" and unsearched(requirement, result, facts):
+        return replace(found, value=0.0, low=0.0)
+    return found
+
+
+def _computed(requirement: Requirement, result: Result, facts: RunFacts) -> Interval:
+    """The number as the facts have it; upper bounds and searched ones alike."""
+    what = requirement.what
     if what in _OVERALL:
         return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
     own = {written(name): number for name, number in facts.own.items()}
@@ -85,18 +111,71 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
         held = facts.reference.numbers if facts.reference else {}
         return _there(held.get(against[what]), requirement, "give a --reference with these attacks and strengths")
     kind, _, attack = what.partition("-")
-    if kind in ("ah", "median") and attack in result.attacks:
-        of = next(known for known in facts.attacks if known.attack == attack)
-        if kind == "ah":
-            return _there(
-                of.frontier.volume if of.frontier else None, requirement, "evaluate it at equal steps of strength"
-            )
-        return _median(result, attack)
+    if kind == "ah" and attack in result.attacks:
+        frontier = _attack_facts(facts, attack).frontier
+        return _there(frontier.volume if frontier else None, requirement, "evaluate it at equal steps of strength")
     names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: a run has no number {what!r}"
         + instead(what, names, f"there are {', '.join(names)}")
     )
+
+
+def _attack_facts(facts: RunFacts, attack: str) -> AttackFacts:
+    return next(known for known in facts.attacks if known.attack == attack)
+
+
+def unsearched(requirement: Requirement, result: Result, facts: RunFacts) -> str:
+    """Why the number of a requirement is known as an interval only, and what to run; empty where it was searched."""
+    what = requirement.what
+    kind, _, attack = what.partition("-")
+    if kind == "ah" and attack in result.attacks:
+        frontier = _attack_facts(facts, attack).frontier
+        lowered = frontier is None or frontier.searched
+        return "" if lowered else "as the lowest margins were not searched for; run it with --search frontier"
+    if kind == "median" and attack in result.attacks:
+        return "" if result.outcome(attack).monotone else f"as {attack} is judged at each strength by itself"
+    points = tuple(
+        (name, strength)
+        for name, grid in _rests_at(requirement, result, facts).items()
+        for strength in grid
+        if not result.outcome(name).accuracy_bounds(strength).searched
+    )
+    return f"as {describe_unsearched(points)}; run: {command_to_search(points)}" if points else ""
+
+
+def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapping[str, Sequence[float]]:
+    """Attack -> the strengths that the number of a requirement is computed from."""
+    what = requirement.what
+    if what == "clean" or what.startswith(_TYPICAL):
+        return {}
+    if at := points_of(requirement) or (facts.union_at if what == "union" else {}):
+        return {attack: [strength] for attack, strength in at.items()}
+    if facts.reference is not None and what in _against():
+        return facts.reference.held.ranked
+    judged = result.judged()
+    return {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
+
+
+def points_of(requirement: Requirement) -> dict[str, float]:
+    """Attack -> strength of a requirement on robust accuracy at one point, or under several attacks at once; empty of
+    other numbers.
+
+    >>> points_of(Requirement.parse("linf@0.1,l2@1/2>=40"))
+    {'linf': 0.1, 'l2': 0.5}
+    """
+    if requirement.what == "union":
+        return dict(requirement.union)
+    if "@" not in requirement.what or requirement.what.startswith(_TYPICAL):
+        return {}
+    found: dict[str, float] = {}
+    for part in requirement.what.split(","):
+        attack, _, given = part.partition("@")
+        strength = read_strength(given, attack)
+        if not strength > 0 or attack in found:
+            raise UserError(f"--require {requirement.text!r}: {part!r} is not one attack at one strength; {FORMS}.")
+        found[attack] = strength
+    return found
 
 
 def _check_bound(requirement: Requirement, result: Result) -> None:
@@ -136,6 +215,8 @@ def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
     what = requirement.what
     if what == "clean":
         return ()
+    if points := points_of(requirement):
+        return tuple(points)
     one = what.removeprefix(_TYPICAL).partition("@")[0] if "@" in what else what.partition("-")[2]
     return (one,) if one in result.attacks else tuple(result.attacks)
 
@@ -144,30 +225,31 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     """The attacks and strengths of ``result`` that the number of a requirement is computed from; for one at a strength
     between two that were evaluated both."""
     grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
+    points = points_of(requirement)
     attack, _, asked = requirement.what.removeprefix(_TYPICAL).partition("@")
-    if asked and attack in grids:
-        grid, at = grids[attack], read_strength(asked, attack)
+    if asked and not points:
+        points = {attack: read_strength(asked, attack)}
+    for attack, at in points.items():
+        grid = grids[attack]
         last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
         first = last if same_strength(grid[last], at) else max(0, last - 1)
-        grids = {attack: grid[first : last + 1]}
+        grids[attack] = grid[first : last + 1]
     return [(attack, at) for attack, grid in grids.items() for at in grid]
 
 
-def _accuracy_at(requirement: Requirement, result: Result) -> Interval:
-    attack, _, given = requirement.what.partition("@")
-    asked = read_strength(given, attack)
-    if not asked > 0:
-        raise UserError(f"--require {requirement.text!r}: {given!r} is not a strength; {FORMS}.")
-    outcome = result.outcome(attack)
-    largest = float(outcome.strengths[-1])
-    if outcome.monotone and asked > largest * (1 + 1e-9):
-        remedy = f"evaluate it at {given} as well (--strengths {attack}={given}), the same command goes on"
-        raise UserError(
-            f"--require {requirement.text!r}: {attack} was evaluated {words_up_to(attack)} "
-            f"{strength(largest, of=attack)}; {in_levels(asked, largest) or remedy}."
-        )
-    standing = int((~outcome.broken([asked])).sum())
-    return proportion_interval(standing, result.samples, CONFIDENCE)
+def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, float]) -> Interval:
+    for attack, asked in points.items():
+        if not result.outcome(attack).monotone:
+            result.outcome(attack).broken([asked])  # which raises where it was not judged there
+        if meant := in_levels(asked, float(result.strengths(attack)[-1])):
+            raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
+    known, certain = (_bounds(table, points) for table in (result, result.doubted() or result))
+    return Interval(
+        known.low if requirement.sign == ">=" else known.high,
+        proportion_interval(int(certain.certain.sum()), result.samples, CONFIDENCE).low,
+        proportion_interval(int(known.possible.sum()), result.samples, CONFIDENCE).high,
+        CONFIDENCE,
+    )
 
 
 def _typical_at(requirement: Requirement, result: Result) -> Interval:
@@ -184,13 +266,40 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
     return numbers[place]
 
 
-def _median(result: Result, attack: str) -> Interval:
-    """Return the median size as people type it: where typed strengths fall, less is more robust, and never is -inf."""
-    curve = result.curve(attack)
-    band = curve.band(CONFIDENCE)
-    ends = [float(band.sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf for wrong in (band.high, band.low)]
-    low, high = sorted(value_as_typed(attack, end) for end in ends)
-    return Interval(value_as_typed(attack, float(curve.quantile(0.5))), low, high, CONFIDENCE)
+def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
+    """Return what is known under one attack, or under several and without any."""
+    if len(points) > 1:
+        return table.accuracy_bounds(points)
+    ((attack, strength),) = points.items()
+    return table.attack_bounds(attack, strength)
+
+
+def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
+    """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
+    withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    curve, certain = result.curve(attack), _certain_curve(result, attack)
+    far = curve.band(CONFIDENCE)
+    values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
+    if certain is not None:
+        near = certain.band(CONFIDENCE)
+        values[1], ends[1] = float(certain.quantile(0.5)), _half_wrong(near.sizes, near.high)
+    values, ends = ([value_as_typed(attack, each) for each in sizes] for sizes in (values, ends))
+    return Interval(min(values) if requirement.sign == ">=" else max(values), min(ends), max(ends), CONFIDENCE)
+
+
+def _half_wrong(sizes: NDArray[np.float64], wrong: NDArray[np.float64]) -> float:
+    """The first of the sizes from which on half of the images are ``wrong``, in percent; inf where at none."""
+    return float(sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf
+
+
+def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:
+    """The curve of the sizes up to which each sample certainly withstands, by searched strengths and certificates; None
+    where strengths are judged each by itself."""
+    outcome, proved = result.outcome(attack), result.certified_sizes.get(attack)
+    if not outcome.monotone:
+        return None
+    sizes = outcome.doubted().certain_sizes()
+    return RobustnessCurve(sizes if proved is None else np.maximum(sizes, proved.sizes))
 
 
 def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:

@@ -16,13 +16,14 @@ from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.alike import refusal_to_compare
+from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
 from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of
+from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of, unsearched
 from robustatlas.results.result import Result
 
 
@@ -44,8 +45,20 @@ def check_requirements(
         number = number_of(requirement, result, facts)
         why = masked(result, rests_on(requirement, result))
         passed = requirement.met_by(number, judged) and not why
-        found.append(Check(requirement.text, passed, _kept(requirement, number, why, judged, result.samples)))
+        doubt = unsearched(requirement, result, facts)
+        said = _describe_interval(requirement, number, doubt, judged) if doubt and not why else ""
+        said = said or _kept(requirement, number, why, judged, result.samples)
+        found.append(Check(requirement.text, passed, said))
     return found
+
+
+def _describe_interval(requirement: Requirement, number: Interval, doubt: str, judged: Judged) -> str:
+    """A number that was not searched, as far as it is known, and what would tell it; ``doubt``: see `unsearched`."""
+    said = f"{requirement.what} is between {number.low:.4g} and {number.high:.4g}, {doubt}"
+    bound = f"{requirement.sign} {requirement.bound:g}"
+    if requirement.met_by(number, judged):
+        return f"{bound} is kept all the same: {said}."
+    return f"{bound} is not {'kept' if requirement.broken_by(number) else 'shown'}: {said}."
 
 
 def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged, samples: int) -> str:
@@ -82,6 +95,8 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     whole = shared.table(0), shared.table(1)
     invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
+    alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict(competing).unsearched))
+    competing = {attack: grid for attack, grid in competing.items() if attack not in dict(alone)}
     ours, before = (one.restrict(competing) for one in whole)
     points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
     now, then = (_correct(table) for table in (ours, before))
@@ -101,6 +116,9 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
         found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
+    if alone:
+        sentence = f"Not in both runs: {describe_unsearched(alone)}; run: {command_to_search(alone)}"
+        found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", False, sentence))
     found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
     found += [
         Check(f"{attack} against {shared.names[1]}", False, refusal_to_compare(attack, how))

@@ -76,12 +76,12 @@ class Curves(Output):
                 place = columns if heading == PRINTED else elsewhere
                 place[f"{label}, {heading}"] = [f"{100 * value:.0f}" for value in self.printed[model]]
         columns |= elsewhere
-        title = f"{self.title}: robust error in % under {wording(self.attack).label}"
+        title = f"{self.title}: robust error in % under {wording(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
         return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
-        """The robust error at a size, over trainings."""
+        """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
         broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
         return StudyNumber(over_trainings(broken)["error"])
 
