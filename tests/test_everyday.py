@@ -1,6 +1,7 @@
 """Everyday changes through the whole: worst and typical cases of one run, typed strengths, pixels of 8 bits."""
 
 import html
+import io
 import itertools
 import json
 import re
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import scipy
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import robustatlas as ra
@@ -20,7 +22,7 @@ from robustatlas.attacks.everyday import CHANGES, everyday_suite
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.common.wording import FALLEN, falls_from
-from robustatlas.engine.numerics import TYPICAL
+from robustatlas.engine.numerics import SWEPT, TYPICAL
 from robustatlas.metrics import AccuracyTable, Interval, RobustnessCurve, proportion_bounds, typical_accuracies
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.references import Reference, load_reference
@@ -62,7 +64,7 @@ def outcome_of(name: str, model: ra.Classifier, data: tuple[Tensor, Tensor], **a
 # ---- worst and typical --------------------------------------------------------------------------------------------
 
 
-def points_of(threat: Change, steps: list[float], step: float, noise: Noise) -> Tensor:
+def points_of(threat: Change, multiples: list[float], size: float, noise: Noise) -> Tensor:
     """All points of a sweep of one size, for the one sample of ``noise``."""
     values = {
         "angle": lambda k, count: [j / count for j in range(count)],
@@ -71,32 +73,175 @@ def points_of(threat: Change, steps: list[float], step: float, noise: Noise) -> 
     }
     free = [values[kind](k, count) for k, (kind, count) in enumerate(threat.free)]
     signs = (-1, 1) if threat.signed else (1,)
-    inner = [0.0, *(sign * size for size in steps if size <= step for sign in signs)]
-    bounded = [each for each in itertools.product(inner, repeat=threat.bounded) if max(map(abs, each)) == step]
+    inner = [0.0, *(sign * each for each in [*(k for k in multiples if k < size), size] for sign in signs)]
+    bounded = [each for each in itertools.product(inner, repeat=threat.bounded) if max(map(abs, each)) == size]
     return torch.tensor([[*each, *rest] for each in bounded for rest in itertools.product(*free)])
+
+
+def drawn_points(attack: ra.Attack, x: Tensor, rows: Tensor, level: int) -> list[Tensor]:
+    """The typical draws of samples ``rows`` at one strength."""
+    strength = attack.strengths[level]
+    bits = int(torch.tensor(strength, dtype=torch.float32).view(torch.int32))
+    noise = Noise.of(0, rows, attack.name).child(TYPICAL).child(bits)
+    epsilon = torch.full((len(x),), strength)
+    return [attack.threat.typical(x, epsilon, noise.child(draw)) for draw in range(attack.typical)]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", [change.name for change in CHANGES])
 def test_the_worst_case_is_that_of_a_loop(name: str) -> None:
-    """Every point of the grid, one by one, by the threat model and the model alone."""
+    """Every point of the grid and every draw, one by one, by the threat model and the model alone."""
     model = a_model()
     x, labels = some_data(model, count=4)
     attack = attack_named(name).on_images((12, 12))
     found = outcome_of(name, model, (x, labels))
-    threat, sweep, last = attack.threat, attack.plan("descent").runs[0].optimizer, attack.strengths[-1]
+    threat, sweep, strengths = attack.threat, attack.plan("descent").runs[0].optimizer, attack.strengths
     assert isinstance(threat, Change)
     assert isinstance(sweep, Sweep)
-    steps = [last * k / sweep.sizes for k in range(1, sweep.sizes + 1)]
+    multiples = [sweep.spacing * k for k in range(1, int(strengths[-1] / sweep.spacing + 1e-6) + 1)]
+    between = [at for at in strengths if not np.isclose(at, multiples).any()]
     for row in range(len(x)):
-        first_run = Noise.of(0, torch.tensor([row]), name).child(len(attack.strengths) - 1)
+        patterns = Noise.of(0, torch.tensor([row]), name).child(SWEPT)
+        image = x[row : row + 1]
 
-        def fooled(theta: Tensor, row: int = row) -> bool:
-            shown = threat.apply(x[row : row + 1].expand(len(theta), -1, -1, -1), theta)
+        def fooled(theta: Tensor, row: int = row, image: Tensor = image) -> bool:
+            shown = threat.apply(image.expand(len(theta), -1, -1, -1), theta)
             return bool((model.logits(shown).argmax(1) != labels[row]).any())
 
-        clean = fooled(threat.neutral(x[:1]))
-        broken = (step for step in steps if fooled(points_of(threat, steps, step, first_run)))
-        assert found.minimal_size[row] == pytest.approx(0.0 if clean else next(broken, np.inf), rel=1e-4)
+        draws = [
+            (min(np.ceil(size - 1e-5), at) if name in ("translation", "jpeg-quality") else size)
+            for level, at in enumerate(strengths)
+            for theta in drawn_points(attack, image, torch.tensor([row]), level)
+            if fooled(theta) and (size := float(threat.size(image, theta)))
+        ]
+        grid = (at for at in sorted([*multiples, *between]) if fooled(points_of(threat, multiples, at, patterns)))
+        expected = 0.0 if fooled(threat.neutral(x[:1])) else min([next(grid, np.inf), *draws])
+        assert found.minimal_size[row] == pytest.approx(expected, rel=1e-4)
+
+
+SWEPT_ATTACKS = [*(change.name for change in CHANGES), "hue", "saturation", "brightness", "contrast"]
+
+
+def a_jagged_model(side: int = 12) -> ra.Classifier:
+    """A model whose class changes often along any line, so that what is found depends on where one looks."""
+    torch.manual_seed(3)
+    weight = torch.randn(3 * side**2, 1)
+
+    class Jagged(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            height = torch.sin(3 * (x.flatten(1) @ weight))
+            return torch.cat([0.9 + 0 * height, height], 1)
+
+    return ra.Classifier(Jagged())
+
+
+@pytest.mark.parametrize("search", ["descent", "every"])
+@pytest.mark.parametrize("name", SWEPT_ATTACKS)
+def test_more_strengths_never_raise_an_accuracy(name: str, search: str) -> None:
+    """The accuracy at a strength, of a run at several, is never above that of a run at this one alone."""
+    model, x = a_jagged_model(), images(count=12, side=12)
+    data, known = (x, torch.zeros(12, dtype=torch.long)), replace(attack_named(name).on_images((12, 12)), small=None)
+    last = known.strengths[-1]
+    most = min(1.2 * last, known.threat.most(x), 90.0 if known.threat.levels else np.inf)
+    grid = sorted(
+        {
+            float(max(1, round(share * most))) if known.threat.levels else share * most
+            for share in (0.05, 0.33, 0.7, 1.0)
+        }
+    )
+
+    def accuracies(*strengths: float) -> np.ndarray:
+        attack = replace(known, strengths=strengths)
+        return ra.evaluate(model, data, attack, search=search, **QUIET).outcome(name).accuracies()  # type: ignore[arg-type]
+
+    alone = [accuracies(strength)[0] for strength in grid]
+    assert (accuracies(*grid) <= alone).all()
+    for (s, first), (t, second) in itertools.combinations(zip(grid, alone, strict=True), 2):
+        both = accuracies(s, t)
+        assert both[0] <= first
+        assert both[1] <= second
+
+
+def test_a_small_strength_beside_a_large_one_is_looked_at() -> None:
+    model, x = a_jagged_model(), images(count=12, side=12)
+    data = x, torch.zeros(12, dtype=torch.long)
+    for name, small, large in (("translation", 0.4, 7), ("contrast-percent", 7, 100), ("rotation", 0.5, 45)):
+        asked = {"strengths": {name: [small, large]}}
+        outcome, clean = outcome_of(name, model, data, **asked), (model.logits(x).argmax(1) == 0).numpy()
+        threat = attack_named(name).threat
+        theta = torch.full((12, threat.bounded), float(small))  # type: ignore[attr-defined]
+        broken = (model.logits(threat.apply(x, theta)).argmax(1) != 0).numpy()
+        assert (broken & clean).any()
+        assert outcome.broken()[broken, 0].all()
+
+
+def test_whole_units_are_swept_in_whole_numbers() -> None:
+    """JPEG against every quality, by Pillow alone; shifts against every number of pixels, by slices alone."""
+    model, side = a_jagged_model(), 12
+    x = images(count=12, side=side)
+    data = x, torch.zeros(12, dtype=torch.long)
+
+    def wrong(image: np.ndarray) -> bool:
+        return bool(model.logits(torch.from_numpy(image)[None].float()).argmax(1) != 0)
+
+    def saved(image: Tensor, quality: int) -> np.ndarray:
+        file = io.BytesIO()
+        levels = (image * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+        Image.fromarray(levels).save(file, "JPEG", quality=quality)
+        return np.asarray(Image.open(file)).transpose(2, 0, 1) / 255
+
+    def moved(image: Tensor, right: int, down: int) -> np.ndarray:
+        edges = [(0, 0), (abs(down), abs(down)), (abs(right), abs(right))]
+        padded = np.pad(image.numpy(), edges, mode="reflect")
+        top, left = abs(down) - down, abs(right) - right
+        return padded[:, top : top + side, left : left + side]
+
+    found = outcome_of("jpeg-quality", model, data, strengths={"jpeg-quality": [63, 17]})
+    shifts = outcome_of("translation", model, data, strengths={"translation": [2, 5]}, search="every")
+    without_draws = replace(attack_named("translation"), typical=0, strengths=(2.0, 5.0))
+    swept = ra.evaluate(model, data, without_draws, **QUIET).outcome("translation")  # type: ignore[arg-type]
+    for row, image in enumerate(x):
+        if wrong(image.numpy()):
+            assert found.minimal_size[row] == swept.minimal_size[row] == 0
+            continue
+        assert found.minimal_size[row] == next((100 - q for q in range(99, 16, -1) if wrong(saved(image, q))), np.inf)
+        around = [(max(abs(r), abs(d)), r, d) for r in range(-5, 6) for d in range(-5, 6) if (r, d) != (0, 0)]
+        sizes = [size for size, right, down in sorted(around) if wrong(moved(image, right, down))]
+        assert swept.minimal_size[row] == (sizes[0] if sizes else np.inf)
+        assert shifts.minimal_size[row] <= swept.minimal_size[row]
+    for outcome in (found, shifts):
+        sizes = outcome.minimal_size[np.isfinite(outcome.minimal_size)]
+        assert (sizes == sizes.round()).all()
+    with pytest.raises(UserError, match="whole numbers from 1 to 99"):
+        outcome_of("jpeg-quality", model, data, strengths={"jpeg-quality": [51.5]})
+
+
+@pytest.mark.parametrize("search", ["descent", "every"])
+@pytest.mark.parametrize("pixels", ["any", "8bit"])
+def test_what_a_draw_breaks_counts_in_the_worst_case(search: str, pixels: str) -> None:
+    """Of every change: a sample with a misclassified draw within a strength is broken there."""
+    model, x = a_jagged_model(), (images(count=12, side=12) * 255).round() / 255
+    data, more = (x, torch.zeros(12, dtype=torch.long)), 0
+    attacks = [replace(attack_named(name).on_images((12, 12)), small=None) for name in SWEPT_ATTACKS]
+    drawn = [replace(attack, typical=4) for attack in attacks]
+    result = ra.evaluate(model, data, drawn, search=search, pixels=pixels, keep_adversarial=True, **QUIET)  # type: ignore[arg-type]
+    for attack in drawn:
+        outcome = result.outcome(attack.name)
+        assert outcome.typical is not None
+        assert outcome.broken()[outcome.typical < 1].all()
+        assert (outcome.accuracies() <= outcome.typical_accuracies() + 1e-9).all()
+        searched = ra.evaluate(model, data, replace(attack, typical=0), search=search, pixels=pixels, **QUIET)  # type: ignore[arg-type]
+        more += int((outcome.broken() & ~searched.outcome(attack.name).broken()).sum())
+        _, examples = result.adversarial(attack.name)
+        assert (model.logits(torch.from_numpy(examples)).argmax(1) != 0).all()
+    assert more > 0
+
+
+def test_draws_of_what_is_not_nested_count_at_their_strength() -> None:
+    model, x = a_jagged_model(), images(count=12, side=12)
+    attack = replace(attack_named("rotation"), nested=False, typical=6, strengths=(3.0, 10.0, 30.0))
+    outcome = ra.evaluate(model, (x, torch.zeros(12, dtype=torch.long)), attack, **QUIET).outcome("rotation")  # type: ignore[arg-type]
+    assert outcome.typical is not None
+    assert (outcome.fooled[outcome.typical < 1] == 1).all()
 
 
 @pytest.mark.parametrize("name", ["rotation", "translation", "occlusion", "noise", "jpeg-quality"])
@@ -153,7 +298,7 @@ def test_a_run_says_to_what_its_sweeps_are_exact(tmp_path: Path) -> None:
     finer = outcome_of("rotation", model, some_data(model), effort="high")
     assert finer.origins == ("descent, exact to steps of 1, high effort, seed 0",)
     alone = outcome_of("noise", model, some_data(model), search="every")
-    assert alone.origins == ("every, exact to 5 steps up to each strength, seed 0",)
+    assert alone.origins == ("every, exact to steps of 5, seed 0",)
     build_report([result], page)
     assert "exact to steps of 2" in page.read_text(encoding="utf-8")
     told = entered("show", folder, columns=100).out
@@ -238,8 +383,7 @@ def test_the_suite_in_three_sizes() -> None:
             assert len(fitting.strengths) == 3
             assert fitting.about.source
             sweep = fitting.plan("descent").runs[0].optimizer
-            shares = np.array(fitting.strengths) * sweep.sizes / fitting.strengths[-1]
-            np.testing.assert_allclose(shares, shares.round(), atol=1e-6)  # each is a size of the sweep
+            assert set(fitting.strengths) <= set(sweep.sizes)
 
 
 # ---- typed strengths ----------------------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ OPTIMIZERS: list[Optimizer] = [
     VertexAscent(3),
     Adam(3),
     Adam(3, roughness=0.01),
-    Scan(4),
+    Scan(0.25).include_strengths((0.25, 0.5)),
     Once(),
-    Sweep.for_threat(Rotated(), 2),
+    Sweep.for_threat(Rotated(), 10.0).include_strengths((10.0, 20.0)),
     Square(4),
     SigmaZero(3),
     HopSkipJump(40, first=5),
@@ -190,8 +190,8 @@ def test_every_optimizer_of_the_catalogue_is_here():
         (FAB(), StAdv(), r"FAB needs a threat model that can project on a hyperplane .* threat model StAdv; use FMN"),
         (BrendelBethge(), L2(), "BrendelBethge needs the l1 ball, and got the threat model L2; use FMN"),
         (Square(), L0(), "Square needs one of the balls Linf, L2 and L1"),
-        (Scan(), Linf(), "Scan needs a threat model of one number"),
-        (Sweep(), Linf(), "Sweep needs the everyday change that it was made for"),
+        (Scan(0.1), Linf(), "Scan needs a threat model of one number"),
+        (Sweep(1.0), Linf(), "Sweep needs the everyday change that it was made for"),
         (SigmaZero(), Gabor(), "SigmaZero needs a threat model of changes of the image itself"),
         (FMN(dense=True), Snow(), "FMN needs an lp ball where it is dense"),
         (FrankWolfe(), L2(), "FrankWolfe needs a threat model with a linear oracle"),
@@ -222,7 +222,6 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
         ({"objective": "cross_entropy"}, "did you mean 'cross-entropy'"),
         ({"optimizer": FAB(), "objective": "cross-entropy"}, "FAB needs an objective that is zero at the decision"),
         ({"optimizer": PGD(steps=0)}, "PGD got steps=0; expected at least 1"),
-        ({"optimizer": Scan(steps=1)}, "Scan got steps=1; expected at least 2"),
         ({"targets": 3}, "targets=3; expected one of None, 'logits'"),
         ({"targets": "all"}, "targets='all'"),
         ({"kick": -1.0}, r"kick=-1\.0; expected a positive number"),
@@ -233,3 +232,12 @@ def test_an_attack_refuses_what_its_optimizer_cannot_search(optimizer, threat, s
 def test_a_run_checks_its_settings(wrong, said):
     with pytest.raises(UserError, match=said):
         AttackRun(**{"optimizer": PGD(), "objective": "margin"} | wrong)
+
+
+@pytest.mark.parametrize("make", [Scan, Sweep, lambda spacing: Sweep(spacing, whole=True)])
+def test_a_sweep_needs_a_spacing(make):
+    for wrong in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(UserError, match="expected a positive number"):
+            make(wrong)
+    with pytest.raises(UserError, match="expected a whole number"):
+        Sweep(0.5, whole=True)

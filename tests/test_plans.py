@@ -36,6 +36,7 @@ from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State
 from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
+from robustatlas.optimizers.sweeping import SweepingOptimizer
 from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
 from robustatlas.threats.lp import Linf
 
@@ -184,6 +185,8 @@ def changes(value: Any) -> Iterator[Any]:
     """``value`` with each number of it changed in turn, wherever it stands."""
     if is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
+            if isinstance(value, SweepingOptimizer) and each.name == "strengths":  # those of the attack
+                continue
             for other in changes(getattr(value, each.name)):
                 try:
                     yield replace(value, **{each.name: other})  # type: ignore[type-var]

@@ -104,7 +104,7 @@ def everyday_table() -> str:
         sizes = [
             ", ".join(wording.strength(at, of=name) for at in each.strengths) for each in dict.fromkeys((small, large))
         ]
-        steps = [f"{each.strengths[-1] / each.runs[0].optimizer.sizes:g}" for each in dict.fromkeys((small, large))]
+        steps = [f"{each.runs[0].optimizer.spacing:g}" for each in dict.fromkeys((small, large))]
         sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
         unit = wording.unit_as_typed(large.about.unit, of=name)
         same = steps[:1] if len(set(steps)) == 1 else steps

@@ -68,8 +68,7 @@ def both_sides_table() -> str:
             f"{row['area between %']:.1f}",
             row["at"].replace(" robust at", " at"),
         )
-        for part in ("widths", "lines")
-        for row in _rows(part)
+        for row in _rows("widths")
     ]
     return table(("network", "attack", "closed", "upper / lower", "area", "at one strength"), rows)
 

@@ -20,7 +20,13 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def synthetic_result(
-    reference: Reference, attacks: tuple[str, ...], name: str, samples: int = 200, scale: float = 0.35, **more: Any
+    reference: Reference,
+    attacks: tuple[str, ...],
+    name: str,
+    samples: int = 200,
+    scale: float = 0.35,
+    data: str = "cifar10",
+    **more: Any,
 ) -> Result:
     generator = np.random.default_rng(7)
     labels = generator.integers(0, 10, samples)
@@ -31,13 +37,13 @@ def synthetic_result(
         for attack, grid in strengths.items()
     }
     predictions = np.where(correct, labels, (labels + 1) % 10)
-    return Result.from_arrays(labels, predictions, sizes, strengths, model=name, **more)
+    return Result.from_arrays(labels, predictions, sizes, strengths, model=name, data=data, **more)
 
 
 def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -> Result:
     """A made-up run with everything a report can show: margins, cost, warnings and adversarial examples."""
     generator = np.random.default_rng(11)
-    plain = synthetic_result(reference, attacks, name, data="cifar10")
+    plain = synthetic_result(reference, attacks, name)
     clean = np.where(plain.minimal_size(attacks[0]) > 0, 0.8, -0.2).astype(np.float32)
     outcomes = {
         attack: replace(

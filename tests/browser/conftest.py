@@ -152,7 +152,8 @@ def full_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) ->
 @pytest.fixture(scope="session")
 def comparison_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
     runs = [
-        synthetic_result(reference, attacks, name) for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
+        synthetic_result(reference, attacks, name, data="arrays")
+        for attacks, name in ((("linf", "l2"), "one"), (("linf",), HOSTILE))
     ]
     return build_report(runs, tmp_path_factory.mktemp("report") / "report.html")
 
@@ -189,5 +190,8 @@ def published_table(tmp_path_factory: pytest.TempPathFactory, published_site: Pa
 @pytest.fixture(scope="session")
 def own_board(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
     """A board that no reference fits."""
-    runs = [synthetic_result(reference, ("linf", "l2"), name, samples) for name, samples in (("one", 200), ("two", 90))]
+    runs = [
+        synthetic_result(reference, ("linf", "l2"), name, samples, data="arrays")
+        for name, samples in (("one", 200), ("two", 90))
+    ]
     return build_leaderboard(runs, tmp_path_factory.mktemp("own"), None)

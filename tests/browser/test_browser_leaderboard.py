@@ -186,7 +186,7 @@ def odd_runs(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> 
     runs = [
         complete_result(reference, reference.ranked, "with-margins"),
         synthetic_result(reference, ("linf",), "=1+1"),
-        Result.from_arrays(np.zeros(20), np.zeros(20), perfect, grid, model="lucky"),
+        Result.from_arrays(np.zeros(20), np.zeros(20), perfect, grid, model="lucky", data="cifar10"),
     ]
     return without_plots(build_leaderboard(runs, tmp_path_factory.mktemp("odd"), reference))
 
@@ -311,7 +311,7 @@ def test_the_first_screen_says_where_the_own_model_stands(table: Path, visit: Vi
     assert next(iter(rows(page))) == "our-model"
     page.click("#own button")
     assert page.locator("#board .detail").count() == 1
-    assert "L∞ ≤ 0.03137" in page.inner_text("#board .detail")
+    assert "L∞ ≤ 8/255" in page.inner_text("#board .detail")
     assert page.locator("#board tr.pinned").count() == 1
 
 

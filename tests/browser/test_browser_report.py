@@ -90,7 +90,8 @@ def test_the_first_screen_is_the_answer(full_page: Path, look: Visit, width: int
 @pytest.fixture(scope="module")
 def five_page(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> Path:
     runs = [
-        synthetic_result(reference, reference.ranked, f"model-{k}", data="cifar10", scale=0.1 * k) for k in range(1, 6)
+        synthetic_result(reference, reference.ranked, f"model-{k}", data="cifar10", scale=scale)
+        for k, scale in enumerate((0.1, 0.2, 0.3, 0.4, 1.0), 1)
     ]
     return build_report(runs, tmp_path_factory.mktemp("report") / "report.html", reference)
 
@@ -116,7 +117,7 @@ def test_the_first_screen_of_several_models(five_page: Path, look: Visit, width:
     if width == 1440:
         assert page.locator(".multiple").first.bounding_box()["y"] < height
     assert page.locator(".tag-of").count() == 0  # names of more than three would cover each other
-    names = [f"model-{k}" for k in range(5, 0, -1)]
+    names = [f"model-{k}" for k in range(1, 6)]  # as typed
     assert page.locator(".runs tbody th b:not(.badge)").all_inner_texts() == names
     assert [text.strip() for text in page.locator(".overview .legend > span").all_inner_texts()] == names
 

@@ -21,6 +21,8 @@ SAID_BY = {
     "training/given.py": ("output_warnings",),
     "common/wording.py": ("invalid_sentence", "why_masked"),
     "report/facts/against.py": ("_other_data",),
+    "outcomes/query.py": ("_comparison_notes",),
+    "results/result.py": ("unproven",),
     "metrics/references/building.py": ("_marks",),
 }
 """Functions outside of ``sanity`` that return sentences to be shown as warnings."""
@@ -28,9 +30,10 @@ HANDED_ON = {
     "training/callbacks/watching.py",
     "common/errors.py",
     "trust/diagnosing.py",
-    "evaluation/preparation.py",
+    "evaluation/auditing.py",
     "evaluation/completion.py",
     "outcomes/accuracies.py",
+    "outcomes/query.py",
     "training/epoch.py",
 }
 """Files that hand such sentences to ``warn``. Who adds one says above where its sentences are made."""

@@ -153,8 +153,8 @@ class Attack:
             >>> [run.role for run in attack_named("fmn-l2").plan("descent").runs]
             ['bound']
         """
-        kind = search_named(search)
-        return kind.plan(search, self.runs, self.rules, self.effort, usual_rules=self.usual_rules)
+        runs = [run.include_strengths(self.strengths) for run in self.runs]
+        return search_named(search).plan(search, runs, self.rules, self.effort, usual_rules=self.usual_rules)
 
     def with_runs(self, change: Callable[[AttackRun], AttackRun]) -> Attack:
         """Return the attack with each run replaced by ``change(run)``."""
@@ -172,7 +172,8 @@ class Attack:
 
     def limited_to(self, most: MostQueries) -> Attack:
         """Return the attack with a limit on the queries about a sample; typical draws that reach it are not made."""
-        affordable = len(self.strengths) * self.typical + 1 < most.queries
+        # The clean pass, one that verifies a draw, and the search with one that verifies what it found.
+        affordable = len(self.strengths) * self.typical + 4 <= most.queries
         return replace(self, rules=(*self.rules, most), typical=self.typical if affordable else 0)
 
     def on_images(self, sides: Sequence[int]) -> Attack:

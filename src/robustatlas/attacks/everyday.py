@@ -27,9 +27,14 @@ _AUGMIX = "the largest of AugMix (Hendrycks et al. 2020)"
 
 @dataclass(frozen=True)
 class Everyday:
-    """One everyday change. ``step``: between the sizes at which a sweep looks. ``suite``: its three strengths in the
-    suite, which ``source`` is about. ``beside``: the attack of the catalogue that it is not to be mistaken for.
-    ``small``: what differs below 85 pixels."""
+    """One everyday change.
+
+    Attributes:
+        step: between the sizes at which a sweep looks, besides the strengths.
+        suite: its three strengths in the suite, which ``source`` is about.
+        beside: the attack of the catalogue that it is not to be mistaken for.
+        small: what differs below 85 pixels.
+    """
 
     name: str
     threat: Change
@@ -47,7 +52,7 @@ class Everyday:
         return Attack(
             self.name,
             self.threat,
-            (sweep_run(self.threat, round(at[-1] / self.step)),),
+            (sweep_run(self.threat, self.step),),
             at,
             AttackInfo(self.unit, self.source, _note(self.threat, self.beside)),
             usual_rules=False,  # a sweep looks at every size
@@ -56,9 +61,9 @@ class Everyday:
         )
 
 
-def sweep_run(threat: Change, sizes: int) -> AttackRun:
-    """Return the run of a sweep in ``sizes`` equal sizes up to the strength; only the first mistake ends it."""
-    return AttackRun(Sweep.for_threat(threat, sizes), "margin", "bound")
+def sweep_run(threat: Change, step: float) -> AttackRun:
+    """Return the run of a sweep in steps of ``step`` and at the strengths; only the first mistake ends it."""
+    return AttackRun(Sweep.for_threat(threat, step), "margin", "bound")
 
 
 def draws_of(threat: Change) -> int:
@@ -103,7 +108,7 @@ def _noise(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], 
 
 def _jpeg(suite: tuple[float, ...], source: str) -> Everyday:
     beside = "jpeg-linf, changes coefficients at will"
-    return Everyday("jpeg-quality", Recompressed(), grid(95, 19), 5, f"{FALLEN}quality", suite, source, beside)
+    return Everyday("jpeg-quality", Recompressed(), grid(95, 19), 1, f"{FALLEN}quality", suite, source, beside)
 
 
 def _coarse(suite: tuple[float, ...], source: str) -> Everyday:

@@ -165,8 +165,11 @@ PATCHES = Constants(
 )
 """Anything inside of a square: ascents of Auto-PGD, which reviews its progress at intervals and needs forty steps."""
 
-NUMBERS = Constants((AttackRun(Scan(80), "margin", "bound"),), ())
-"""A single number: a scan of the whole set is exact to .1 % and takes no gradient."""
+
+def number(spacing: float) -> Constants:
+    """Return the runs of a single number: a scan of the whole set is exact to .1 % and takes no gradient."""
+    return Constants((AttackRun(Scan(spacing), "margin", "bound"),), ())
+
 
 _PERCEPTUAL = PGD(10, rate=0.1, schedule="cosine", momentum=0.85, scaled=True)
 PERCEPTUAL = Constants(

@@ -14,13 +14,13 @@ from robustatlas.attacks.families import (
     COLOURS,
     FLAKES,
     KERNELS,
-    NUMBERS,
     PATCHES,
     PERCEPTUAL,
     RIDGES,
     SMOOTH,
     VALLEYS,
     Constants,
+    number,
 )
 from robustatlas.attacks.runs import grid_runs
 from robustatlas.attacks.search.plan import Judge
@@ -105,7 +105,8 @@ class Entry:
 
 # MultiRobustBench's code steps by 2 epsilon / (steps - 2) in the threat models of these entries.
 _mrb = partial(Entry, source=MRB, optimizer=PGD(_STEPS, 2 / (_STEPS - 2)))
-_number = partial(_mrb, family=NUMBERS)
+# Forty sizes up to the largest strength: the spacing stays when other strengths are asked for.
+_number = partial(_mrb, family=number(0.5 / 40))
 
 ENTRIES = (
     Entry(
@@ -178,6 +179,7 @@ ENTRIES = (
         "brightness", Brightness(), HistoricalBrightness(), grid(0.3), "added to all pixels",
         "The public code only brightens; the default darkens too. The default scans all values instead of gradient "
         "ascent.",
+        family=number(0.3 / 40),
     ),
     _number("contrast", Contrast(), Contrast(), grid(0.5), "change of the factor", "As hue."),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from robustatlas.attacks.search.rules import Role
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _ORDER = (*get_args(Role), "rule", "")
-_STEPS = ("steps", "inner_steps", "model", "call", "about")
+_STEPS = ("steps", "inner_steps", "strengths", "model", "call", "about")
 _TOWARDS = {"logits": " towards the likeliest classes", "distance": " towards the nearest classes"}
 _FROM = {"neutral": " from the clean point", "best": " from the last example"}
 

@@ -38,7 +38,7 @@ def evaluate_ahead(execution: Execution, run: AttackRun, batch: Batch, count: in
     every: Batch = take(replace(batch, state=None), torch.arange(held, device=number.device).repeat_interleave(count))
     with execution.model.counting() as passes:
         evaluation = evaluate(execution.model, every.problem, run, state.theta, state.step)
-    there = (state.step < run.optimizer.steps).view(held, count)
+    there = ~run.optimizer.finished(state).view(held, count)
     mistakes = evaluation.fooled.view(held, count) & there
     last = there.sum(1).clamp_min(1) - 1
     first = torch.where(mistakes.any(1), mistakes.byte().argmax(1), last)

@@ -17,7 +17,7 @@ from robustatlas.common.host import indices, looking_is_free
 from robustatlas.common.noise import Noise
 from robustatlas.engine.execution import Execution
 from robustatlas.engine.judging import judge_candidates, size_to_beat
-from robustatlas.engine.numerics import NUMERICS, SEARCH
+from robustatlas.engine.numerics import NUMERICS, SEARCH, SWEPT
 from robustatlas.engine.records import charge_passes
 from robustatlas.engine.starts import choose_draws, starting_points
 from robustatlas.models.classifier import Classifier
@@ -25,7 +25,16 @@ from robustatlas.models.classifier.backward import going_back
 from robustatlas.models.classifier.precision import products_in
 from robustatlas.models.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
+from robustatlas.optimizers.sweeping import is_clear
 from robustatlas.threats.levels import shown
+
+
+@dataclass(frozen=True)
+class Example(Bundle):
+    """A point ``theta`` of each run, and its ``size`` [B] (inf: none)."""
+
+    theta: Tree
+    size: Tensor
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,8 @@ class Batch(Bundle):
     the smallest size, so success does not end the run. ``state``: the optimizer's, none once the run has ended.
     ``candidate``: the smallest example of this run that is smaller than what was known, of ``candidate_size`` [B].
     ``known`` [B]: the sample's smallest size when the run began. ``trace``: what the run has come to. ``ended`` [B]:
-    the run has. ``before`` int64 [B]: evaluations before its first, to choose among draws.
+    the run has. ``before`` int64 [B]: evaluations before its first, to choose among draws. ``clear``: the smallest
+    clear mistake of a sweep, which counts where verification refuses the candidate (None: no sweep).
     """
 
     rows: Tensor
@@ -50,6 +60,7 @@ class Batch(Bundle):
     trace: Trace
     ended: Tensor
     before: Tensor
+    clear: Example | None
 
 
 def select_rows(tree: Tree, mask: Tensor, count: int) -> Tree:
@@ -65,7 +76,7 @@ def fill_slots(execution: Execution, run: AttackRun, rows: Tensor) -> Batch:
     epsilon = schedule.epsilon(rows, records.best_size[rows])
     if execution.attack.unbounded:
         epsilon = torch.where(bounding, torch.inf, epsilon)
-    noise = _noise(schedule, records.noise.take(rows), attempt, level)
+    noise = _noise(schedule, run, records.noise.take(rows), attempt, level)
     targets = execution.targets.classes(records, run, rows, numbers)
     with charge_passes(execution.model, records, rows):
         problem = Problem(
@@ -89,14 +100,19 @@ def fill_slots(execution: Execution, run: AttackRun, rows: Tensor) -> Batch:
         trace=Trace.begin(epsilon),
         ended=torch.zeros_like(bounding),
         before=before,
+        clear=Example(take(records.best_theta, rows), torch.full_like(epsilon, torch.inf))
+        if run.optimizer.sweeps
+        else None,
     )
 
 
-def _noise(schedule: Schedule, noise: Noise, attempt: Tensor, level: Tensor) -> Noise:
+def _noise(schedule: Schedule, run: AttackRun, noise: Noise, attempt: Tensor, level: Tensor) -> Noise:
     """Return the streams of random numbers of runs.
 
-    If each strength is judged by itself, they do not depend on which other strengths there are.
+    In a sweep, and if each strength is judged by itself, they do not depend on which other strengths there are.
     """
+    if run.optimizer.foresees:
+        return noise.child(SWEPT)
     if schedule.monotone:
         return noise.child(attempt * schedule.levels + level)
     return noise.child(schedule.strengths[level].float().view(torch.int32).long()).child(attempt)
@@ -214,8 +230,9 @@ def end_runs(
     ``passes`` [N]: forward passes of each sample so far.
     """
     finished, step = run.optimizer.finished(state), batch.state.step
-    smallest, epsilon = batch.candidate_size, batch.problem.epsilon
-    better, ended = judge_candidates(evaluation, schedule, run, smallest, epsilon, batch.bounding, finished)
+    smallest, epsilon, clear = batch.candidate_size, batch.problem.epsilon, batch.clear
+    goes_on = batch.bounding if clear is None else batch.bounding | ~is_clear(evaluation, batch.problem)
+    better, ended = judge_candidates(evaluation, schedule, run, smallest, epsilon, goes_on, finished)
     trace = batch.trace
     if schedule.early_stops or schedule.pass_limit:
         part = schedule.slow_ascents.part_length(run.optimizer.steps)
@@ -228,6 +245,14 @@ def end_runs(
     better, ended = better & ~batch.ended, ended | batch.ended
     candidate = select(better, batch.state.theta, batch.candidate)
     smallest = torch.where(better, evaluation.size, smallest)
+    if clear is not None:
+        counts = is_clear(evaluation, batch.problem) & (evaluation.size < clear.size) & ~batch.ended
+        counts &= evaluation.size <= epsilon * (1 + NUMERICS.tolerance)
+        clear = Example(
+            select(counts, batch.state.theta, clear.theta), torch.where(counts, evaluation.size, clear.size)
+        )
     if not looking_is_free(ended.device):
         state = select(ended | ~evaluation.logits.isfinite().all(1), batch.state, state)
-    return replace(batch, state=state, candidate=candidate, candidate_size=smallest, trace=trace, ended=ended)
+    return replace(
+        batch, state=state, candidate=candidate, candidate_size=smallest, trace=trace, ended=ended, clear=clear
+    )

@@ -1,5 +1,7 @@
 """Evidence: margins of every step, and examples once a separate pass has confirmed them."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from robustatlas.engine.judging import is_fooled, strength_columns
 from robustatlas.engine.numerics import JUDGED, NUMERICS
 from robustatlas.engine.records import charge_passes
 from robustatlas.engine.reduced import Doubtful
+from robustatlas.models.classifier.draws import Verdict
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
 from robustatlas.threats.levels import shown
@@ -82,7 +85,10 @@ def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge) -> Te
     """
     records, confirmed = execution.records, torch.zeros_like(over.bounding)
     if len(fresh):
-        confirmed[fresh] = _confirmed(execution, over if len(fresh) == len(over.rows) else take(over, fresh))
+        new = over if len(fresh) == len(over.rows) else take(over, fresh)
+        confirmed[fresh] = good = _confirmed(execution, new)
+        if new.clear is not None:
+            confirmed[fresh] = good | _confirmed_clear(execution, new, good)
     fooled = is_fooled(records, execution.schedule, judge, over.rows, over.problem.epsilon, confirmed)
     before = records.fooled[over.rows, over.level]
     answer = torch.maximum(before, fooled.to(torch.int8))
@@ -100,15 +106,44 @@ def _confirmed(execution: Execution, new: Batch) -> Tensor:
     with torch.no_grad(), charge_passes(execution.model, records, rows):
         verdict = execution.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
     records.finite &= verdict.logits.isfinite().all()
-    inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
-    good, best = verdict.wrong & inside, records.best_size[rows]
+    inside = is_inside(x_adv)
+    good = verdict.wrong & inside
     doubtful = torch.where(verdict.possible & inside, size, torch.inf)
     records.possible_size[rows] = torch.minimum(records.possible_size[rows], doubtful)
     records.rejected[rows] += (~good).long()
+    leg = execution.schedule.run_of[execution.schedule.attempt[rows]]
+    enter_examples(execution, rows, new.candidate, size, good, verdict, leg)
+    return good
+
+
+def _confirmed_clear(execution: Execution, new: Batch, good: Tensor) -> Tensor:
+    """``[B]``: the clear mistakes of sweeps are confirmed, where the smaller candidates were not ``good`` [B]."""
+    confirmed, clear = torch.zeros_like(good), new.clear
+    assert clear is not None
+    again = (~good & (clear.size > new.candidate_size) & clear.size.isfinite()).nonzero().squeeze(1)
+    if len(again):
+        second = replace(new, candidate=clear.theta, candidate_size=clear.size)
+        confirmed[again] = _confirmed(execution, take(second, again))
+    return confirmed
+
+
+def is_inside(x_adv: Tensor) -> Tensor:
+    """``[B]``: all numbers of an input lie in [0, 1]."""
+    return ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)
+
+
+def enter_examples(
+    execution: Execution, rows: Tensor, theta: Tree, size: Tensor, good: Tensor, verdict: Verdict, leg: Tensor
+) -> None:
+    """Enter the examples ``theta`` of distinct samples ``rows`` [B], of that ``size`` [B], if they are smaller.
+
+    ``good`` [B]: they were verified, by ``verdict``. ``leg`` [B]: of the plan that found them; -1: unknown.
+    """
+    records = execution.records
+    best = records.best_size[rows]
     smaller = good & (size < best if execution.schedule.monotone else best.isinf())
     records.best_size[rows] = torch.where(smaller, size, best)
-    put(records.best_theta, rows, select(smaller, new.candidate, take(records.best_theta, rows)))
-    leg = execution.schedule.run_of[execution.schedule.attempt[rows]]
+    put(records.best_theta, rows, select(smaller, theta, take(records.best_theta, rows)))
     for column, found in (
         (records.found_class, verdict.prediction),
         (records.found_run, torch.where(leg < 0, records.found_run[rows], leg)),
@@ -116,4 +151,3 @@ def _confirmed(execution: Execution, new: Batch) -> Tensor:
         (records.drawn, verdict.drawn),
     ):
         column[rows] = torch.where(smaller, found, column[rows])
-    return good

@@ -47,5 +47,8 @@ CLEAN = -4
 SEARCH, JUDGED = -5, -6
 """From which a randomised model draws in the steps of a run, and to judge what it found."""
 
-TYPICAL = -7
-"""For the draws that say what is typical."""
+SWEPT = -8
+"""For the random patterns of sweeps, the same at all strengths."""
+
+TYPICAL, VERIFIED = -7, -9
+"""For the draws that say what is typical, and for the second look at those that are misclassified."""

@@ -18,7 +18,7 @@ from robustatlas.common.bundle import take
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import JUDGED
 from robustatlas.engine.records import Records, check_finite
-from robustatlas.engine.typical import typical_accuracies
+from robustatlas.engine.typical import enter_draws, look_at_draws
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Columns, Report, Task, join_rows
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
@@ -177,14 +177,14 @@ class _AttackedBatch:
         attacked = model if gradient is None else model.smoothed_by(gradient.kinks)
         attacked = attacked.judged_by(attack.errors)
         noise = Noise.of(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
-        records, typical, fits = None, None, True
+        records, draws, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
         certified = None if task.certified is None else torch.from_numpy(task.certified.sizes_at(index)).to(x)
         try:
             setting = engine.Setting(attacked, attack, task.search, x, labels, noise, batch_size, certified)
             execution = engine.begin(setting)
             if attack.typical:
-                typical = typical_accuracies(attacked, attack, execution.records, batch_size)
+                draws = look_at_draws(execution)
             records = execution.records
             engine.run(setting, report, execution)
         except Exception as error:
@@ -193,6 +193,9 @@ class _AttackedBatch:
             fits = False
         if records is not None:
             settled = execution.schedule.done.cpu().numpy()
+            if draws is not None:
+                enter_draws(execution, draws)
+        typical = None if draws is None else draws.right
         return cls(task, model, index, records, settled, typical, fits)
 
     def finished_rows(self, rows: Integers, batch_size: int, keep_adversarial: bool) -> _FinishedRows:

@@ -125,8 +125,9 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage.nbytes()  # its address, which not every device tells
+        if tensor.layout == torch.strided:  # a sparse one has no storage, and is a weight
+            storage = tensor.untyped_storage()
+            kept[storage._cdata] = storage.nbytes()  # its address, which not every device tells
         return tensor
 
     try:
@@ -136,7 +137,7 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
         if not ran_out(error):
             raise
         return 0.0
-    weights = {part.untyped_storage()._cdata for part in weights_of(model)}
+    weights = {part.untyped_storage()._cdata for part in weights_of(model) if part.layout == torch.strided}
     del answer
     return sum(size for place, size in kept.items() if place not in weights) / len(x)
 

@@ -98,6 +98,8 @@ class Optimizer(ABC, Generic[S]):
     fewest_steps: ClassVar[int] = 1
     counted_by: ClassVar[str] = "steps"
     """The field that says how long a run is."""
+    sweeps: ClassVar[bool] = False
+    """Looks at points in the order of their size, so that what it finds first decides."""
     foresees: ClassVar[bool] = False
     """The points that it looks at do not depend on what is said of them, but that a run ends at the first mistake; then
     several of them fit into a batch, see :meth:`states_ahead`."""
@@ -122,6 +124,10 @@ class Optimizer(ABC, Generic[S]):
         """Raise a :class:`UserError` where this optimizer cannot search ``threat``."""
         if self.needs_gradient and not threat.optimised:
             raise unsearchable(self, threat, "something to optimise", "Once")
+
+    def include_strengths(self, strengths: tuple[float, ...]) -> Self:
+        """Return the optimizer for an attack reported at ``strengths``: another one only if it looks at these."""
+        return self
 
     def bound_to(self, model: Classifier) -> Self:
         """Return the optimizer for attacks on ``model``: another one only if it asks the model by itself."""

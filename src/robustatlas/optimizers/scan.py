@@ -6,7 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustatlas.common.host import constant
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
+from robustatlas.optimizers.sweeping import SweepingOptimizer, is_clear, sizes_within
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import OneNumber
 
@@ -16,35 +18,38 @@ class ScanState(State):
     """Interval in which mistakes begin, each [B].
 
     ``low`` and ``high``: sizes without and with a mistake, on the side of the first one (``high`` inf: none yet).
-    ``ended``: the interval is as short as is wanted.
+    ``gap``: length of the interval at the first mistake. ``ended``: the interval is as short as is wanted. ``points``
+    int64: number of points within epsilon.
     """
 
     low: Tensor
     high: Tensor
+    gap: Tensor
     ended: Tensor
+    points: Tensor
 
 
 @dataclass(frozen=True)
-class Scan(Optimizer[ScanState]):
-    """Scan of threat models of one number (hue, contrast, ...): equally spaced sizes up to epsilon, from the smallest.
+class Scan(SweepingOptimizer[ScanState]):
+    """Scan of threat models of one number (hue, contrast, ...): sizes up to epsilon, from the smallest.
 
-    Both signs of each size are evaluated. At the first mistake the interval before it is halved. On a line a scan is
-    cheaper than gradient ascent (no backward pass) and never ends in a local optimum.
+    Both signs of each size are evaluated. At the first clear mistake the interval before it is halved. On a line a scan
+    is cheaper than gradient ascent (no backward pass) and never ends in a local optimum.
 
     Attributes:
-        steps: number of points, two for each size: even.
+        spacing, strengths: see :class:`~robustatlas.optimizers.sweeping.SweepingOptimizer`.
         precision: relative precision of the size at which mistakes begin; certificates of such threat models have the
             same.
     """
 
     title = "scan of the one parameter"
-    needs_gradient: ClassVar[bool] = False
-    needs = "labels"
-    minimum_size: ClassVar[bool] = True
-    fewest_steps: ClassVar[int] = 2
 
-    steps: int = 80
     precision: float = 1e-3
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """Number of points, two for each size."""
+        return 2 * len(self.sizes)
 
     @property
     def evaluations(self) -> int:
@@ -57,27 +62,31 @@ class Scan(Optimizer[ScanState]):
     def init(self, problem: Problem, theta: Tensor) -> ScanState:
         none = torch.full_like(problem.epsilon, torch.inf)
         ended = torch.zeros_like(problem.epsilon, dtype=torch.bool)
-        return ScanState(theta, counter(theta), torch.zeros_like(none), none, ended)
+        points = 2 * sizes_within(self.sizes, problem.epsilon)
+        return ScanState(theta, counter(theta), torch.zeros_like(none), none, none, ended, points)
 
     def step(self, problem: Problem, state: ScanState, evaluation: Evaluation) -> ScanState:
-        size, spacing = state.theta.abs().flatten(), problem.epsilon / (self.steps // 2)
-        halving = state.high.isfinite()
-        # The lower end moves twice: at the first mistake, to the size before it, then at each halving without one.
-        low = torch.where(halving, size, (size - spacing).clamp_min(0))
-        low = torch.where(halving == evaluation.fooled, state.low, low)
-        high = torch.where(evaluation.fooled, size, state.high)
-        gap = high - low
-        ended = state.ended | (high.isfinite() & ((gap <= self.precision * high) | (gap < spacing / 2**_HALVINGS)))
+        size, halving = state.theta.abs().flatten(), state.high.isfinite()
+        mistake = torch.where(halving, evaluation.fooled, is_clear(evaluation, problem))
         # The clean point comes first, then sizes in order, the positive sign of each before the negative one.
-        next_size = spacing * (state.step // 2 + 1).to(spacing.dtype)
+        sizes = constant((0.0, *self.sizes), problem.epsilon)
+        size_before = sizes[((state.step - 1).clamp_min(0) // 2).clamp_max(len(sizes) - 1)]
+        next_size = sizes[(state.step // 2 + 1).clamp_max(len(sizes) - 1)]
+        # The lower end moves twice: at the first mistake, to the size before it, then at each halving without one.
+        low = torch.where(halving, size, torch.minimum(size_before, size))
+        low = torch.where(halving == mistake, state.low, low)
+        high = torch.where(mistake, size, state.high)
+        gap = torch.where(halving, state.gap, high - low)
+        is_short = (high - low <= self.precision * high) | (high - low < gap / 2**_HALVINGS)
+        ended = state.ended | (high.isfinite() & is_short)
         scanned = torch.where(state.step % 2 == 0, next_size, -next_size)
         middle = (low + high) / 2 * state.theta.flatten().sign()
         value = torch.where(high.isfinite(), middle, scanned).view_as(state.theta)
         theta = problem.threat.project(problem.x, value, problem.epsilon)
-        return ScanState(theta, state.step + 1, low, high, ended)
+        return ScanState(theta, state.step + 1, low, high, gap, ended, state.points)
 
     def finished(self, state: ScanState) -> Tensor:
-        return state.ended | (state.high.isinf() & (state.step > self.steps))
+        return state.ended | (state.high.isinf() & (state.step > state.points))
 
 
 _HALVINGS = 12

@@ -38,7 +38,7 @@ def sha256_of_array(array: NDArray[Any]) -> str:
 
 
 def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors (a ``state_dict``), whatever their order, device and memory layout.
+    """Hash of named tensors (a ``state_dict``), whatever their order, device and layout (sparse ones too).
 
     Args:
         tensors: name -> tensor.
@@ -56,7 +56,9 @@ def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
 
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
+        tensor = tensors[name].detach().cpu()
+        tensor = tensor if tensor.layout == torch.strided else tensor.to_dense()
+        tensor = tensor.clone(memory_format=torch.contiguous_format)  # NumPy would hold the memory of the network's own
         digest.update(f"{name}:{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

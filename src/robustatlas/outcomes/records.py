@@ -177,12 +177,8 @@ class AttackRecord(Record):
         optimizers = [
             each for each in _run_settings(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)
         ]
-        sizes: list[Any] = [each["sizes"] for each in optimizers if each.get("kind") == "Sweep"]
-        if not sizes:
-            return []
-        if self.protocol.get("search") in ("descent", "minimum"):
-            return [f"exact to steps of {significant(self.strengths[-1] / max(sizes), 3)}"]
-        return [f"exact to {max(sizes)} steps up to each strength"]
+        spacings: list[Any] = [each["spacing"] for each in optimizers if each.get("kind") == "Sweep"]
+        return [f"exact to steps of {significant(min(spacings), 3)}"] if spacings else []
 
     @property
     def lowers_margins(self) -> bool:

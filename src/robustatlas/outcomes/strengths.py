@@ -137,8 +137,7 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
         raise UserError(f"The strengths of {attack} must be {limit}; given: {listed_strengths(strengths, attack)}.")
     if levels and (strange := [strength for strength in strengths if strength not in levels]):
         raise UserError(
-            f"{attack} has only the strengths {listed_strengths(levels, attack)}; given: "
-            f"{listed_strengths(strange, attack)}."
+            f"{attack} has only {_listed_levels(levels, attack)}; given: {listed_strengths(strange, attack)}."
         )
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
@@ -150,6 +149,18 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
                 f"The strengths of {attack} are not in {'increasing' if top is None else 'falling'} order "
                 f"({listed_strengths(strengths, attack)}); sort them."
             )
+
+
+_FEW_LEVELS = 10
+"""More levels than this are not listed one by one."""
+
+
+def _listed_levels(levels: Sequence[float], attack: str) -> str:
+    """Return the only strengths of an attack, for a sentence."""
+    if len(levels) > _FEW_LEVELS:
+        ends = sorted(value_as_typed(attack, level) for level in (levels[0], levels[-1]))
+        return f"whole numbers from {ends[0]:g} to {ends[1]:g} as strengths"
+    return f"the strengths {listed_strengths(levels, attack)}"
 
 
 def in_levels(strength: float, largest: float) -> str:

@@ -193,8 +193,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
         return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
     other = (
-        f" About, as its threat models of {listed([wording(attack).label for attack in reference.held.own_threat])} "
-        "are not those of the reference."
+        f" About: other threat models than the reference's under {counted(len(reference.held.own_threat), 'attack')}."
         if reference.held.approximate
         else ""
     )

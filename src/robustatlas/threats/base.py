@@ -83,6 +83,12 @@ class ThreatModel(ABC):
     """:meth:`most` of all images, where it is the same."""
 
     @property
+    def has_whole_sizes(self) -> bool:
+        """Sizes are said in whole numbers, such as pixels: strengths between them are looked at where they are asked
+        for."""
+        return False
+
+    @property
     def chooses(self) -> bool:
         """What is drawn and never optimised is chosen among several draws, by :meth:`choose`, for each run that begins
         elsewhere than at an example."""

@@ -66,6 +66,14 @@ def check_weights(net: nn.Module) -> None:
         )
     if any(p.is_inference() for p in trained):
         raise UserError("The network was made inside torch.inference_mode, which takes no gradients; make it outside.")
+    for name, value in net.state_dict().items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized:
+            kind = "a sparse or quantised tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise UserError(
+                f"The network keeps {kind} in its state ({name!r}), which a file of weights cannot hold: keep it "
+                "outside of the state, by register_buffer(..., persistent=False) or without get_extra_state, and train "
+                "then."
+            )
 
 
 def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:

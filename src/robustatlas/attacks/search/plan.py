@@ -137,6 +137,11 @@ class AttackRun:
         """Return the number of runs on a model of ``classes`` classes."""
         return self.count if self.targets in (None, "random") else min(self.count, classes - 1)
 
+    def include_strengths(self, strengths: tuple[float, ...]) -> Self:
+        """Return the run of an attack that is reported at ``strengths``."""
+        optimizer = self.optimizer.include_strengths(strengths)
+        return self if optimizer is self.optimizer else replace(self, optimizer=optimizer)
+
     def lengthened(self, factor: float) -> Self:
         """Return the run with ``factor`` times the steps."""
         return replace(self, optimizer=self.optimizer.lengthened(factor))

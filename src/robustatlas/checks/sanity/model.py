@@ -10,10 +10,12 @@ from torch import Tensor
 
 from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import some
 from robustatlas.data import Rows
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.classifier import Classifier, looks_like, seeded
 from robustatlas.models.classifier.failing import BackwardError, slope_of
+from robustatlas.models.classifier.modes import in_eval_mode, names_of_changes, state_of
 from robustatlas.models.classifier.raw import raw
 
 _PROBE = 8
@@ -162,6 +164,13 @@ def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:
 def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[str]:
     """What else than its input a sample's output depends on; ``logits`` were drawn with seed 0."""
     same = max(_SAME, 4 * torch.finfo(model.network_dtype).eps) * logits.abs().amax().clamp_min(1e-6)
+    if changed := _changes_with_state(model, x, float(same)):
+        return [
+            f"The model gives different outputs for the same input because each forward pass changes its state "
+            f"({some(changed)}), in eval mode too: what is found depends on the order of the passes. Freeze that "
+            "state before you evaluate; of quantisation-aware training by "
+            "net.apply(torch.ao.quantization.disable_observer). The network is left as it was."
+        ]
     repeated, redrawn, alone = _drawn(model, x, 0), _drawn(model, x, 1), _drawn(model, x[:1], 0)
     meaning = (
         "The model gives different outputs for the same input: it is randomised, so attacks that take one sample of "
@@ -178,6 +187,22 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
             "results then depend on the batch size."
         ]
     return []
+
+
+def _changes_with_state(model: Classifier, x: Tensor, same: float) -> list[str]:
+    """Names of what passes change in the network where its outputs change with that; empty: they do not.
+
+    Inputs of a wider range follow ``x`` [B, ...], because observers change only then.
+    """
+    if not isinstance(model.net, torch.nn.Module):
+        return []
+    with in_eval_mode(model.net):
+        before, first = state_of(model.net), _drawn(model, x, 0)
+        for other in (x, 1 - x, x.round()):
+            _drawn(model, other, 0)
+        changed = names_of_changes(model.net, before)
+        differs = bool(changed) and bool((_drawn(model, x, 0) - first).abs().amax() > same)
+    return changed if differs else []
 
 
 def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> list[str]:

@@ -5,12 +5,16 @@ softplus looks across the kink."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustatlas.models.classifier.raw import raw
 from robustatlas.models.classifier.wrappers import Net
@@ -47,12 +51,26 @@ def smoothing(net: Net, kinks: Kinks) -> Net:
 
 def kinks_at(model: Classifier, x: Tensor) -> Kinks:
     """The standard deviation of the input of each ReLU of a network at ``x`` [B, ...] in [0, 1], in the order of a
-    pass. Empty where no ReLU can be seen, as in other frameworks and scripted networks. The pass is not counted."""
+    pass. Empty where no ReLU can be seen, as in other frameworks and scripted networks. Empty too where one would go
+    back as it is: a backward pass that makes the forward pass again (gradient checkpointing), forward derivatives.
+    Passes are not counted.
+    """
     moments: list[list[Tensor]] = []
     net = noting(model.net, moments)
     with torch.no_grad():
         raw(model, x, net)
-    return kinks_of(moments)
+    kinks = kinks_of(moments)
+    return () if any(kinks) and _recomputes(model, x[:1]) else kinks
+
+
+def _recomputes(model: Classifier, x: Tensor) -> bool:
+    """Return if ReLUs are computed in the backward pass at ``x`` [B, ...]."""
+    leaf = x.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        values = raw(model, leaf).values
+    with _Recomputing() as seen, suppress(Exception):  # that it fails is told by the checks of the gradient
+        torch.autograd.grad(values.sum(), leaf, allow_unused=True)
+    return bool(seen.relu)
 
 
 def noting(net: Net, moments: list[list[Tensor]]) -> Net:
@@ -62,7 +80,7 @@ def noting(net: Net, moments: list[list[Tensor]]) -> Net:
     def run(x: Tensor) -> Any:
         with _Noting() as noted:
             answer = net(x)
-        moments.append(noted.moments)
+        moments.append(noted.moments if noted.smoothable else [])
         return answer
 
     return run
@@ -89,7 +107,7 @@ class _Smoothing(TorchFunctionMode):
     ) -> Any:
         relu = _relu_in(function, args, kwargs or {})
         deviation = next(self.left, 0.0) if relu else 0.0
-        if relu is None or not deviation or not (relu[0].requires_grad and torch.is_grad_enabled()):
+        if relu is None or not deviation or not (_takes_gradient(relu[0]) and torch.is_grad_enabled()):
             return function(*args, **kwargs or {})
         x, outright, in_place = relu
         smooth = _Transformed if torch._C._are_functorch_transforms_active() else _Smooth
@@ -101,14 +119,50 @@ class _Noting(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.moments: list[Tensor] = []
+        self.smoothable = True
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if relu := _relu_in(function, args, kwargs or {}):
-            x = relu[0].detach().double()
+            self.smoothable &= not _is_forward_mode()
+            x = _unwrapped(relu[0]).detach().double()
             self.moments.append(torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()]).cpu())
         return function(*args, **kwargs or {})
+
+
+class _Recomputing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Looks for ReLUs among what a backward pass computes. (A function mode is off inside of ``autograd.grad``.)"""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.relu: bool = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.relu |= function.overloadpacket in _RELUS
+        return function(*args, **kwargs or {})
+
+
+_RELUS = (torch.ops.aten.relu, torch.ops.aten.relu_, torch.ops.aten.clamp_min, torch.ops.aten.clamp_min_)
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """The numbers of a tensor inside of torch.func, those of a whole batch inside of ``vmap``."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
+def _takes_gradient(x: Tensor) -> bool:
+    """Return if a gradient goes back to a tensor, which one inside of ``vmap`` does not say itself."""
+    return x.requires_grad or _unwrapped(x).requires_grad
+
+
+def _is_forward_mode() -> bool:
+    """Return if derivatives are taken forward (``torch.func.jvp``) here, which an autograd function cannot follow."""
+    return any(each.key() == TransformType.Jvp for each in retrieve_all_functorch_interpreters())
 
 
 def _relu_in(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Relu | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import listed, some, strength, wording
+from robustatlas.common.wording import listed, strength, wording
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.bounds import Point, upper_bound_status
@@ -78,12 +78,10 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
             for attack, usual in strengths.items():
                 at = searched_from(table.outcome(attack), usual) if attack in table.attacks else None
                 if at is not None:
-                    near = (
-                        ""
-                        if same_strength(at, usual)
-                        else f"the next one searched from {strength(usual, of=attack)} on, "
-                    )
-                    return {attack: at}, f"{near}the usual strength for {table.data}: {source}"
+                    if same_strength(at, usual):
+                        return {attack: at}, f"the usual strength for {table.data}: {source}"
+                    by = source.partition(",")[0]
+                    return {attack: at}, f"the searched strength above {strength(usual, of=attack)} of {by}"
     return _at_usual(table)
 
 
@@ -106,27 +104,22 @@ def worst_case_of(judged: OutcomeTable) -> Headline | None:
     return _measured(judged, at, why)
 
 
-_USUAL_STRENGTH = ("its usual strength", "their usual strengths")
-_NEXT = ("the searched strength next to its usual one", "the searched strengths next to their usual ones")
-_LAST = ("the last of its strengths", "the last of their strengths")
-_MIDDLE = ("the middle of its strengths", "the middle of their strengths")
-
-
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     """Each attack at its usual strength, and in words which of them has one."""
     at = points_of_headline(table)
-    whose = {attack: _words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
-    kinds = dict.fromkeys(whose.values())
+    kinds = {_words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
     if len(kinds) == 1:
-        one, _ = next(iter(kinds))
+        (one,) = kinds
         return at, one if len(at) == 1 else f"each at {one}"
-    labels = {kind: [wording(attack).label for attack, its in whose.items() if its == kind] for kind in kinds}
-    return at, "; ".join(f"{some(names)} at {kind[len(names) > 1]}" for kind, names in labels.items())
+    return at, "each at its usual strength, the searched one next to it, or a middle one"
 
 
-def _words_of_strength(outcome: Outcome, most: float) -> tuple[str, str]:
-    """Return the words for the strength of one attack, and of several alike."""
+def _words_of_strength(outcome: Outcome, most: float) -> str:
+    """Return the words for the strength of one attack."""
+    last = "the last of its strengths"
     if outcome.attack not in STANDARD:
-        return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
+        return last if most == searched_grid(outcome)[-1] else "the middle of its strengths"
     usual, _ = STANDARD[outcome.attack]
-    return _USUAL_STRENGTH if same_strength(most, usual) else _NEXT if most > usual else _LAST
+    if same_strength(most, usual):
+        return "its usual strength"
+    return "the searched strength next to its usual one" if most > usual else last

@@ -50,6 +50,10 @@ class Shifted(Displaced):
 
     per_cent: bool = False
 
+    @property
+    def has_whole_sizes(self) -> bool:
+        return not self.per_cent
+
     def most(self, x: Tensor) -> float:
         return 100.0 if self.per_cent else float(max(x.shape[2:]))
 

@@ -133,6 +133,11 @@ class Recompressed(Change):
     """
 
     largest_size: ClassVar[float] = 99.0
+    levels: ClassVar[tuple[float, ...]] = tuple(map(float, range(1, 100)))
+
+    @property
+    def has_whole_sizes(self) -> bool:
+        return True
 
     def check(self, x: Tensor) -> None:
         if x.dim() != 4 or x.shape[1] not in (1, 3):

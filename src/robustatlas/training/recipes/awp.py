@@ -64,7 +64,8 @@ class Awp(Recipe):
         buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}  # a look leaves no trace in them
         here: dict[str, Tensor] = {**parameters, **buffers}
         loss = self._loss(lambda inputs: functional_call(net, here, (inputs,)), batch, x).loss
-        slopes = torch.autograd.grad(loss, list(parameters.values()))
+        # Parameters that the loss does not reach stay where they are.
+        slopes = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
         moved: dict[str, Tensor] = {}
         for (name, p), slope in zip(parameters.items(), slopes, strict=True):
             size = self.gamma * p.detach().norm() / (slope.norm() + _TINY)

@@ -83,12 +83,14 @@ class MngAc(Recipe):
         buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}  # a trial leaves no trace in them
         x_aug = augmented(weights, threat, batch.x, epsilon, noise)
         trial_loss = self.cross_entropy(functional_call(net, parameters | buffers, (x_aug,)), batch.labels)
-        slopes = torch.autograd.grad(trial_loss, list(parameters.values()), create_graph=True)
+        slopes = torch.autograd.grad(  # zero for parameters that the loss does not reach
+            trial_loss, list(parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
+        )
         trial = {
             name: p - batch.learning_rate * slope for (name, p), slope in zip(parameters.items(), slopes, strict=True)
         }
         loss = self.cross_entropy(functional_call(net, trial | buffers, (x_adv,)), batch.labels)
-        gradients = torch.autograd.grad(loss, list(weights.values()))
+        gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
         moved = dict(memory)
         for name, gradient in zip(names, gradients, strict=True):
             layer = name.removeprefix("generator.")
