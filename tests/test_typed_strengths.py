@@ -244,10 +244,13 @@ def test_a_result_says_each_strength_as_it_was_typed(found: tuple[str, Result, P
 
 def test_the_median_size_is_the_typed_one(found: tuple[str, Result, Path]) -> None:
     attack, result, run = found
-    number = number_of(Requirement.parse(f"median-{attack}<=40"), result, facts_of(result))
-    assert (number.value, number.low < MEDIAN < number.high) == (MEDIAN, True)
-    entered("check", run, "--value", "--require", f"median-{attack}<={MEDIAN}")
-    entered("check", run, "--value", "--require", f"median-{attack}<={MEDIAN - 1}", code=3)
+    by_sizes, by_searches = (
+        number_of(Requirement.parse(f"median-{attack}{sign}40"), result, facts_of(result)) for sign in (">=", "<=")
+    )
+    assert (by_sizes.value, by_sizes.low < MEDIAN < by_sizes.high) == (MEDIAN, True)
+    assert by_searches.value == 50  # where 60 % were searched and stand; at 20, the next one, 30 % do
+    for bound, code in ((f">={MEDIAN}", 0), (f">={MEDIAN + 1}", 3), ("<=50", 0), ("<=49", 3)):
+        entered("check", run, "--value", "--require", f"median-{attack}{bound}", code=code)
     told = json.loads(entered("show", run, "--json").out)
     assert told["attacks"][attack]["median size"] == MEDIAN
     assert told["attacks"][attack]["unit"] == typed_axis(attack)
@@ -266,17 +269,17 @@ def test_a_gate_judges_what_was_typed(found: tuple[str, Result, Path]) -> None:
     for strength, standing in STANDING.items():
         entered("check", run, "--value", "--require", f"{attack}@{strength}>={standing}")
         entered("check", run, "--value", "--require", f"{attack}@{strength}>={standing + 1}", code=3)
-    said = entered("check", run, "--require", f"{attack}@10>=1", code=1).err
-    assert f"{attack} was evaluated down to 20;" in said
-    assert f"--strengths {attack}=10" in said
+    assert f"--strengths {attack}=10" in entered("check", run, "--require", f"{attack}@10>=1", code=3).line
+    entered("check", run, "--value", "--require", f"{attack}@40>=30", "--require", f"{attack}@40<=60")
+    entered("check", run, "--value", "--require", f"{attack}@40>=31", code=3)
     for strange in (100, 120):
         assert "is not a strength" in entered("check", run, "--require", f"{attack}@{strange}>=1", code=1).err
 
 
 def test_headlines_and_unions_say_what_there_is(found: tuple[str, Result, Path]) -> None:
     attack, _, run = found
-    assert "they go down to 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
-    assert "the first is 80" in entered("show", run, "--union", f"{attack}=95", code=1).line
+    assert "searched next to it: 20." in entered("show", run, "--headline", f"{attack}@10", code=1).line
+    assert "searched next to it: 80." in entered("show", run, "--union", f"{attack}=95", code=1).line
     assert "below 100" in entered("show", run, "--union", f"{attack}=120", code=1).line
     assert "at 20" in entered("show", run, "--headline", f"{attack}@20").line
 

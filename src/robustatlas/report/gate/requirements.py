@@ -172,8 +172,10 @@ def points_of(requirement: Requirement) -> dict[str, float]:
     for part in requirement.what.split(","):
         attack, _, given = part.partition("@")
         strength = read_strength(given, attack)
-        if not strength > 0 or attack in found:
-            raise UserError(f"--require {requirement.text!r}: {part!r} is not one attack at one strength; {FORMS}.")
+        if not strength > 0:
+            raise UserError(f"--require {requirement.text!r}: {given!r} is not a strength; {FORMS}.")
+        if attack in found:
+            raise UserError(f"--require {requirement.text!r} names {attack} twice; give each attack one strength.")
         found[attack] = strength
     return found
 
