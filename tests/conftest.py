@@ -45,8 +45,9 @@ MARKED = {
     "slow": (
         "test_board", "test_by_itself", "test_callbacks", "test_calibration", "test_certificates_sound",
         "test_certification", "test_diagnosis_ends", "test_docs", "test_drop_in", "test_evaluation_peers",
-        "test_extending", "test_piecewise", "test_search_strength", "test_seams", "test_seams_engine", "test_studies",
-        "test_studies_papers", "test_training", "test_warnings_told",
+        "test_everyday", "test_extending", "test_machinery", "test_only_like", "test_own_attacks",
+        "test_piecewise", "test_search_strength", "test_seams", "test_seams_engine", "test_studies",
+        "test_studies_papers", "test_studies_reuse", "test_training", "test_warnings_told",
     ),
 }  # fmt: skip
 """Markers of whole files; tests of ``browser/`` have theirs."""
