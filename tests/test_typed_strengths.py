@@ -245,9 +245,10 @@ def test_a_result_says_each_strength_as_it_was_typed(found: tuple[str, Result, P
 def test_the_median_size_is_the_typed_one(found: tuple[str, Result, Path]) -> None:
     attack, result, run = found
     number = number_of(Requirement.parse(f"median-{attack}<=40"), result, facts_of(result))
-    assert (number.value, number.low < MEDIAN < number.high) == (MEDIAN, True)
-    entered("check", run, "--value", "--require", f"median-{attack}<={MEDIAN}")
-    entered("check", run, "--value", "--require", f"median-{attack}<={MEDIAN - 1}", code=3)
+    # Examples say 30; what certainly withstands is searched at 50, the safe end for a model that should withstand more.
+    assert (number.value, number.low < MEDIAN < number.high) == (50, True)
+    entered("check", run, "--value", "--require", f"median-{attack}<=50")
+    entered("check", run, "--value", "--require", f"median-{attack}<=49", code=3)
     told = json.loads(entered("show", run, "--json").out)
     assert told["attacks"][attack]["median size"] == MEDIAN
     assert told["attacks"][attack]["unit"] == typed_axis(attack)
@@ -266,8 +267,8 @@ def test_a_gate_judges_what_was_typed(found: tuple[str, Result, Path]) -> None:
     for strength, standing in STANDING.items():
         entered("check", run, "--value", "--require", f"{attack}@{strength}>={standing}")
         entered("check", run, "--value", "--require", f"{attack}@{strength}>={standing + 1}", code=3)
-    said = entered("check", run, "--require", f"{attack}@10>=1", code=1).err
-    assert f"{attack} was evaluated down to 20;" in said
+    said = entered("check", run, "--require", f"{attack}@10>=1", code=3).line
+    assert f"{attack} was not searched at 10" in said
     assert f"--strengths {attack}=10" in said
     for strange in (100, 120):
         assert "is not a strength" in entered("check", run, "--require", f"{attack}@{strange}>=1", code=1).err
@@ -275,7 +276,7 @@ def test_a_gate_judges_what_was_typed(found: tuple[str, Result, Path]) -> None:
 
 def test_headlines_and_unions_say_what_there_is(found: tuple[str, Result, Path]) -> None:
     attack, _, run = found
-    assert "they go down to 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
+    assert "searched next to it: 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
     assert "the first is 80" in entered("show", run, "--union", f"{attack}=95", code=1).line
     assert "below 100" in entered("show", run, "--union", f"{attack}=120", code=1).line
     assert "at 20" in entered("show", run, "--headline", f"{attack}@20").line
