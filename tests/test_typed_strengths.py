@@ -273,14 +273,14 @@ def test_a_gate_judges_what_was_typed(found: tuple[str, Result, Path]) -> None:
     entered("check", run, "--value", "--require", f"{attack}@40>=30", "--require", f"{attack}@40<=60")
     entered("check", run, "--value", "--require", f"{attack}@40>=31", code=3)
     for strange in (100, 120):
-        assert "is not a strength" in entered("check", run, "--require", f"{attack}@{strange}>=1", code=1).err
+        assert f"{attack}@{strange}" in entered("check", run, "--require", f"{attack}@{strange}>=1", code=1).err
 
 
 def test_headlines_and_unions_say_what_there_is(found: tuple[str, Result, Path]) -> None:
     attack, _, run = found
-    assert "searched next to it: 20." in entered("show", run, "--headline", f"{attack}@10", code=1).line
-    assert "searched next to it: 80." in entered("show", run, "--union", f"{attack}=95", code=1).line
-    assert "below 100" in entered("show", run, "--union", f"{attack}=120", code=1).line
+    assert "searched next to it: 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
+    assert "searched next to it: 80" in entered("show", run, "--union", f"{attack}=95", code=1).line
+    assert f"{attack}=120" in entered("show", run, "--union", f"{attack}=120", code=1).line
     assert "at 20" in entered("show", run, "--headline", f"{attack}@20").line
 
 
