@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.evaluation.attack_task import AttackTask
-from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings
+from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Columns
 from robustatlas.evaluation.completion import SECONDS_OF_FIRST_CHUNK
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.costs import Costs
@@ -83,8 +83,14 @@ class _Nowhere:
     def done(self, *_: object, **__: object) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
 
-    def write(self, *_: object) -> None:
+    def columns(self, *_: object, **__: object) -> Columns:
+        return {}
+
+    def write(self, *_: object, **__: object) -> None:
         return
+
+    def intact(self, *_: object) -> bool:
+        return True
 
 
 def simulate(priced: Prices, workers: int) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> D
     costs = Costs([task.cost_weight(10) for task in todo], pair=1e-3)
     mine, manner = np.ones(samples, bool), ChunkSettings(0, 256)
     return Dispatcher(
-        _Nowhere(),  # type: ignore[arg-type]
+        _Nowhere(),
         todo,
         work,
         mine,

@@ -1,6 +1,7 @@
 """What is said before the work, how much fits into memory, and what becomes of it where it does not."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.evaluation import forecast
 from robustatlas.evaluation.costs import Costs
 from robustatlas.evaluation.memory import fitting_batch
+from robustatlas.evaluation.progress import Announced, Progress
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.evaluation.workers.memory import peak_bytes
 from robustatlas.models.classifier import Passes
@@ -64,11 +66,25 @@ def test_fewer_samples_at_once_where_memory_runs_out(batch_size: Any, whole: ra.
     assert max(net.seen[-5:]) <= 11
 
 
-@pytest.mark.parametrize("bad", [29, 34, 38])
-def test_samples_that_are_through_when_memory_runs_out_stay(bad: int, whole: ra.Result) -> None:
-    net = Hungry(most=40, bad=bad)
-    assert_same(evaluate(net), whole)
-    assert net.calls > bad
+class WhenWorkBegins(Progress):
+    """Calls a function between the checks of a model and its first attack."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self.do = do
+
+    def begin(self, records: Sequence[Announced], samples: int) -> None:
+        self.do()
+
+
+@pytest.mark.parametrize("calls", [1, 5, 20, 35])
+def test_samples_that_are_through_when_memory_runs_out_stay(calls: int, whole: ra.Result) -> None:
+    net = Hungry(most=40)
+
+    def spoil_a_call() -> None:
+        net.bad = net.calls + calls
+
+    assert_same(evaluate(net, progress=WhenWorkBegins(spoil_a_call)), whole)
+    assert net.calls > net.bad > 0
 
 
 @pytest.mark.parametrize("kind", [{"rejection": "class"}, {"draws": 2}], ids=str)
@@ -90,13 +106,13 @@ def test_columns_of_their_own_stay_where_memory_runs_out(kind: dict[str, Any]) -
 
 
 def test_not_even_one_fits() -> None:
-    class Starving(Hungry):
-        def forward(self, x: Tensor) -> Tensor:
-            self.most = 0 if self.calls > 26 else 40
-            return super().forward(x)
+    net = Hungry(most=40)
+
+    def starve() -> None:
+        net.most = 0
 
     with pytest.raises(ra.UserError, match="1 sample at work at once"):
-        evaluate(Starving(most=40))
+        evaluate(net, progress=WhenWorkBegins(starve))
 
 
 def test_the_batch_that_fits() -> None:

@@ -46,7 +46,7 @@ def result(
         ("fashion-mnist", ("linf",), "L∞ at 8/255", "its usual strength"),
         ("photos", ("stadv",), "StAdv at 0.05", "the middle of its strengths"),
         ("photos", ("fog",), "Fog at 2", "the middle of its strengths"),
-        ("photos", ("mine", "l2"), "both attacks at once", "each at its usual strength"),
+        ("photos", ("mine", "l2"), "both attacks at once", "each at its usual strength or the last of its strengths"),
     ],
 )
 def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: str, why: str) -> None:

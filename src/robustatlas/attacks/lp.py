@@ -120,7 +120,7 @@ _AUTOATTACK = (
     ": grid of MultiRobustBench (Dai et al. 2023), and at one strength AutoAttack's APGD-T and FAB-T (Croce and Hein "
     "2020)"
 )
-"""What the sources of the ranked norms have in common, after the paper that searched the norm first."""
+"""Part of the sources of all ranked norms; it follows the paper that searched the norm first."""
 
 
 def attack_in_norm(

@@ -1,6 +1,5 @@
 """A network as a graph of operations that bounds know, read by ``torch.export``."""
 
-import logging
 import math
 import operator
 import warnings
@@ -27,7 +26,7 @@ from robustatlas.certificates.readings import (
     to_double,
 )
 from robustatlas.certificates.windowed import Shape
-from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line, quiet_logger
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.normalisation import normalised
 from robustatlas.models.classifier.outputs import as_logits, logits_in
@@ -108,11 +107,8 @@ def refuse(model: Classifier) -> None:
 
 
 def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
-    logger = logging.getLogger("torch.export")
-    level = logger.level
     try:
-        logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings(), torch.no_grad():
+        with quiet_logger("torch.export"), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = torch.export.export(whole, (example,))
             _refuse_draws(program, name)
@@ -124,8 +120,6 @@ def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
             f"The model {name} cannot be read by torch.export: {first_line(error)}. Bounds need a network without "
             "control flow that depends on its input; write its forward so that torch.export.export(net, (x,)) succeeds."
         ) from error
-    finally:
-        logger.setLevel(level)
     if changed := list(program.graph_signature.buffers_to_mutate.values()):
         raise UserError(
             f"{name} changes its buffer {changed[0]!r} as it runs, and bounds are of one fixed function; keep such "

@@ -1,8 +1,10 @@
 """The one exception for mistakes that a user can put right, the one kind of warning, and what others say in a line."""
 
+import logging
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from robustatlas.common.wording import instead
 
@@ -24,6 +26,22 @@ class UserError(ValueError):
 
 class RobustnessWarning(UserWarning):
     """A number that is to be doubted, or a file that is not believed, and why."""
+
+
+@contextmanager
+def quiet_logger(name: str) -> Iterator[None]:
+    """Keep a package from logging what it then raises, or what a user of this one can do nothing about.
+
+    Args:
+        name: of its logger, such as ``"torch.export"``.
+    """
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 warnings.simplefilter("always", RobustnessWarning, append=True)  # after the user's own filters

@@ -162,7 +162,7 @@ def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:
 
 
 def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[str]:
-    """What else than its input a sample's output depends on; ``logits`` were drawn with seed 0."""
+    """Return a warning if outputs depend on more than their own input; ``logits`` were drawn with seed 0."""
     same = max(_SAME, 4 * torch.finfo(model.network_dtype).eps) * logits.abs().amax().clamp_min(1e-6)
     if changed := _changes_with_state(model, x, float(same)):
         return [

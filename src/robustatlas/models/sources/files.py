@@ -1,11 +1,8 @@
 """``onnx:FILE``, computed in torch with torch's gradient, and ``export:FILE``, a program of ``torch.export.save``."""
 
 import io
-import logging
 import pickle
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line, quiet_logger
 from robustatlas.models.classifier import Classifier, Origin, Outputs
 from robustatlas.models.onnx_operators import OPERATORS, TAKES_NUMBERS
 from robustatlas.models.sources.packages import optional, version_of
@@ -127,7 +124,7 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Out
         raise UserError(f"There is no file {file} to load a program from.")
     _refuse_pickles(path)
     try:
-        with _quiet():
+        with quiet_logger("torch.export"):
             program = torch.export.load(path)
     except Exception as error:
         raise UserError(f"{file} cannot be read as a program of torch.export: {first_line(error)}.") from error
@@ -143,18 +140,6 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Out
         batch_size=batch if isinstance(batch, int) else None,
         origin=Origin(f"export:{file}", home=str(path.resolve()), library=f"torch {torch.__version__}"),
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """torch logs the traceback of what it then raises."""
-    logger = logging.getLogger("torch.export")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _refuse_pickles(path: Path) -> None:

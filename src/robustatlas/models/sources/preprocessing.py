@@ -6,9 +6,7 @@ pictures of several sizes, and refused where it differs by more than Pillow's ro
 """
 
 import itertools
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, first_line
+from robustatlas.common.errors import UserError, first_line, quiet_logger
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.outputs import logits_in
 from robustatlas.models.resizing import INTERPOLATIONS, Resizing
@@ -89,7 +87,7 @@ class _Watched:
     def answer(self, picture: NDArray[np.uint8]) -> Pixels:
         """Return the values [C, h, w] that the processor makes of a picture [H, W, C]."""
         try:
-            with without_warnings():
+            with quiet_logger("transformers"):
                 made = self.processor(images=picture, input_data_format="channels_last", return_tensors="np")
             values = np.asarray(made["pixel_values"], np.float64)
         except Exception as error:  # whatever a processor of others raises
@@ -301,15 +299,3 @@ def _pattern(sides: Size, channels: int) -> NDArray[np.uint8]:
 
 def _size_in_words(sides: Any) -> str:
     return f"{sides[1]} x {sides[0]} pixels"
-
-
-@contextmanager
-def without_warnings() -> Iterator[None]:
-    """Keep transformers from writing warnings about the pictures."""
-    logger = logging.getLogger("transformers")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

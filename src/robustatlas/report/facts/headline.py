@@ -105,21 +105,26 @@ def worst_case_of(judged: OutcomeTable) -> Headline | None:
 
 
 def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
-    """Each attack at its usual strength, and in words which of them has one."""
+    """Return the strength of each attack, and words for which of its strengths that is."""
     at = points_of_headline(table)
     kinds = {_words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
-    if len(kinds) == 1:
-        (one,) = kinds
-        return at, one if len(at) == 1 else f"each at {one}"
-    return at, "each at its usual strength, the searched one next to it, or a middle one"
+    words = " or ".join(kind for kind in _WORDS_OF_STRENGTHS if kind in kinds)
+    return at, words if len(at) == 1 else f"each at {words}"
+
+
+_USUAL_STRENGTH, _NEXT, _MIDDLE, _LAST = _WORDS_OF_STRENGTHS = (
+    "its usual strength",
+    "the searched strength next to its usual one",
+    "the middle of its strengths",
+    "the last of its strengths",
+)
 
 
 def _words_of_strength(outcome: Outcome, most: float) -> str:
     """Return the words for the strength of one attack."""
-    last = "the last of its strengths"
     if outcome.attack not in STANDARD:
-        return last if most == searched_grid(outcome)[-1] else "the middle of its strengths"
+        return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
     usual, _ = STANDARD[outcome.attack]
     if same_strength(most, usual):
-        return "its usual strength"
-    return "the searched strength next to its usual one" if most > usual else last
+        return _USUAL_STRENGTH
+    return _NEXT if most > usual else _LAST
