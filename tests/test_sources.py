@@ -1,5 +1,6 @@
 """Models by name: what zoos and files bring along, and the one sentence where something is missing."""
 
+import hashlib
 import importlib
 import importlib.util
 import io
@@ -23,6 +24,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.schemes import SCHEMES
+from robustatlas.models.sources.local_files import hashes_of_files
 from robustatlas.models.sources.packages import optional
 
 
@@ -344,3 +346,15 @@ def test_models_behind_transformations() -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             ra.load_model(f"defended:{wrong}")
+
+
+def test_files_of_one_name_in_two_folders_are_both_hashed(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "net.py" for folder in ("network", "features")]
+    seen = set()
+    for texts in (("a", "b"), ("c", "b"), ("a", "c"), ("b", "a")):
+        for file, text in zip(files, texts, strict=True):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        seen.add(hashes_of_files(files)["net.py"])
+    assert len(seen) == 4
+    assert hashes_of_files(files[:1]) == {"net.py": hashlib.sha256(b"b").hexdigest()}

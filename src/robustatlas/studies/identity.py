@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from robustatlas.attacks.wanted import PERCEPTUAL, requested_attacks
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import named
 from robustatlas.data import Dataset
-from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
+from robustatlas.models.sources.local_files import features_file, hashes_of_files, sha256_of_file, source_files
 from robustatlas.outcomes.hashes import digest
 from robustatlas.studies.description import DataEntry, EvaluationEntry, Study
 from robustatlas.studies.planning import Step, kept_epochs
@@ -106,7 +107,7 @@ class Identities:
         self._study, self.images_of = study, images_of
         self._known: dict[str, Identity] = {}
         self._data: dict[str, Identity | None] = {}
-        self._sha256s: dict[Path, str] = {}
+        self._sha256_of = cache(sha256_of_file)
 
     def identity_of(self, step: Step) -> Identity:
         """Return the identity of a training, an evaluation or a reference.
@@ -183,10 +184,7 @@ class Identities:
 
     def _hashes(self, files: Sequence[Path]) -> dict[str, str]:
         """Return the SHA-256 of the bytes of each file, by its name."""
-        for file in files:
-            if file not in self._sha256s:
-                self._sha256s[file] = hashes_of_files([file])[file.name]
-        return {file.name: self._sha256s[file] for file in files}
+        return hashes_of_files(files, self._sha256_of)
 
     def _images(self, entry: Any, split: str) -> Identity:
         data = self._study.data[self._study.data_of(entry)]

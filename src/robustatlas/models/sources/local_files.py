@@ -4,7 +4,7 @@ import ast
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,16 +69,34 @@ def _module_file(module: str) -> list[Path]:
     return []
 
 
-def hashes_of_files(files: Sequence[Path]) -> dict[str, str]:
-    """Return the SHA-256 of the bytes of each file, by its name.
+def hashes_of_files(files: Sequence[Path], sha256_of: Callable[[Path], str] | None = None) -> dict[str, str]:
+    """Return the SHA-256 of the bytes of each file, by its name; of several files of one name that of their hashes.
+
+    Names and not paths, so that a folder can move.
+
+    Args:
+        files: the files.
+        sha256_of: instead of :func:`sha256_of_file`, such as a cache of it.
 
     Raises:
         UserError: a file cannot be read.
     """
-    return {file.name: _sha256_of_file(file) for file in files}
+    found: dict[str, list[str]] = {}
+    for file in files:
+        found.setdefault(file.name, []).append((sha256_of or sha256_of_file)(file))
+    return {name: hashes[0] if len(hashes) == 1 else _joined_sha256(hashes) for name, hashes in found.items()}
 
 
-def _sha256_of_file(file: Path) -> str:
+def _joined_sha256(hashes: Sequence[str]) -> str:
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def sha256_of_file(file: Path) -> str:
+    """Return the SHA-256 of the bytes of a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
     found = hashlib.sha256()
     try:
         with file.open("rb") as opened:
