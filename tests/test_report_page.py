@@ -228,7 +228,7 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     place = facts.reference and facts.reference.place
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
     assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
-    assert "under 6 attacks" in rank[2]
+    assert "under StAdv, ReColor and 4 more." in rank[2]
     assert union[0] == "Worst case over attacks" and "L∞ 0.035, L2 0.5, " in union[2]
 
 

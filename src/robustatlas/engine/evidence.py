@@ -77,8 +77,15 @@ def _enter(execution: Execution, theta: Tree, place: Tensor, margin: Tensor) -> 
     known.scatter_reduce_(0, place, margin, "amin")
 
 
-def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge) -> Tensor:
+def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge, *, clearer: int = 0) -> Tensor:
     """Check the candidates ``fresh`` (indices) of ended runs with a separate forward pass, and enter them.
+
+    Args:
+        execution: the execution whose records are written.
+        over: the ended runs.
+        fresh: indices of those with a candidate.
+        judge: what counts as fooled.
+        clearer: number of candidates with a clearer mistake; without any the host need not wait for what is refused.
 
     Returns:
         ``[B]``: the sample is fooled at the strength of its run.
@@ -87,7 +94,7 @@ def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge) -> Te
     if len(fresh):
         new = over if len(fresh) == len(over.rows) else take(over, fresh)
         confirmed[fresh] = good = _confirmed(execution, new)
-        if new.clear is not None:
+        if clearer:
             confirmed[fresh] = good | _confirmed_clear(execution, new, good)
     fooled = is_fooled(records, execution.schedule, judge, over.rows, over.problem.epsilon, confirmed)
     before = records.fooled[over.rows, over.level]
@@ -120,11 +127,17 @@ def _confirmed_clear(execution: Execution, new: Batch, good: Tensor) -> Tensor:
     """``[B]``: the clear mistakes of sweeps are confirmed, where the smaller candidates were not ``good`` [B]."""
     confirmed, clear = torch.zeros_like(good), new.clear
     assert clear is not None
-    again = (~good & (clear.size > new.candidate_size) & clear.size.isfinite()).nonzero().squeeze(1)
+    again = (~good & has_clearer_mistake(new)).nonzero().squeeze(1)
     if len(again):
         second = replace(new, candidate=clear.theta, candidate_size=clear.size)
         confirmed[again] = _confirmed(execution, take(second, again))
     return confirmed
+
+
+def has_clearer_mistake(batch: Batch) -> Tensor:
+    """Return which runs [B] of a sweep have a clear mistake that is larger than their candidate."""
+    assert batch.clear is not None
+    return (batch.clear.size > batch.candidate_size) & batch.clear.size.isfinite()
 
 
 def is_inside(x_adv: Tensor) -> Tensor:

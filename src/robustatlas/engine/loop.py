@@ -36,7 +36,14 @@ from robustatlas.common.bundle import join
 from robustatlas.common.host import indices, maybe_any, stride, to_host
 from robustatlas.engine.ahead import evaluate_ahead, points_at_once
 from robustatlas.engine.batch import Batch, end_runs, evaluate_batch, fill_slots, select_rows
-from robustatlas.engine.evidence import record_in_full, record_margins, record_queries, record_true, verify
+from robustatlas.engine.evidence import (
+    has_clearer_mistake,
+    record_in_full,
+    record_margins,
+    record_queries,
+    record_true,
+    verify,
+)
 from robustatlas.engine.execution import Execution, Setting, begin, prepare
 from robustatlas.engine.judging import size_to_beat
 from robustatlas.engine.queue import Queue
@@ -77,6 +84,7 @@ class EndedRuns:
         finite: all logits were finite.
         ended: number of runs that have ended.
         candidates: number of ended runs with an example to verify.
+        clearer: number of those with a larger mistake, of a sweep, that is clear where the example is not.
         doubtful: for each step in reduced precision, the number of margins to compute again.
         returning: what has become of samples whose runs ended before (see :class:`~robustatlas.engine.queue.Queue`).
     """
@@ -84,6 +92,7 @@ class EndedRuns:
     finite: bool
     ended: int
     candidates: int
+    clearer: int
     doubtful: tuple[int, ...]
     returning: tuple[int, ...]
 
@@ -92,11 +101,13 @@ class EndedRuns:
         """Read the numbers; ``fresh`` [B]: the run has ended with an example to verify."""
         doubtful = execution.rough.counts() if execution.rough else []
         returning = queue.counts()
+        clearer = [] if batch.clear is None else [(fresh & has_clearer_mistake(batch)).sum()]
         finite, ended, candidates, *others = to_host(
-            execution.records.finite, batch.ended.sum(), fresh.sum(), *doubtful, *returning
+            execution.records.finite, batch.ended.sum(), fresh.sum(), *doubtful, *returning, *clearer
         )
         steps = len(doubtful)
-        return cls(bool(finite), ended, candidates, tuple(others[:steps]), tuple(others[steps:]))
+        second = others.pop() if clearer else 0
+        return cls(bool(finite), ended, candidates, second, tuple(others[:steps]), tuple(others[steps:]))
 
 
 def run(
@@ -178,7 +189,8 @@ def _retire_ended_runs(execution: Execution, run: AttackRun, batch: Batch, queue
     if not read.ended:
         return batch
     over = select_rows(replace(batch, state=None), batch.ended, read.ended)
-    fooled = verify(execution, over, indices(select_rows(fresh, batch.ended, read.ended), read.candidates), run.judge)
+    found = indices(select_rows(fresh, batch.ended, read.ended), read.candidates)
+    fooled = verify(execution, over, found, run.judge, clearer=read.clearer)
     record_true(execution, run, over)
     schedule.charge(over.rows, over.before + over.trace.evaluations)
     schedule.advance(over.rows, fooled, records.best_size[over.rows], over.trace.smallest)

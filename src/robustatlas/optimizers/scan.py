@@ -8,7 +8,7 @@ from torch import Tensor
 
 from robustatlas.common.host import constant
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
-from robustatlas.optimizers.sweeping import SweepingOptimizer, is_clear, sizes_within
+from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import OneNumber
 
@@ -62,14 +62,18 @@ class Scan(SweepingOptimizer[ScanState]):
     def init(self, problem: Problem, theta: Tensor) -> ScanState:
         none = torch.full_like(problem.epsilon, torch.inf)
         ended = torch.zeros_like(problem.epsilon, dtype=torch.bool)
-        points = 2 * sizes_within(self.sizes, problem.epsilon)
+        points = 2 * count_within(self._sizes_from_clean(problem.epsilon)[1:], problem.epsilon)
         return ScanState(theta, counter(theta), torch.zeros_like(none), none, none, ended, points)
+
+    def _sizes_from_clean(self, like: Tensor) -> Tensor:
+        """Return 0 and the sizes, increasing."""
+        return constant((0.0, *self.sizes), like)
 
     def step(self, problem: Problem, state: ScanState, evaluation: Evaluation) -> ScanState:
         size, halving = state.theta.abs().flatten(), state.high.isfinite()
         mistake = torch.where(halving, evaluation.fooled, is_clear(evaluation, problem))
         # The clean point comes first, then sizes in order, the positive sign of each before the negative one.
-        sizes = constant((0.0, *self.sizes), problem.epsilon)
+        sizes = self._sizes_from_clean(problem.epsilon)
         size_before = sizes[((state.step - 1).clamp_min(0) // 2).clamp_max(len(sizes) - 1)]
         next_size = sizes[(state.step // 2 + 1).clamp_max(len(sizes) - 1)]
         # The lower end moves twice: at the first mistake, to the size before it, then at each halving without one.

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from robustatlas.common.bundle import take
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached, constant
+from robustatlas.common.host import cached
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter, unsearchable
-from robustatlas.optimizers.sweeping import SweepingOptimizer, is_clear, sizes_within
+from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.everyday.change import Change, Free
@@ -79,7 +79,7 @@ class Sweep(SweepingOptimizer[SweepState]):
     @property
     def steps(self) -> int:  # type: ignore[override]
         """Number of points of the grid, without the clean one."""
-        return _points_up_to(self)[-1]
+        return _point_count(self)
 
     @property
     def evaluations(self) -> int:
@@ -107,7 +107,9 @@ class Sweep(SweepingOptimizer[SweepState]):
         return self._state_at(take(problem, rows), replace(repeated, step=repeated.step + steps_ahead))
 
     def init(self, problem: Problem, theta: Tensor) -> SweepState:
-        points = constant(_points_up_to(self), counter(theta))[sizes_within(self.sizes, problem.epsilon)]
+        # Points come in the order of size, so the sizes of the table say how many are within epsilon: no second table.
+        sizes = cached(self.grid, like=problem.x)[:, : self.bounded].abs().amax(1)
+        points = count_within(sizes, problem.epsilon)
         state = SweepState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool), points)
         return self._state_at(problem, state)
 
@@ -159,9 +161,9 @@ class Sweep(SweepingOptimizer[SweepState]):
 
 
 @cache
-def _points_up_to(sweep: Sweep) -> tuple[int, ...]:
-    """Return the number of points up to each size of ``sweep``, 0 first."""
-    return tuple(itertools.accumulate(map(sweep.points_at, sweep.sizes), initial=0))
+def _point_count(sweep: Sweep) -> int:
+    """Return the number of points of the grid, which the loop asks for at each step."""
+    return sum(map(sweep.points_at, sweep.sizes))
 
 
 def _values(kind: Free, count: int) -> list[float]:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, S
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, merged_strengths
@@ -99,11 +98,6 @@ def is_clear(evaluation: Evaluation, problem: Problem) -> Tensor:
     return evaluation.fooled & (margin_of(evaluation.logits, problem.labels) < -_CLEAR * largest)
 
 
-def sizes_within(sizes: tuple[float, ...], epsilon: Tensor) -> Tensor:
-    """Return the number [B] of the increasing ``sizes`` that are at most ``epsilon`` [B], but for rounding."""
-    known = cached(_as_tensor, sizes, like=epsilon)
-    return torch.searchsorted(known, epsilon * (1 + STRENGTH_TOLERANCE), right=True)
-
-
-def _as_tensor(sizes: tuple[float, ...]) -> Tensor:
-    return torch.tensor(sizes, dtype=torch.float64)
+def count_within(sizes: Tensor, epsilon: Tensor) -> Tensor:
+    """Return the number [B] of ``sizes`` [K], which do not fall, that are at most ``epsilon`` [B], but for rounding."""
+    return torch.searchsorted(sizes, epsilon * (1 + STRENGTH_TOLERANCE), right=True)

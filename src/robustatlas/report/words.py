@@ -192,8 +192,9 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
         about = "Against specialists" if held_to_specialists(reference) else "Against a reference"
         return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
+    own = [wording(attack).label for attack in reference.held.own_threat]
     other = (
-        f" About: other threat models than the reference's under {counted(len(reference.held.own_threat), 'attack')}."
+        f" About: other threat models than the reference's under {some(own, at_most=2)}."
         if reference.held.approximate
         else ""
     )

@@ -109,6 +109,8 @@ def _at_usual(table: OutcomeTable) -> tuple[dict[str, float], str]:
     at = points_of_headline(table)
     kinds = {_words_of_strength(table.outcome(attack), most) for attack, most in at.items()}
     words = " or ".join(kind for kind in _WORDS_OF_STRENGTHS if kind in kinds)
+    if {_USUAL_STRENGTH, _NEXT} <= kinds:
+        words = words.replace(_NEXT, "the searched one next to it")
     return at, words if len(at) == 1 else f"each at {words}"
 
 
