@@ -72,7 +72,7 @@ def theirs(net: Noisy, data: ra.Dataset, epsilon: float) -> dict[str, float]:
     logging.disable(logging.NOTSET)
     spent, seconds = (net.passes - before) / len(data), time.perf_counter() - begun
     model = ra.Classifier(net, draws=1)
-    streams = Noise.of(1, torch.arange(len(data)), "judged")
+    streams = Noise.for_samples(1, torch.arange(len(data)), "judged")
     clean = model.judged(data.images, data.labels, streams.child(0))
     fooled = model.judged(adversarial, data.labels, streams.child(1))
     return {

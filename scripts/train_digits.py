@@ -31,7 +31,7 @@ CHECKS: tuple[tuple[ThreatModel, float], ...] = ((Linf(), 0.05), (Linf(), 0.15),
 def accuracy(net: nn.Module, data: Dataset, threat: ThreatModel, strength: float) -> float:
     """Percent of samples that 40 steps of projected gradient ascent leave classified correctly."""
     epsilon = torch.full((len(data),), strength)
-    noise = Noise.of(1, data.index, "check")
+    noise = Noise.for_samples(1, data.index, "check")
     x = adversarial_examples(net, threat, data.images, data.labels, epsilon, noise, steps=40, rate=0.1)
     return 100 * float((net(x).argmax(1) == data.labels).float().mean())
 

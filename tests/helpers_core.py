@@ -138,7 +138,7 @@ def problem(
     threat: Lp, x: Tensor, labels: Tensor, epsilon: float, targets: Tensor | None = None, seed: int = 0
 ) -> Problem:
     """A problem with one epsilon for all samples."""
-    noise = Noise.of(seed, torch.arange(len(x)), "test")
+    noise = Noise.for_samples(seed, torch.arange(len(x)), "test")
     targets = torch.full_like(labels, -1) if targets is None else targets
     return Problem(threat, x, labels, targets, torch.full((len(x),), epsilon, dtype=x.dtype), noise)
 

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import robustatlas as ra
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack
-from robustatlas.common.host import looking_every
+from robustatlas.common.host import sync_every
 from robustatlas.engine import batch
 
 _aten = torch.ops.aten
@@ -130,7 +130,7 @@ class _Called(TorchFunctionMode):
 def measured(model: ra.Classifier, data: Any, attack: str | Attack, batch_size: int, every: int) -> tuple[Waits, int]:
     """The waits of one attack that looks ``every`` so many steps, and its passes."""
     waits = Waits()
-    with looking_every(every), waits.counting():
+    with sync_every(every), waits.counting():
         alone: Any = {"shard_size": len(data[0]), "diagnose": False, "audit": 0, "progress": False}
         result = ra.evaluate(model, data, attack, batch_size=batch_size, **alone)
     outcome = result.outcome(attack if isinstance(attack, str) else attack.name)

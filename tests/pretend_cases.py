@@ -23,7 +23,7 @@ from host_waits import Waits, waiting
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.common.host import LOOK_EVERY, looking_every
+from robustatlas.common.host import SYNC_INTERVAL, sync_every
 from robustatlas.engine import loop
 from robustatlas.models.defenses import BitDepthReduction, Defended
 from robustatlas.threats.features import load_features
@@ -33,7 +33,7 @@ from robustatlas.training import RECIPES, Recipe, Settings, recipe_named
 
 Arrays = dict[str, NDArray[Any]]
 CLASSES = 3
-LONG = {"steps": LOOK_EVERY - 1, "inner_steps": LOOK_EVERY - 1, "search_steps": 2, "restarts": 1}
+LONG = {"steps": SYNC_INTERVAL - 1, "inner_steps": SYNC_INTERVAL - 1, "search_steps": 2, "restarts": 1}
 """Runs from look to look."""
 
 
@@ -55,7 +55,7 @@ def begin() -> None:
 
 
 def on_both(answers: Callable[[str], Arrays]) -> Both:
-    with looking_every(LOOK_EVERY):
+    with sync_every(SYNC_INTERVAL):
         cpu = answers("cpu")
     waits, run_kind = Waits(pretend.heard), loop._run_kind
 
@@ -229,7 +229,7 @@ def resumed(folder: Path) -> tuple[Arrays, Arrays]:
     attack = brief(catalogue()["linf"])
     cpu, there = MODELS["plain"]("cpu"), MODELS["plain"](pretend.NAME)
     data = samples(cpu, 6)
-    with looking_every(LOOK_EVERY):
+    with sync_every(SYNC_INTERVAL):
         whole = columns(ra.evaluate(cpu, data, attack, progress=False))
         ra.evaluate(cpu, data, attack, samples=3, run=folder / "run", progress=False)
     return whole, columns(ra.evaluate(there, data, attack, run=folder / "run", progress=False))
@@ -290,7 +290,7 @@ def trained(recipe: str, settings: Mapping[str, Any] | None = None) -> Both:
         return weights | {name: np.array(share) for name, share in done.card.accuracies.items()}
 
     made: Counter[str] = Counter()
-    with looking_every(LOOK_EVERY):
+    with sync_every(SYNC_INTERVAL):
         cpu = answers("cpu")
     made.clear()
     waits, kind = Waits(pretend.heard), RECIPES[recipe]

@@ -23,8 +23,8 @@ def network() -> nn.Module:
 
 def batch() -> Batch:
     torch.manual_seed(2)
-    noise = Noise.of(3, torch.arange(COUNT), "training")
-    shared = Noise.of(3, torch.tensor([5]), "batch")
+    noise = Noise.for_samples(3, torch.arange(COUNT), "training")
+    shared = Noise.for_samples(3, torch.tensor([5]), "batch")
     x = torch.rand(COUNT, 1, SIZE, SIZE, dtype=torch.float64)
     return Batch(x, torch.randint(CLASSES, (COUNT,)), noise, shared, epoch=1, epochs=4, done=0.3, learning_rate=0.05)
 

@@ -151,7 +151,7 @@ class Exactly(ThreatModel):
         return (x + theta).clamp(0, 1)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        return self.start(x, epsilon, Noise.of(0, torch.arange(len(x)), ""))
+        return self.start(x, epsilon, Noise.for_samples(0, torch.arange(len(x)), ""))
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return torch.zeros_like(gradient)

@@ -7,7 +7,7 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.common.papers import known, named_in, papers
+from robustatlas.common.papers import find_citations, find_paper, papers
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.report.citing import DATA, HOPPING, Citation, _sources, cite
@@ -25,9 +25,9 @@ def cited_in(citation: Citation) -> set[str]:
 def test_what_can_be_cited_has_authors_and_a_key_of_its_own() -> None:
     names = [kind.paper for kind in OPTIMIZERS.values() if kind.paper] + [HOPPING[1], *DATA.values()]
     for attack in catalogue().values():
-        names += [match[0] for match in named_in(attack.about.source)]
+        names += [match[0] for match in find_citations(attack.about.source)]
     for name in names:
-        paper = known(name)
+        paper = find_paper(name)
         assert paper is not None and paper.authors, f"common/papers.toml has {name}, with authors"
         family = paper.authors.split(" and ")[0].split()[-1]
         assert family == name.split()[0] or name.startswith(family), name

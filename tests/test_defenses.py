@@ -188,7 +188,7 @@ def test_detection_by_feature_squeezing() -> None:
         by_hand = torch.stack([(own - net(s.exact(x)).softmax(1)).abs().sum(1) for s in squeezers]).max(0).values
     torch.testing.assert_close(detector(x).detach(), by_hand)
     threshold = detection_threshold(detector, load_dataset("digits", "train").images)
-    noise = Noise.of(0, data.index, "test")
+    noise = Noise.for_samples(0, data.index, "test")
     epsilon = torch.full((100,), 0.3)
 
     def caught(examples: Tensor) -> float:
@@ -216,7 +216,9 @@ def test_attacks_see_through_defenses(defense: nn.Module) -> None:
     data = load_dataset("digits").take(100)
     net = nn.Sequential(defense, load_model("builtin:digits-standard").net)
     epsilon = torch.full((100,), 0.2)
-    found = adversarial_examples(net, Linf(), data.images, data.labels, epsilon, Noise.of(0, data.index, "test"))
+    found = adversarial_examples(
+        net, Linf(), data.images, data.labels, epsilon, Noise.for_samples(0, data.index, "test")
+    )
     with torch.no_grad():
         clean, attacked = ((net(x).argmax(1) == data.labels).float().mean() for x in (data.images, found))
     assert float(attacked) < 0.6 * float(clean)

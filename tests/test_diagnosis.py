@@ -119,13 +119,13 @@ def test_the_directional_derivative_is_a_cosine() -> None:
         return ra.Classifier(ra.surrogate(lambda x: x @ weight.T, lambda x: x @ claimed.T))
 
     def values(claimed: Tensor) -> Tensor:
-        look = LookedAt(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
+        look = LookedAt(model(claimed), x, labels, Noise.for_samples(0, torch.arange(5), "diagnosis"))
         found: Measured = INDICATORS["gradient"]().measure(look)
         return found.values
 
     assert values(weight).allclose(torch.ones(5, dtype=torch.float64), atol=1e-4)
     assert values(-weight).allclose(-torch.ones(5, dtype=torch.float64), atol=1e-4)
-    noise = Noise.of(0, torch.arange(5), "diagnosis")
+    noise = Noise.for_samples(0, torch.arange(5), "diagnosis")
     steps = torch.stack([noise.child(1000 + k).sign(20) for k in range(8)]).double()
     a, b = ((steps * (w[0] - w[1]).double()).sum(2) for w in (weight, other))
     cosine = (a * b).sum(0) / (a.square().sum(0) * b.square().sum(0)).sqrt()

@@ -185,7 +185,7 @@ def test_a_run_ends_where_ascent_ends() -> None:
     attack = replace(attack_named("linf"), strengths=(0.05, 0.1, 0.2))
     run = observed_run(attack.plan("descent"))
     assert run is not None
-    noise, level = Noise.of(0, torch.arange(3), "linf"), torch.tensor([0, 1, 2])
+    noise, level = Noise.for_samples(0, torch.arange(3), "linf"), torch.tensor([0, 1, 2])
     found = run_ends(model, attack, run, x, torch.zeros(3, dtype=torch.long), noise, level)
     size = torch.tensor(attack.strengths)[level][:, None]
     corner = x - size * weight[0].sign()

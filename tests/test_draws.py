@@ -170,7 +170,7 @@ class Every(nn.Module):
 def test_every_way_of_drawing_has_its_distribution_and_its_sample() -> None:
     model = ra.Classifier(Every(), draws=1)
     x = torch.full((4000, 2), 0.4, requires_grad=True)
-    noise = Noise.of(0, torch.arange(4000), "test")
+    noise = Noise.for_samples(0, torch.arange(4000), "test")
     drawn = model.logits(x, noise=noise)
     values = drawn.detach().view(4000, 2, -1)
     mean = [0.5, 0.5, 0, 0, 1, 0, 0.4, 0, 0.4, 0.4, 0.3, 0.3, 0.4, 0.4, 1, 1.5, 2, 3, 0.4]

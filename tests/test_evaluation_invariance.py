@@ -14,7 +14,7 @@ from helpers_core import brief, digits_images, digits_network
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search import SEARCHES
-from robustatlas.common.host import looking_every
+from robustatlas.common.host import sync_every
 from robustatlas.outcomes import Run
 
 SAMPLES = 8
@@ -88,7 +88,7 @@ def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
     attacks = ("linf", "l2")
     for size, steps, count in ((1, 3, 2), (5, 8, SAMPLES)):
         always = searched(search, size, count)
-        with looking_every(steps):
+        with sync_every(steps):
             seldom = evaluate(attacks=attacks, count=count, search=search, batch_size=size)
         assert_same(always, seldom, attacks, exact=FOUND)
         for name in attacks:
@@ -102,7 +102,7 @@ def test_searches_do_not_see_how_often_the_host_looks(search: Any) -> None:
 def test_attacks_do_not_see_how_often_the_host_looks(name: str) -> None:
     for size, count in ((1, 2), (5, SAMPLES)):
         always = evaluate(attacks=(name,), count=count, batch_size=size)
-        with looking_every(5):
+        with sync_every(5):
             assert_same(always, evaluate(attacks=(name,), count=count, batch_size=size), (name,), exact=FOUND)
 
 
@@ -181,7 +181,7 @@ def test_passes_add_up_to_what_the_model_ran(steps: int) -> None:
         return net(x.to(torch.float64))
 
     model = ra.Classifier(network)
-    with looking_every(steps):
+    with sync_every(steps):
         result = ra.evaluate(
             model, digits_images(samples, torch.float64), [brief_named("linf"), brief_named("l1")], diagnose=False
         )

@@ -16,7 +16,7 @@ from helpers_core import brief, digits_images, digits_network
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, AttackRun
-from robustatlas.common.host import looking_every
+from robustatlas.common.host import sync_every
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.lp import Linf
@@ -159,7 +159,7 @@ def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
     """Clean, towards the nearest class, in the search or in a verification."""
     net, (x, labels) = digits_network(torch.float64), digits_images(4, torch.float64)
     attack = Attack("linf", Linf(), (AttackRun(PGD(steps=2), "margin", targets="distance"),), (0.1,))
-    noise = Noise.of(0, torch.arange(4), "linf")
+    noise = Noise.for_samples(0, torch.arange(4), "linf")
 
     def calls(bad: int) -> int:
         """How often a model is called that gives NaN at its ``bad``-th call."""
@@ -171,7 +171,7 @@ def test_nan_in_any_single_pass_is_noticed(steps: int) -> None:
             return net(x) * torch.nan if count == bad else net(x)
 
         model = ra.Classifier(sick, dtype=torch.float64)
-        with looking_every(steps):
+        with sync_every(steps):
             engine.run(engine.Setting(model, attack, "bisection", x, labels, noise, 4))
         return count
 

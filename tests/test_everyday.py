@@ -21,7 +21,7 @@ from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.everyday import CHANGES, everyday_suite
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import FALLEN, falls_from
+from robustatlas.common.typed_strengths import FALLING_UNIT_PREFIX, falling_scale_start
 from robustatlas.engine.numerics import SWEPT, TYPICAL
 from robustatlas.metrics import AccuracyTable, Interval, RobustnessCurve, proportion_bounds, typical_accuracies
 from robustatlas.metrics.figures import plot_curves
@@ -82,7 +82,7 @@ def drawn_points(attack: ra.Attack, x: Tensor, rows: Tensor, level: int) -> list
     """The typical draws of samples ``rows`` at one strength."""
     strength = attack.strengths[level]
     bits = int(torch.tensor(strength, dtype=torch.float32).view(torch.int32))
-    noise = Noise.of(0, rows, attack.name).child(TYPICAL).child(bits)
+    noise = Noise.for_samples(0, rows, attack.name).child(TYPICAL).child(bits)
     epsilon = torch.full((len(x),), strength)
     return [attack.threat.typical(x, epsilon, noise.child(draw)) for draw in range(attack.typical)]  # type: ignore[misc]
 
@@ -100,7 +100,7 @@ def test_the_worst_case_is_that_of_a_loop(name: str) -> None:
     multiples = [sweep.spacing * k for k in range(1, int(strengths[-1] / sweep.spacing + 1e-6) + 1)]
     between = [at for at in strengths if not np.isclose(at, multiples).any()]
     for row in range(len(x)):
-        patterns = Noise.of(0, torch.tensor([row]), name).child(SWEPT)
+        patterns = Noise.for_samples(0, torch.tensor([row]), name).child(SWEPT)
         image = x[row : row + 1]
 
         def fooled(theta: Tensor, row: int = row, image: Tensor = image) -> bool:
@@ -325,7 +325,7 @@ def test_what_is_typical_is_that_of_a_loop() -> None:
     x, labels = some_data(model)
     attack = attack_named("motion-blur").on_images((12, 12))
     outcome = outcome_of("motion-blur", model, (x, labels))
-    noise = Noise.of(0, torch.arange(len(x)), "motion-blur").child(TYPICAL)
+    noise = Noise.for_samples(0, torch.arange(len(x)), "motion-blur").child(TYPICAL)
     for level, strength in enumerate(attack.strengths):
         bits = int(torch.tensor(strength, dtype=torch.float32).view(torch.int32))
         right = np.zeros(len(x))
@@ -390,8 +390,8 @@ def test_the_suite_in_three_sizes() -> None:
 
 
 def test_units_of_what_falls_say_so() -> None:
-    falling = {name for name, attack in catalogue().items() if attack.about.unit.startswith(FALLEN)}
-    assert falling == {name for name in catalogue() if falls_from(name) is not None}
+    falling = {name for name, attack in catalogue().items() if attack.about.unit.startswith(FALLING_UNIT_PREFIX)}
+    assert falling == {name for name in catalogue() if falling_scale_start(name) is not None}
 
 
 def test_strengths_that_fall_are_typed_as_people_type_them(tmp_path: Path) -> None:

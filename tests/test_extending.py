@@ -17,7 +17,7 @@ from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.common import registry
 from robustatlas.common.errors import RobustnessWarning, UserError
-from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.registry import Registry, subclass_test
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ def test_functions_and_commands_know_the_names(package: Path, tmp_path: Path) ->
 def test_what_cannot_be_had_is_one_sentence(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setattr(registry, "entry_points", entry_points)
-    shapes = Registry("recipe", "robustatlas.recipes", {"set": set, "half": set}, "a class", subclass_of(set))
+    shapes = Registry("recipe", "robustatlas.recipes", {"set": set, "half": set}, "a class", subclass_test(set))
     shapes["mine"] = frozen = type("Mine", (set,), {})
     with pytest.warns(RobustnessWarning, match="more-atlas .*'half'"):
         assert list(shapes) == ["set", "half", "torn", "mine"]
@@ -140,12 +140,12 @@ def test_what_cannot_be_had_is_one_sentence(package: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match=r"torn:Thing.*ModuleNotFound"):
         shapes["torn"]
     with pytest.warns(RobustnessWarning, match="It is left out"):
-        assert list(shapes.usable()) == ["set", "half", "mine"]
+        assert list(shapes.load_usable()) == ["set", "half", "mine"]
     with pytest.raises(UserError, match=r"'hafl'.*'half'"):
         shapes["hafl"]
     with pytest.raises(UserError, match="'it' is a type"):
         shapes["it"] = dict  # type: ignore[assignment]
-    others: Registry[type] = Registry("metric", "robustatlas.metrics", {}, "a class", subclass_of(set))
+    others: Registry[type] = Registry("metric", "robustatlas.metrics", {}, "a class", subclass_test(set))
     with pytest.raises(UserError, match=r"'shortfall' .*Metric"):
         others["shortfall"]
 
@@ -156,7 +156,7 @@ def test_a_name_that_two_packages_have_is_nobody_s(package: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(package / "second"))
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setattr(registry, "entry_points", entry_points)
-    recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_of(object))
+    recipes: Registry[type] = Registry("recipe", "robustatlas.recipes", {}, "a class", subclass_test(object))
     with pytest.raises(UserError, match=r"'half' .*more-atlas and second"):
         recipes["half"]
 

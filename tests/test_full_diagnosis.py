@@ -38,7 +38,7 @@ def searched(samples: int, **sizes: list[float]) -> Searched:
 
 
 def look(model: ra.Classifier, samples: int = 16, found: Searched | None = None) -> LookedAt:
-    noise = Noise.of(0, torch.arange(samples), "full diagnosis")
+    noise = Noise.for_samples(0, torch.arange(samples), "full diagnosis")
     known = found or searched(samples)
     return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise, searched=known)
 
@@ -113,7 +113,7 @@ def test_the_path_of_an_attack_is_pgd() -> None:
     weight = torch.tensor([[1.0, -1.0], [0.0, 0.0]])
     x = torch.tensor([[0.5, 0.5]])
     model = ra.Classifier(lambda v: v @ weight.T + torch.tensor([0.5, 0.0]))
-    at = LookedAt(model, x, torch.tensor([0]), Noise.of(0, torch.arange(1), ""))
+    at = LookedAt(model, x, torch.tensor([0]), Noise.for_samples(0, torch.arange(1), ""))
     found = path(at, 0.1, steps=5)
     assert found.margins.flatten().tolist() == pytest.approx([0.5, 0.4, 0.3, 0.3, 0.3, 0.3])
     assert found.end.tolist() == [pytest.approx([0.4, 0.6])]

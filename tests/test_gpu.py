@@ -19,7 +19,7 @@ import robustatlas as ra
 from helpers_core import brief
 from host_waits import Waits
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.common.host import LOOK_EVERY, looking_every
+from robustatlas.common.host import SYNC_INTERVAL, sync_every
 from robustatlas.models.classifier import Precision
 from robustatlas.training import RECIPES, recipe_named, train
 from test_training import FAST, against, convolutional
@@ -58,7 +58,7 @@ def test_every_attack_finds_there_what_it_finds_here(name: str) -> None:
 
     def found(device: str) -> ra.Result:
         model = ra.Classifier(copy.deepcopy(net), device=device, name="net")
-        with looking_every(LOOK_EVERY):
+        with sync_every(SYNC_INTERVAL):
             return ra.evaluate(model, images(net), attack, diagnose=False, audit=0, progress=False)
 
     here, there = found("cpu").outcome(attack.name), found(GPU).outcome(attack.name)

@@ -13,7 +13,7 @@ import robustatlas as ra
 from command_line import entered, every_command
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.data import load_dataset
 from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes import merge, query
@@ -96,7 +96,7 @@ def test_of_a_network_that_was_trained(home: Path) -> None:
 
 def test_what_only_looks_like_a_home_is_left_as_it_is(home: Path) -> None:
     for given in ("./~", "a/~/b", "~nobody-has-this-name/a", "~$draft.npz"):
-        assert named(given) == Path(given)
-    assert named("~") == home
+        assert parse_path(given) == Path(given)
+    assert parse_path("~") == home
     (Path("~") / "a").mkdir(parents=True)
-    assert named("./~/a").is_dir()
+    assert parse_path("./~/a").is_dir()

@@ -12,7 +12,16 @@ from helpers_core import brief
 from host_waits import Waits, by_dispatch, measured
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import AttackRun, ProtocolName, Search
-from robustatlas.common.host import LOOK_EVERY, cached, constant, indices, looking_every, maybe_any, stride, to_host
+from robustatlas.common.host import (
+    SYNC_INTERVAL,
+    cached_tensor,
+    constant_tensor,
+    maybe_any,
+    sync_every,
+    sync_interval,
+    to_host,
+    true_rows,
+)
 from robustatlas.models.classifier import Precision
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
@@ -30,7 +39,7 @@ def test_the_loop_waits_at_most_once_in_four_steps(precision: Precision) -> None
     model, data = ra.load_model("builtin:digits-linf", precision=precision), ra.load_dataset("digits")
     images = data.images[:8], data.labels[:8]
     ra.evaluate(model, images, name, samples=2, progress=False)  # constants are sent once
-    waits, _ = measured(model, images, name, 8, LOOK_EVERY)
+    waits, _ = measured(model, images, name, 8, SYNC_INTERVAL)
     count = sum(waits.lines.values())
     assert 0 < count <= waits.steps / 4, waits.lines.most_common(3)
     assert all("to_host(" in line for line in waits.lines), "only where it looks"
@@ -74,7 +83,7 @@ def test_a_step_launches_few_kernels_and_seldom_waits(name: str) -> None:
     )
     images = data.images, data.labels
     ra.evaluate(model, images, attack, progress=False)  # constants are sent once
-    waits, _ = measured(model, images, attack, 16, LOOK_EVERY)
+    waits, _ = measured(model, images, attack, 16, SYNC_INTERVAL)
     launches = waits.launches.count / waits.steps
     assert 0.9 * most <= launches <= most
     assert 0 < sum(waits.lines.values()) <= 0.3 * waits.steps, waits.lines.most_common(3)
@@ -87,7 +96,7 @@ def test_margins_of_a_rough_search_are_the_same(search: Search) -> None:
     attack = brief(catalogue()["linf"], (0.05, 0.1, 0.2))
 
     def found(steps: int) -> Outcome:
-        with looking_every(steps):
+        with sync_every(steps):
             images = data.images[:4], data.labels[:4]
             return ra.evaluate(model, images, attack, search, batch_size=1, progress=False).outcome("linf")
 
@@ -114,7 +123,7 @@ def test_images_are_attacked_alike(network: nn.Module, name: str, protocol: Prot
     attack = replace(attack, strengths=tuple(strength / 2 for strength in attack.strengths))
 
     def found(steps: int) -> ra.Result:
-        with looking_every(steps):
+        with sync_every(steps):
             return ra.evaluate(network, data, attack, batch_size=1, progress=False)
 
     always, seldom = found(1).outcome(name), found(8).outcome(name)
@@ -130,34 +139,34 @@ def test_looking_seldom_costs_few_passes(name: str) -> None:
     model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(4)
 
     def passes(steps: int) -> float:
-        with looking_every(steps):
+        with sync_every(steps):
             return sum(ra.evaluate(model, data, name, diagnose=False, audit=0, progress=False).passes(name))
 
-    assert passes(1) <= passes(LOOK_EVERY) <= 1.35 * passes(1)
+    assert passes(1) <= passes(SYNC_INTERVAL) <= 1.35 * passes(1)
 
 
 def test_an_accelerator_is_looked_at_seldom_and_a_cpu_always() -> None:
-    assert [stride(torch.device(kind)) for kind in ("cpu", "cuda", "mps")] == [1, LOOK_EVERY, LOOK_EVERY]
+    assert [sync_interval(torch.device(kind)) for kind in ("cpu", "cuda", "mps")] == [1, SYNC_INTERVAL, SYNC_INTERVAL]
     none = torch.zeros(3, dtype=torch.bool)
     assert not maybe_any(none) and maybe_any(~none)
-    with looking_every(2):
+    with sync_every(2):
         assert maybe_any(none), "not known without waiting"
 
 
 def test_rows_come_in_their_order() -> None:
     mask = torch.rand(1000, generator=torch.Generator().manual_seed(5)) < 0.3
     (count,) = to_host(mask.sum())
-    assert indices(mask, count).tolist() == mask.nonzero().squeeze(1).tolist()
-    assert indices(mask, 0).tolist() == []
+    assert true_rows(mask, count).tolist() == mask.nonzero().squeeze(1).tolist()
+    assert true_rows(mask, 0).tolist() == []
 
 
 def test_constants_are_made_once_for_each_dtype_even_in_inference_mode() -> None:
     like = torch.zeros(1, dtype=torch.float64)
     with torch.inference_mode():
-        first = constant((0.1, 0.2), like)
-    assert first is constant([0.1, 0.2], like) and not first.is_inference()
-    assert constant((0.1, 0.2), like.float()).dtype == torch.float32
+        first = constant_tensor((0.1, 0.2), like)
+    assert first is constant_tensor([0.1, 0.2], like) and not first.is_inference()
+    assert constant_tensor((0.1, 0.2), like.float()).dtype == torch.float32
     assert first.tolist() == [0.1, 0.2]
-    assert cached(torch.zeros, 2, like=like) is cached(torch.zeros, 2, like=like)
+    assert cached_tensor(torch.zeros, 2, like=like) is cached_tensor(torch.zeros, 2, like=like)
     x = torch.rand(1, 3, 16, 16)
     assert JpegL1().apply(x, JpegL1().neutral(x)).equal(x)

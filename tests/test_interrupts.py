@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from robustatlas.__main__ import STOPPED, run
-from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.outcomes.tables import read_parquet, write_parquet
 
 
@@ -34,7 +34,7 @@ def interrupt() -> None:
 
 def test_an_interrupt_takes_effect_at_the_end() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+    with pytest.raises(KeyboardInterrupt), delay_interrupts():
         interrupt()
         interrupt()
         reached = True
@@ -44,7 +44,7 @@ def test_an_interrupt_takes_effect_at_the_end() -> None:
 
 def test_where_interrupts_are_ignored_they_stay_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with interrupts_wait():
+    with delay_interrupts():
         interrupt()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 

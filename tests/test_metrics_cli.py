@@ -21,7 +21,7 @@ from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.show import chosen_facts, print_facts
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import rough
+from robustatlas.common.wording import format_rough
 from robustatlas.metrics import (
     AccuracyTable,
     competitiveness_in_out,
@@ -105,7 +105,9 @@ def test_own_reference_from_runs(runs, tmp_path, capsys):
     assert (rows["CR in"], rows["CR out"]) == (f"{split.inside:.1f}", f"{split.outside:.1f}")
     for name, floor in (("SC", 0.0), ("SC, floor 0.5", 0.5), ("SC, floor 1", 1.0)):
         constant = stability_constant(table, reference, training, floor=floor)
-        assert rows[name].startswith(f"{rough(constant.value)} [") and rows[name].endswith("], lower is steadier")
+        assert rows[name].startswith(f"{format_rough(constant.value)} [") and rows[name].endswith(
+            "], lower is steadier"
+        )
         assert " and ".join(constant.pair) in text
 
 

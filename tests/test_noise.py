@@ -13,14 +13,14 @@ DRAWS = ["uniform", "symmetric", "normal", "exponential", "sign"]
 
 
 def noise_of(count: int, seed: int = 0, purpose: str = "test") -> Noise:
-    return Noise.of(seed, torch.arange(count), purpose)
+    return Noise.for_samples(seed, torch.arange(count), purpose)
 
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_rows_depend_on_the_sample_alone(draw: str) -> None:
     whole = getattr(noise_of(20), draw)(3, 4)
     order = torch.tensor([17, 2, 5])
-    assert torch.equal(getattr(Noise.of(0, order, "test"), draw)(3, 4), whole[order])
+    assert torch.equal(getattr(Noise.for_samples(0, order, "test"), draw)(3, 4), whole[order])
     assert torch.equal(getattr(noise_of(20).take(order), draw)(3, 4), whole[order])
 
 
@@ -72,7 +72,7 @@ def test_children_by_number_and_by_tensor_agree() -> None:
 
 @given(seed=st.integers(0, 2**31), index=st.integers(0, 2**40))
 def test_reproducible(seed: int, index: int) -> None:
-    first, second = (Noise.of(seed, torch.tensor([index]), "p").uniform(3) for _ in range(2))
+    first, second = (Noise.for_samples(seed, torch.tensor([index]), "p").uniform(3) for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -84,5 +84,5 @@ def test_numbers_are_those_of_splitmix64() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -1, -6, 5000, 2**40, -(2**62), 2**63 - 2])
 def test_a_child_of_a_number_is_that_of_a_tensor(number: int) -> None:
-    noise = Noise.of(3, torch.arange(5), "test")
+    noise = Noise.for_samples(3, torch.arange(5), "test")
     assert noise.child(number).keys.equal(noise.child(torch.full((5,), number)).keys)

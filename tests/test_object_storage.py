@@ -15,7 +15,7 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.common.files import Address, named
+from robustatlas.common.files import Address, parse_path
 from robustatlas.outcomes import Run, merge, query
 from robustatlas.outcomes.storage import Storage
 
@@ -79,10 +79,10 @@ def assert_same(found: ra.Result, wanted: ra.Result) -> None:
 
 
 def test_an_address_is_a_path_that_keeps_its_slashes() -> None:
-    assert str(named(Path("s3://bucket/run"))) == "s3://bucket/run"
-    assert str(named("gs://bucket/run") / "audit") == "gs://bucket/run/audit"
-    assert type(named("s3/bucket")) is not Address
-    assert type(named("http://host/predict")) is not Address
+    assert str(parse_path(Path("s3://bucket/run"))) == "s3://bucket/run"
+    assert str(parse_path("gs://bucket/run") / "audit") == "gs://bucket/run/audit"
+    assert type(parse_path("s3/bucket")) is not Address
+    assert type(parse_path("http://host/predict")) is not Address
 
 
 def test_a_run_grows_in_a_store(store: Store, tmp_path: Path) -> None:

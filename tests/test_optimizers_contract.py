@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from robustatlas import engine
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack, AttackRun
-from robustatlas.common.bundle import join, take
+from robustatlas.common.bundle import concatenate, take_rows
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
@@ -115,7 +115,7 @@ def setting(threat: ThreatModel, strength: float) -> tuple[Classifier, Problem]:
     model, x = Classifier(net), torch.rand(3, 3, 16, 16, dtype=torch.float64)
     labels = model.logits(x).argmax(1)
     epsilon = strength * torch.tensor([0.5, 1.0, 0.7], dtype=x.dtype)
-    noise = Noise.of(0, torch.arange(3), "contract")
+    noise = Noise.for_samples(0, torch.arange(3), "contract")
     return model, Problem(threat.bound_to(model), x, labels, torch.full_like(labels, -1), epsilon, noise)
 
 
@@ -142,8 +142,8 @@ def trajectory(
         state = following
         if step == 0 and drop is not None:
             rest = torch.tensor([row for row in range(len(problem.x)) if row != drop])
-            problem, state = take(problem, rest), take(state, rest)
-            whole = join(state, take(state, torch.tensor([0])))
+            problem, state = take_rows(problem, rest), take_rows(state, rest)
+            whole = concatenate(state, take_rows(state, torch.tensor([0])))
             assert len(whole.step) == len(rest) + 1
     raise AssertionError("an optimizer does not come to an end")
 

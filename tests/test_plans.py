@@ -125,7 +125,7 @@ class Costly(Linf):
 def test_training_measures_sizes_only_for_optimizers_that_look_at_them() -> None:
     net, (x, y) = digits_network(), digits_images(3)
     value = partial(nn.functional.cross_entropy, target=y, reduction="none")
-    arguments = (x, y, torch.full((3,), 0.1), Noise.of(0, torch.arange(3), "test"), value)
+    arguments = (x, y, torch.full((3,), 0.1), Noise.for_samples(0, torch.arange(3), "test"), value)
     found = craft(net, Opponent("mine", Costly(), 0.1, Marching()), *arguments)
     assert (found.x - x).abs().max() <= 0.1 + 1e-6
     with pytest.raises(AssertionError, match="nobody"):

@@ -14,7 +14,7 @@ from helpers_core import broken_defense
 from robustatlas.checks.audits import _code_of
 from robustatlas.checks.indicators import INDICATORS, LookedAt
 from robustatlas.checks.remedies import around, distilled, estimated, ways
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 from robustatlas.common.noise import Noise
 
 DATA = ra.load_dataset("digits")
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "broken_defenses"
 
 
 def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
-    noise = Noise.of(0, torch.arange(samples), "repair")
+    noise = Noise.for_samples(0, torch.arange(samples), "repair")
     return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise)
 
 
@@ -57,10 +57,10 @@ def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytes
 
     weight = net[1].weight
     assert isinstance(weight, Tensor)
-    expected = flat(gradient(x))
+    expected = flatten(gradient(x))
     cosine = torch.cosine_similarity(expected, weight[0].detach()[None].expand_as(expected))
     assert bool((cosine > 0.8).all())
-    assert flat(gradient(x[1:2])).allclose(expected[1:2], atol=1e-5)
+    assert flatten(gradient(x[1:2])).allclose(expected[1:2], atol=1e-5)
     before = model.forward_passes
     gradient(x)
     assert model.forward_passes - before >= 3 * 2 * 150
@@ -80,7 +80,7 @@ def test_a_distilled_network_agrees_with_its_teacher() -> None:
         student = ra.Classifier(distilled(model, DATA.images[:100], epochs=20))
     seen = look(student)
     assert float((seen.clean.argmax(1) == look(model).clean.argmax(1)).float().mean()) > 0.7
-    assert float(flat(seen.slopes[0]).abs().amax(1).min()) > 0
+    assert float(flatten(seen.slopes[0]).abs().amax(1).min()) > 0
 
 
 CODE = {kind.code for kind in INDICATORS.values() if kind.code} | {_code_of("high effort"), _code_of("square-linf")}

@@ -16,7 +16,7 @@ from matplotlib.colors import to_rgb
 import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import UserError
-from robustatlas.common.styles import styles_of
+from robustatlas.common.styles import model_styles
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
 from robustatlas.metrics.figures import (
     SEQUENCE,
@@ -92,7 +92,7 @@ def test_a_model_looks_the_same_in_every_figure() -> None:
     mine, other = replace(A, model="0123"), replace(B, model="4567")
     alone = plot_curves(mine).lines[0]
     together = plot_curves({"other": other, "renamed": mine}).lines[1]
-    (style,) = styles_of(["0123"])
+    (style,) = model_styles(["0123"])
     for line in (alone, together, plot_two_sided(TwoSided(mine, mine, 0.05)).lines[0]):
         assert (line.get_color(), line.get_marker()) == (style.colour, style.marker)
     attacks = plot_curves([mine, replace(A, model="0123", attack="l2")]).lines  # one model: told apart by attack

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from command_line import entered
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import size, text_as_typed
+from robustatlas.common.typed_strengths import format_size, text_as_typed
 from robustatlas.data import load_dataset
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
 from robustatlas.metrics.competitiveness import competitiveness_ratio
@@ -338,7 +338,7 @@ def test_numbers_without_noise_and_without_exponents() -> None:
         "12345",
         "1",
     ]
-    assert [size(x, of="linf") for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
+    assert [format_size(x, attack="linf") for x in (1234.6, 0.0123456, 255.0)] == ["1235", "0.0123", "255"]
 
 
 def test_strengths_are_rounded_on_the_page(tmp_path: Path) -> None:

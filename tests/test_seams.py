@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_files
-from robustatlas.common.wording import value_as_typed
+from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, confidence_intervals, union_accuracy
 from robustatlas.outcomes import query
 from robustatlas.report.facts import facts_of

@@ -14,7 +14,7 @@ import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack, ProtocolName, Search
-from robustatlas.common.wording import value_as_typed
+from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.outcomes import query
 from test_seams import check_seams
 

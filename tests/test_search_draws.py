@@ -13,7 +13,7 @@ from robustatlas.attacks.definition import Attack, AttackRun, Plan
 from robustatlas.attacks.families import SMOOTH, VALLEYS
 from robustatlas.attacks.passes import limited_passes
 from robustatlas.attacks.search.rules import MostPasses, Rule
-from robustatlas.common.bundle import Bundle, Fixed, over
+from robustatlas.common.bundle import Bundle, Fixed, map_tensors
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
@@ -60,7 +60,7 @@ class OnePixel(ThreatModel):
         return Amount(theta.amount.clamp(-epsilon[:, None], epsilon[:, None]), theta.pixel)
 
     def steepest(self, x: Tensor, gradient: Amount) -> Amount:
-        return over(torch.sign, gradient)
+        return map_tensors(torch.sign, gradient)
 
     def size(self, x: Tensor, theta: Amount) -> Tensor:
         return theta.amount.abs().squeeze(1)

@@ -13,7 +13,7 @@ from helpers_core import digits_images, digits_network
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.cli._options import parse_strengths
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
+from robustatlas.common.typed_strengths import falling_scale_start, text_as_typed, value_as_typed
 from robustatlas.evaluation.attack_choice import choose_attacks
 from robustatlas.evaluation.request import Request
 from robustatlas.threats.compose import Compose
@@ -75,7 +75,7 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
     assert most == pytest.approx(MOST[like] if like else N if name == "sigma-zero" else math.inf)
     if math.isfinite(most):
         beyond = 1.001 * max(most, attack.strengths[-1])
-        why = "; give at least 1" if falls_from(name) else r" for images in \[0, 1\], .* at most"
+        why = "; give at least 1" if falling_scale_start(name) else r" for images in \[0, 1\], .* at most"
         with pytest.raises(ra.UserError, match=rf"^{name}=\S+ is not a strength{why}"):
             choose_attacks(Request(attacks=name, strengths={name: [value_as_typed(name, beyond)]}), MODEL, COLOUR)
     asked = Request(attacks=name, strengths={name: [value_as_typed(name, min(most, 1e4))]})
@@ -90,7 +90,7 @@ def test_larger_sets_hold_nothing_more(name: str) -> None:
     """By the sets themselves: what is drawn in one ten times as large lies in this one."""
     threat = attack_named(name).threat
     most = threat.most(COLOUR)
-    noise = Noise.of(0, torch.arange(2), "beyond")
+    noise = Noise.for_samples(0, torch.arange(2), "beyond")
     drawn = threat.start(COLOUR, torch.full((2,), 10 * most), noise)
     inside = threat.project(COLOUR, drawn, torch.full((2,), most))
     if name == "hue":  # which goes round

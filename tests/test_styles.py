@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from robustatlas.common.styles import COLOURS, DASHES, MARKERS, styles_of
+from robustatlas.common.styles import COLOURS, DASHES, MARKERS, model_styles
 from robustatlas.outcomes.identity import ModelRecord
 
 SEEN_BY = {
@@ -58,28 +58,30 @@ def test_every_dash_has_its_marker() -> None:
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=6, unique=True))
 def test_a_few_models_differ_in_colour_and_in_dash(models: list[str]) -> None:
-    found = styles_of(models)
+    found = model_styles(models)
     assert len({style.colour for style in found}) == len({style.dash for style in found}) == len(models)
 
 
 @given(st.lists(st.text(min_size=1), min_size=2, max_size=36, unique=True), st.randoms())
 def test_the_order_changes_nothing(models: list[str], generator: object) -> None:
     shuffled = sorted(models, key=lambda _: generator.random())  # type: ignore[attr-defined]
-    assert dict(zip(models, styles_of(models), strict=True)) == dict(zip(shuffled, styles_of(shuffled), strict=True))
-    assert len(set(styles_of(models))) == len(models)
+    assert dict(zip(models, model_styles(models), strict=True)) == dict(
+        zip(shuffled, model_styles(shuffled), strict=True)
+    )
+    assert len(set(model_styles(models))) == len(models)
 
 
 def test_a_model_keeps_its_style_in_company() -> None:
     models = [str(number) for number in range(200)]
-    alone = {model: styles_of([model])[0] for model in models}
-    kept = [styles_of([one, other])[0] == alone[one] for one, other in pairwise(models)]
+    alone = {model: model_styles([model])[0] for model in models}
+    kept = [model_styles([one, other])[0] == alone[one] for one, other in pairwise(models)]
     assert len({(style.colour, style.dash) for style in alone.values()}) == 36
     assert np.mean(kept) > 0.8  # one in six pairs shares a colour, and then one of the two keeps it
 
 
 def test_equal_models_are_told_apart() -> None:
-    first, second = styles_of(["mine", "mine"])
-    assert first == styles_of(["mine"])[0] and second.dash != first.dash
+    first, second = model_styles(["mine", "mine"])
+    assert first == model_styles(["mine"])[0] and second.dash != first.dash
 
 
 def test_a_model_is_known_by_weights_and_code() -> None:
@@ -90,6 +92,6 @@ def test_a_model_is_known_by_weights_and_code() -> None:
 
 
 def test_dashes_are_written_for_each_page() -> None:
-    style = replace(styles_of(["mine"])[0], dash=(5, 1.6))
-    assert style.page(2)["dasharray"] == "10 3.2" and style.page(2)["dash"] == "10px,3.2px"
-    assert replace(style, dash=()).page()["dash"] == replace(style, dash=()).linestyle == "solid"
+    style = replace(model_styles(["mine"])[0], dash=(5, 1.6))
+    assert style.drawing(2)["dasharray"] == "10 3.2" and style.drawing(2)["dash"] == "10px,3.2px"
+    assert replace(style, dash=()).drawing()["dash"] == replace(style, dash=()).linestyle == "solid"

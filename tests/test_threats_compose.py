@@ -5,7 +5,7 @@ import torch
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.common.bundle import over
+from robustatlas.common.bundle import map_tensors
 from robustatlas.common.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.color import Brightness, Hue
@@ -81,7 +81,7 @@ def test_image_shapes_can_alternate():
         untouched = Compose(PAPER.parts, PAPER.strengths)
         theta = moved(PAPER, x, 1.0)
         assert torch.equal(untouched.apply(x, theta), PAPER.apply(x, theta))
-        slope = over(torch.ones_like, theta)
+        slope = map_tensors(torch.ones_like, theta)
         direction = untouched.steepest(x, slope)
         assert [leaf.shape for leaf in direction] == [leaf.shape for leaf in PAPER.neutral(x)]
 

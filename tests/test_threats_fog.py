@@ -8,7 +8,7 @@ from torch import Tensor
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.common.bundle import Fixed, gradient, over, watched
+from robustatlas.common.bundle import Fixed, gradient, map_tensors, require_gradient
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.fog import Fog, FogTheta, crop, level_count, plasma, plasma_side
 from robustatlas.threats.historical.fog import HistoricalFog, HistoricalFogTheta
@@ -78,7 +78,7 @@ def test_contract():
 
 def test_gradient_reaches_the_pattern_from_the_clean_image():
     x = images(2, 3, 16)
-    theta = watched(Fog().neutral(x))
+    theta = require_gradient(Fog().neutral(x))
     weights = noise_for(x).normal(3, 16, 16)
     slope = gradient(Fog().apply(x, theta) * weights, theta)
     assert (slope.amplitude != 0).all() and (slope.corner != 0).all() and (slope.levels[:, :18] != 0).all()
@@ -87,7 +87,7 @@ def test_gradient_reaches_the_pattern_from_the_clean_image():
 def test_gradient():
     x = images(1, 1, 7, dtype=torch.float64)
     start = Fog().start(x, torch.tensor([20.0], dtype=torch.float64), noise_for(x))
-    theta = watched(replace(over(lambda leaf: leaf / 3, start), amplitude=start.amplitude))
+    theta = require_gradient(replace(map_tensors(lambda leaf: leaf / 3, start), amplitude=start.amplitude))
     leaves = (theta.amplitude, theta.corner, theta.levels)
     assert torch.autograd.gradcheck(lambda *parts: Fog().apply(x, FogTheta(*parts)), leaves)
 
@@ -104,7 +104,7 @@ def test_historical_strength_is_not_optimised():
     threat, x = HistoricalFog(), images(2, 3, 16)
     epsilon = torch.tensor([5.0, 10.0])
     theta = threat.start(x, epsilon, noise_for(x))
-    step = threat.steepest(x, over(torch.ones_like, theta))
+    step = threat.steepest(x, map_tensors(torch.ones_like, theta))
     moved = threat.project(x, threat.move(x, theta, step, epsilon), epsilon)
     assert torch.equal(threat.size(x, moved), epsilon)
     assert (moved.levels == 1).all()

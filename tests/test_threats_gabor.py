@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustatlas.common.bundle import Fixed, over
+from robustatlas.common.bundle import Fixed, map_tensors
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.gabor import Gabor, GaborTheta, convolve, gabor_kernel, random_kernel
 from robustatlas.threats.historical.gabor import HistoricalGabor, HistoricalGaborTheta, stretched_noise
@@ -115,7 +115,7 @@ def test_historical_mask_removes_the_start():
     assert ((mask == 0).flatten(1).sum(1) == 73).all()
     assert torch.equal(theta.field != 0, mask == 0)
     assert torch.equal(threat.project(x, theta, epsilon).field, theta.field)
-    step = threat.steepest(x, over(torch.ones_like, theta))
+    step = threat.steepest(x, map_tensors(torch.ones_like, theta))
     moved = threat.project(x, threat.move(x, theta, step, torch.tensor([0.5, 3.0])), epsilon)
     assert torch.equal(moved.field, torch.tensor([0.5, 1.0]).view(2, 1, 1) * mask)
     assert moved.mask is theta.mask and moved.kernel is theta.kernel

@@ -12,7 +12,7 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.imagenet_ua import ENTRIES
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.common.bundle import Fixed, gradient, watched
+from robustatlas.common.bundle import Fixed, gradient, require_gradient
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
@@ -116,7 +116,7 @@ def published(name: str) -> ThreatModel:
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_and_gradients_are_those_of_the_public_code(name: str) -> None:
     theta = Latents(latent_of(name), tuple(map(Fixed, drawn_of(name))))
-    leaf = watched(theta)
+    leaf = require_gradient(theta)
     result = published(name).apply(picture(), leaf)
     torch.testing.assert_close(result, golden(f"{name}/32/out"), rtol=0, atol=1e-5)
     if name in ("edge", "prison"):
@@ -246,7 +246,7 @@ def test_fields_whose_absolute_value_counts_rise_at_once() -> None:
         theta = threat.neutral(x)
         if isinstance(theta, FadedLatents):
             theta = replace(theta, fade=torch.full((2,), 0.01))
-        leaf = watched(theta)
+        leaf = require_gradient(theta)
         slope = gradient((threat.apply(x, leaf) * golden("cotangent32")).flatten(1).sum(1), leaf)
         assert (slope.latent.flatten(1).abs().amax(1) > 0).all(), name
 

@@ -90,7 +90,7 @@ def test_projection_leaves_a_point_of_the_set(name: str, seed: int, dimensions: 
 def test_starts_are_in_the_set(name: str, seed: int, dimensions: int) -> None:
     threat = THREATS[name]
     x, _, epsilon = draw(seed, dimensions)
-    theta = threat.start(x, epsilon, Noise.of(seed, torch.arange(SAMPLES), name))
+    theta = threat.start(x, epsilon, Noise.for_samples(seed, torch.arange(SAMPLES), name))
     assert bool((threat.size(x, theta) <= epsilon * (1 + _SLACK)).all())
     assert bool((x + theta >= -1e-12).all() and (x + theta <= 1 + 1e-12).all())
 
@@ -100,7 +100,7 @@ def test_starts_are_in_the_set(name: str, seed: int, dimensions: int) -> None:
 )
 def test_other_starts_are_in_the_set_too(threat: Linf | L2 | L1) -> None:
     x, _, epsilon = draw(0, 24)
-    theta = threat.start(x, epsilon, Noise.of(0, torch.arange(SAMPLES), "s"))
+    theta = threat.start(x, epsilon, Noise.for_samples(0, torch.arange(SAMPLES), "s"))
     assert bool((threat.size(x, theta) <= epsilon * (1 + _SLACK)).all())
     assert bool((theta != 0).any())
 
@@ -108,7 +108,7 @@ def test_other_starts_are_in_the_set_too(threat: Linf | L2 | L1) -> None:
 @pytest.mark.parametrize("name", ["linf", "l2", "l1"])
 def test_surface_starts_are_on_the_surface(name: str) -> None:
     x, epsilon = torch.full((50, 100), 0.5), torch.full((50,), 0.25)
-    size = THREATS[name].size(x, THREATS[name].start(x, epsilon, Noise.of(0, torch.arange(50), "s")))
+    size = THREATS[name].size(x, THREATS[name].start(x, epsilon, Noise.for_samples(0, torch.arange(50), "s")))
     torch.testing.assert_close(size, epsilon, rtol=1e-5, atol=0)
 
 
@@ -255,7 +255,7 @@ def test_l0_keeps_the_largest_changes() -> None:
 def test_dtype_is_kept(name: str, dtype: torch.dtype) -> None:
     threat = THREATS[name]
     x, theta, epsilon = (part.to(dtype) for part in draw(1, 12))
-    noise = Noise.of(0, torch.arange(SAMPLES), "d")
+    noise = Noise.for_samples(0, torch.arange(SAMPLES), "d")
     for made in (
         threat.project(x, theta, epsilon),
         threat.start(x, epsilon, noise),

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustatlas.common.bundle import over
+from robustatlas.common.bundle import map_tensors
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.patch import Patch
 from threat_properties import (
@@ -59,7 +59,7 @@ def test_places_differ_between_samples_and_stay():
     theta = patch.start(x, epsilon, noise_for(x))
     corners = {tuple(c) for c in (12 * theta.place.values).floor().int().tolist()}
     assert len(corners) > 30
-    step = patch.move(x, theta, patch.steepest(x, over(torch.ones_like, theta)), epsilon)
+    step = patch.move(x, theta, patch.steepest(x, map_tensors(torch.ones_like, theta)), epsilon)
     assert torch.equal(patch.project(x, step, epsilon).place.values, theta.place.values)
 
 
@@ -67,7 +67,7 @@ def test_a_step_of_the_strength_is_the_whole_range_of_a_pixel():
     x, patch = torch.zeros(1, 1, 8, 8), Patch()
     epsilon = torch.tensor([0.25])
     theta = patch.project(x, patch.neutral(x), epsilon)
-    theta = patch.project(x, patch.move(x, theta, over(torch.ones_like, theta), epsilon), epsilon)
+    theta = patch.project(x, patch.move(x, theta, map_tensors(torch.ones_like, theta), epsilon), epsilon)
     assert patch.apply(x, theta).sum() == 4
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustatlas.common.bundle import Fixed, over
+from robustatlas.common.bundle import Fixed, map_tensors
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.snow import HistoricalSnow, HistoricalSnowTheta
 from robustatlas.threats.snow import Snow, SnowTheta, promise, random_kernels, snow_layer, streak
@@ -132,9 +132,9 @@ def test_historical_step_starts_from_the_clipped_values_and_is_not_clipped():
     threat, x = HistoricalSnow(), images(1, 3, 32)
     epsilon = torch.tensor([0.1])
     theta = threat.start(x, epsilon, noise_for(x))
-    up = over(torch.ones_like, theta)
+    up = map_tensors(torch.ones_like, theta)
     for flakes, length, expected in ((-0.5, 0.3, 0.3), (3.0, 1.5, 1.7)):
-        outside = over(lambda leaf, value=flakes: torch.full_like(leaf, value), theta)
+        outside = map_tensors(lambda leaf, value=flakes: torch.full_like(leaf, value), theta)
         moved = threat.project(x, threat.move(x, outside, up, torch.tensor([length])), epsilon)
         torch.testing.assert_close(moved.flakes, torch.full_like(theta.flakes, expected))
 

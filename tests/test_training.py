@@ -88,7 +88,7 @@ def test_adversarial_examples_stay_in_their_sets(threat: ThreatModel, data: Data
     net = ra.load_model("builtin:digits-standard").net
     x, labels = data.images[:50], data.labels[:50]
     epsilon = torch.linspace(0.01, 0.5, 50)
-    found = adversarial_examples(net, threat, x, labels, epsilon, Noise.of(0, data.index[:50], "test"))
+    found = adversarial_examples(net, threat, x, labels, epsilon, Noise.for_samples(0, data.index[:50], "test"))
     assert bool((threat.size(x, found - x) <= epsilon * (1 + 1e-5)).all())
     assert float(found.min()) >= 0
     assert float(found.max()) <= 1
@@ -100,7 +100,7 @@ def test_adversarial_examples_stay_in_their_sets(threat: ThreatModel, data: Data
 def test_examples_do_not_depend_on_the_batch(data: Dataset) -> None:
     net = ra.load_model("builtin:digits-standard").net.double()
     x, labels, epsilon = data.images[:20].double(), data.labels[:20], torch.full((20,), 0.1).double()
-    noise = Noise.of(0, data.index[:20], "test")
+    noise = Noise.for_samples(0, data.index[:20], "test")
     whole = adversarial_examples(net, Linf(), x, labels, epsilon, noise)
     parts = [
         adversarial_examples(net, Linf(), x[i], labels[i], epsilon[i], noise.take(i))
@@ -216,7 +216,7 @@ def test_adversarial_training_makes_robust(data: Dataset) -> None:
     for name, strengths in (("standard", None), ("pgd", {"linf": 0.1})):
         net = train(linear(), data, name, strengths, settings=Settings(epochs=25, learning_rate=0.03)).net
         x = adversarial_examples(
-            net, Linf(), test.images, test.labels, torch.full((600,), 0.1), Noise.of(0, test.index, "test")
+            net, Linf(), test.images, test.labels, torch.full((600,), 0.1), Noise.for_samples(0, test.index, "test")
         )
         robust[name] = float((net(x).argmax(1) == test.labels).float().mean())
     assert robust["pgd"] > robust["standard"] + 0.1
@@ -236,7 +236,7 @@ def test_fashion_mnist_row(tmp_path: Path) -> None:
         train(net, data, recipe, settings=Settings(epochs=epochs), out=tmp_path / name)
         held = load_dataset("fashion-mnist").take(300)
         x = adversarial_examples(
-            net, Linf(), held.images, held.labels, torch.full((300,), 0.1), Noise.of(0, held.index, "test")
+            net, Linf(), held.images, held.labels, torch.full((300,), 0.1), Noise.for_samples(0, held.index, "test")
         )
         robust[name] = 100 * float((net(x).argmax(1) == held.labels).float().mean())
     assert robust["pgd"] > 40
@@ -331,7 +331,7 @@ def test_warm_up_of_the_learning_rate() -> None:
 
 
 def test_augmentation_belongs_to_the_sample() -> None:
-    x, noise = torch.rand(6, 3, 8, 8), Noise.of(0, torch.arange(6), "test")
+    x, noise = torch.rand(6, 3, 8, 8), Noise.for_samples(0, torch.arange(6), "test")
     whole = augmentation_named("crop+flip")(x, noise)
     rows = torch.tensor([4, 1])
     assert torch.equal(augmentation_named("crop+flip")(x[rows], noise.take(rows)), whole[rows])

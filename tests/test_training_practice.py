@@ -141,15 +141,15 @@ def test_steps_that_never_reach_the_strength_are_a_warning_on_the_card(data: Dat
     (opponent,) = recipe.against
     x, labels = data.images[:4] * 0.2 + 0.4, data.labels[:4]
     found = craft(
-        trained.net, opponent, x, labels, torch.full((4,), 0.2), Noise.of(0, torch.arange(4), "x"), entropy_of(labels),
-        start="neutral",
+        trained.net, opponent, x, labels, torch.full((4,), 0.2), Noise.for_samples(0, torch.arange(4), "x"),
+        entropy_of(labels), start="neutral",
     )  # fmt: skip
     assert float((found.x - x).abs().max()) == pytest.approx(0.07, abs=1e-6)
 
 
 def test_examples_of_fast_lpa_climb_the_margin_in_any_recipe() -> None:
     net, labels = convolutional().eval(), torch.tensor([0, 1])
-    noise = Noise.of(0, torch.arange(2), "x")
+    noise = Noise.for_samples(0, torch.arange(2), "x")
     batch = Batch(torch.rand(2, 1, 8, 8), labels, noise, noise.take(torch.tensor([0])))
     preset = preset_named("multirobustbench-lpips-elastic")
     joint = bound(preset.recipe(steps=2), net)
@@ -239,7 +239,7 @@ def test_extra_images_have_their_share_of_each_batch(data: Dataset) -> None:
 
 
 def test_cutmix_mixes_labels_by_area(data: Dataset) -> None:
-    x, noise = data.images[:64], Noise.of(0, data.index[:64], "test")
+    x, noise = data.images[:64], Noise.for_samples(0, data.index[:64], "test")
     mixed, partner, share = cutmix(x, noise, 1.0)
     one = torch.arange(64.0).view(-1, 1, 1, 1).expand_as(x)
     patched, _, _ = cutmix(one, noise, 1.0)
@@ -259,7 +259,7 @@ def test_cutmix_mixes_labels_by_area(data: Dataset) -> None:
 def test_random_parts_have_the_size_of_the_whole() -> None:
     """A ramp stays one, of 8 to 100 % of the area and never wider than 4/3 of its height."""
     ramp = torch.stack(torch.meshgrid(torch.linspace(0, 1, 64), torch.linspace(0, 1, 64), indexing="ij"))
-    parts = resized_crop(ramp.expand(200, 2, 64, 64), Noise.of(0, torch.arange(200), "test"))
+    parts = resized_crop(ramp.expand(200, 2, 64, 64), Noise.for_samples(0, torch.arange(200), "test"))
     height, width = (parts[:, k].amax((1, 2)) - parts[:, k].amin((1, 2)) for k in range(2))
     area, ratio = height * width, width / height
     assert 0.05 < float(area.min()) < 0.2 < 0.8 < float(area.max()) <= 1
@@ -374,7 +374,7 @@ def test_the_worst_example_and_the_accuracy_at_each() -> None:
         net.weight[:] = torch.tensor([[1.0], [-1.0]])
         net.bias[:] = 0
     x, labels = torch.tensor([[0.5], [0.5], [0.5]]), torch.tensor([0, 0, 0])
-    noise = Noise.of(0, torch.arange(3), "x")
+    noise = Noise.for_samples(0, torch.arange(3), "x")
     first, second = torch.tensor([[0.2], [-0.3], [0.1]]), torch.tensor([[-0.1], [-0.2], [0.1]])
     worst, right = worst_of(net, Batch(x, labels, noise, noise.take(torch.tensor([0]))), iter([first, second]), 2)
     assert worst.flatten().tolist() == pytest.approx([-0.1, -0.3, 0.1])

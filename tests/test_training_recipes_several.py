@@ -244,14 +244,18 @@ def test_noise_of_a_generator_in_l2_reaches_the_border_in_spite_of_the_box() -> 
 
 def test_generator_has_the_published_size() -> None:
     recipe = recipe_named("mng-ac", {"linf": LINF})
-    memory = recipe.remember(network(), torch.rand(1, 3, 8, 8), Noise.of(0, torch.zeros(1, dtype=torch.int64), "m"))
+    memory = recipe.remember(
+        network(), torch.rand(1, 3, 8, 8), Noise.for_samples(0, torch.zeros(1, dtype=torch.int64), "m")
+    )
     assert sum(t.numel() for n, t in memory.items() if n.startswith("generator")) == 4183
 
 
 def test_generator_begins_with_the_published_variances() -> None:
     """Normal with variance 2 / (k^2 x channels out): over 400 draws of 20 x 20 x 3 x 3 and of 3 x 20 weights."""
     recipe, samples = recipe_named("mng-ac", {"linf": LINF}), torch.zeros(1, dtype=torch.int64)
-    memories = [recipe.remember(network(), torch.rand(1, 3, 8, 8), Noise.of(s, samples, "m")) for s in range(400)]
+    memories = [
+        recipe.remember(network(), torch.rand(1, 3, 8, 8), Noise.for_samples(s, samples, "m")) for s in range(400)
+    ]
     for layer, variance in (("2", 2 / (9 * 20)), ("4", 2 / 3)):
         drawn = torch.stack([memory[f"generator.{layer}.weight"] for memory in memories]).double()
         assert float(drawn.var()) == pytest.approx(variance, rel=0.03)

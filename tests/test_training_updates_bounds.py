@@ -131,7 +131,7 @@ def test_mmr_with_adversarial_training_takes_both_terms_at_the_attacked_half() -
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     x, labels = torch.rand(6, 1, 3, 3, dtype=torch.float64), torch.arange(6) % 3
-    noise = Noise.of(0, torch.arange(6), "x")
+    noise = Noise.for_samples(0, torch.arange(6), "x")
     batch = Batch(x, labels, noise, noise.take(torch.tensor([0])), epoch=3, epochs=4)
     both = recipe_named("mmr", {"linf": 0.1}, 5, 0.4, attacked=0.5)
     crafted = both.craft(net, batch).x

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.common.bundle import Tree, dot, free, gradient, over, take, watched
+from robustatlas.common.bundle import Tree, dot, gradient, map_tensors, optimised_tensors, require_gradient, take_rows
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -26,7 +26,7 @@ def golden_images(archive: str, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def noise_for(x: Tensor, seed: int = 0) -> Noise:
-    return Noise.of(seed, torch.arange(len(x), device=x.device), "test")
+    return Noise.for_samples(seed, torch.arange(len(x), device=x.device), "test")
 
 
 def images(
@@ -57,7 +57,7 @@ def strengths_up_to(strength: float, x: Tensor) -> Tensor:
 
 
 def normal_like(theta: Tree, noise: Noise) -> Tree:
-    return over(lambda leaf: noise.normal(*leaf.shape[1:], dtype=leaf.dtype), theta)
+    return map_tensors(lambda leaf: noise.normal(*leaf.shape[1:], dtype=leaf.dtype), theta)
 
 
 def moved(threat: ThreatModel, x: Tensor, strength: float | Tensor) -> Tree:
@@ -105,7 +105,7 @@ def check_sound(
         assert (result >= 0).all() and (result <= 1).all()
         again, larger = threat.project(x, theta, epsilon), threat.project(x, theta, 2 * epsilon)
         assert_close(again, theta, rtol=1e-5, atol=1e-5 * strength)
-        assert_close(free(larger), free(theta), rtol=1e-5, atol=1e-5 * strength)
+        assert_close(optimised_tensors(larger), optimised_tensors(theta), rtol=1e-5, atol=1e-5 * strength)
         for same in (again, larger):
             torch.testing.assert_close(threat.apply(x, same), result, rtol=0, atol=atol)
         smaller = threat.project(x, theta, size / 2)
@@ -124,24 +124,24 @@ def check_independent(threat: ThreatModel, x: Tensor, strength: float, *, atol: 
     """Every sample alone gives what it gives in a batch."""
 
     def attack(x: Tensor, epsilon: Tensor, noise: Noise) -> list[Tree]:
-        start = watched(threat.start(x, epsilon, noise))
+        start = require_gradient(threat.start(x, epsilon, noise))
         result = threat.apply(x, start)
         slope = gradient(result * noise.child(1).normal(*x.shape[1:], dtype=x.dtype), start)
-        theta = threat.project(x, threat.move(x, watched(start), threat.steepest(x, slope), epsilon), epsilon)
+        theta = threat.project(x, threat.move(x, require_gradient(start), threat.steepest(x, slope), epsilon), epsilon)
         return [start, result, theta, threat.apply(x, theta), threat.size(x, theta)]
 
     epsilon, noise = strengths_up_to(strength, x), noise_for(x)
     together = attack(x, epsilon, noise)
     for index in torch.arange(len(x), device=x.device).split(1):
         alone = attack(x[index], epsilon[index], noise.take(index))
-        assert_close(alone, take(together, index), rtol=1e-5, atol=atol)
+        assert_close(alone, take_rows(together, index), rtol=1e-5, atol=atol)
 
 
 def check_choice(threat: ThreatModel, x: Tensor, slope: Tensor, noise: Noise) -> None:
     """What is chosen for a sample does not depend on the others."""
     index = torch.tensor([1])
     alone = threat.choose(x[index], slope[index], noise.take(index))
-    assert_close(alone, take(threat.choose(x, slope, noise), index), rtol=1e-5, atol=1e-6)
+    assert_close(alone, take_rows(threat.choose(x, slope, noise), index), rtol=1e-5, atol=1e-6)
 
 
 def check_finite(threat: ThreatModel, x: Tensor, strength: float, largest: float | None = None) -> None:
@@ -149,14 +149,14 @@ def check_finite(threat: ThreatModel, x: Tensor, strength: float, largest: float
     threat.check(x)
 
     def ascent(theta: Tree, seed: int = 5) -> Tree:
-        image, theta = x.clone().requires_grad_(), watched(theta)
+        image, theta = x.clone().requires_grad_(), require_gradient(theta)
         result = threat.apply(image, theta)
         assert result.shape == x.shape and result.dtype == x.dtype
         assert (result >= 0).all() and (result <= 1).all()
         weights = noise_for(x, seed).normal(*x.shape[1:], dtype=x.dtype)
         of_image, slope = gradient(result * weights, (image, theta))
         direction = threat.steepest(x, slope)
-        assert all(leaf.isfinite().all() for leaf in free((of_image, slope, direction)))
+        assert all(leaf.isfinite().all() for leaf in optimised_tensors((of_image, slope, direction)))
         return direction
 
     for value in (0.0, strength, largest or 10 * strength):
@@ -195,13 +195,13 @@ def check_gradient(threat: ThreatModel, x: Tensor, strength: float) -> None:
     """The gradient inside of the set against finite differences, in float64, along one random direction."""
     x = x.double()
     start = threat.start(x, x.new_full((len(x),), strength), noise_for(x))
-    theta = watched(over(lambda leaf: 0.8 * leaf, start))
+    theta = require_gradient(map_tensors(lambda leaf: 0.8 * leaf, start))
     weights = noise_for(x, 3).normal(*x.shape[1:], dtype=x.dtype)
     direction = normal_like(theta, noise_for(x, 4))
     slope = gradient(threat.apply(x, theta) * weights, theta)
 
     def value(step: float) -> Tensor:
-        shifted = over(lambda leaf, along: leaf.detach() + step * along, theta, direction)
+        shifted = map_tensors(lambda leaf, along: leaf.detach() + step * along, theta, direction)
         return (threat.apply(x, shifted) * weights).flatten(1).sum(1)
 
     step = 1e-7 * strength
@@ -214,7 +214,7 @@ def ascend(threat: ThreatModel, x: Tensor, target: Tensor, epsilon: Tensor, step
     theta = threat.start(x, epsilon, noise_for(x))
     gains = []
     for _ in range(steps + 1):
-        leaf = watched(theta)
+        leaf = require_gradient(theta)
         gain = ((threat.apply(x, leaf) - x) * target).flatten(1).sum(1)
         gains.append(gain.detach())
         direction = threat.steepest(x, gradient(gain, leaf))

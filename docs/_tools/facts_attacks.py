@@ -7,8 +7,9 @@ from facts_stored import ROOT, table
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.common import wording
-from robustatlas.common.papers import named_in
+from robustatlas.common.attack_labels import CORRUPTION, EVERYDAY, attack_label
+from robustatlas.common.papers import find_citations
+from robustatlas.common.typed_strengths import format_strength
 
 PICTURES = ROOT / "docs" / "images" / "attacks"
 
@@ -71,9 +72,9 @@ def set_of(attack: Attack) -> str:
 def groups() -> dict[str, list[str]]:
     """The attacks with a set of their own, by group, as they stand on the pictures."""
     found: dict[str, list[str]] = {}
-    called = [name for name in catalogue() if wording.wording(name).group in (wording.CORRUPTION, wording.EVERYDAY)]
+    called = [name for name in catalogue() if attack_label(name).group in (CORRUPTION, EVERYDAY)]
     for name in (*SEEN, *called):
-        found.setdefault(wording.wording(name).group, []).append(name)
+        found.setdefault(attack_label(name).group, []).append(name)
     return found
 
 
@@ -82,7 +83,7 @@ def picture_of(group: str) -> Path:
 
 
 def strengths_of(attack: Attack) -> str:
-    first, last = (wording.strength(attack.strengths[k], of=attack.name) for k in (0, -1))
+    first, last = (format_strength(attack.strengths[k], attack=attack.name) for k in (0, -1))
     return f"{first} to {last}"
 
 
@@ -92,7 +93,7 @@ def on_small_images(name: str) -> Attack:
 
 
 def paper_of(attack: Attack) -> str:
-    return next((match[0] for match in named_in(attack.about.source)), attack.about.source)
+    return next((match[0] for match in find_citations(attack.about.source)), attack.about.source)
 
 
 def group_table(attacks: Sequence[Attack], papers: bool) -> str:
@@ -111,14 +112,14 @@ def attacks_table() -> str:
         papers = list(dict.fromkeys(map(paper_of, attacks)))
         place = picture_of(group).relative_to(ROOT / "docs").as_posix()
         parts += [f"## {group}", f"![{group}: the clean image and three strengths of each attack]({place})"]
-        if len(papers) == 1 and group != wording.EVERYDAY:
+        if len(papers) == 1 and group != EVERYDAY:
             parts.append(f"From {papers[0]}.")
         if all(name in SEEN for name in names):
             parts.append(group_table(attacks, len(papers) > 1))
         else:
             every = ", ".join(f"`{name}`" for name in names)
             severity = f"at severity {strengths_of(attacks[0])}"
-            where = severity if group == wording.CORRUPTION else "in the units of [their guide](everyday.md)"
+            where = severity if group == CORRUPTION else "in the units of [their guide](everyday.md)"
             parts.append(f"They look as they are called, {where}: {every}.")
     return "\n\n".join(parts)
 

@@ -14,8 +14,8 @@ from robustatlas.attacks.search.descent import Descent, Minimum
 from robustatlas.attacks.search.rules import Rule, StopFruitless
 from robustatlas.attacks.suites import SUITES
 from robustatlas.attacks.table import settings
-from robustatlas.common import wording
 from robustatlas.common.papers import papers
+from robustatlas.common.typed_strengths import format_strength, unit_as_typed
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.report.citing import HOPPING, title_and_paper, what_runs
 
@@ -102,11 +102,12 @@ def everyday_table() -> str:
     for large in everyday_suite("default"):
         name, small = large.name, large.small or large
         sizes = [
-            ", ".join(wording.strength(at, of=name) for at in each.strengths) for each in dict.fromkeys((small, large))
+            ", ".join(format_strength(at, attack=name) for at in each.strengths)
+            for each in dict.fromkeys((small, large))
         ]
         steps = [f"{each.runs[0].optimizer.spacing:g}" for each in dict.fromkeys((small, large))]
         sources = "; from 85 pixels: ".join(each.about.source for each in dict.fromkeys((small, large)))
-        unit = wording.unit_as_typed(large.about.unit, of=name)
+        unit = unit_as_typed(large.about.unit, attack=name)
         same = steps[:1] if len(set(steps)) == 1 else steps
         sources = sources.replace(": people still recognise what they see", "").replace(
             "; smaller ones chosen here", ""
@@ -128,4 +129,4 @@ def searches_table() -> str:
 
 
 def papers_list() -> str:
-    return ",\n".join(f"[{name}]({paper.where})" for name, paper in papers().items()) + "."
+    return ",\n".join(f"[{name}]({paper.url})" for name, paper in papers().items()) + "."

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from robustatlas.common.papers import known, named_in
+from robustatlas.common.papers import find_citations, find_paper
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ class Links(SphinxPostTransform):
                 continue
             made: list[nodes.Node] = []
             end = 0
-            for match in named_in(text.astext()):
-                paper = known(match[0])
+            for match in find_citations(text.astext()):
+                paper = find_paper(match[0])
                 if paper is None:
                     if "et al" in match[0]:
                         logger.warning(
@@ -41,7 +41,7 @@ class Links(SphinxPostTransform):
                     continue
                 made += [
                     nodes.Text(text[end : match.start()]),
-                    nodes.reference("", match[0], refuri=paper.where, reftitle=paper.title, classes=["paper"]),
+                    nodes.reference("", match[0], refuri=paper.url, reftitle=paper.title, classes=["paper"]),
                 ]
                 end = match.end()
             if made:

@@ -18,8 +18,8 @@ from torch import nn
 
 import robustatlas as ra
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.common import wording
 from robustatlas.common.noise import Noise
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.crafting import Opponent, craft
 from robustatlas.optimizers.pgd import PGD
@@ -110,7 +110,7 @@ def grid_runs(
     """What twenty steps of ascent make of one image at each strength, ``[S, C, H, W]``."""
     count = len(strengths)
     x, labels = image.expand(count, -1, -1, -1).contiguous(), torch.full((count,), label)
-    epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.of(0, torch.zeros(count), "gallery")
+    epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.for_samples(0, torch.zeros(count), "gallery")
     threat = attack.threat.bound_to(model)
     threat.check(x)
     if attack.typical:  # as much of an everyday change as the strength says
@@ -147,7 +147,7 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
         images = [image, *grid_runs(model, attack, image, label, strengths)]
         titles = [
             attack.name.removeprefix("corruption-"),
-            *(wording.strength(at, 3, of=attack.name) for at in strengths),
+            *(format_strength(at, 3, attack=attack.name) for at in strengths),
         ]
         for panel, shown, title in zip(row, images, titles, strict=True):
             panel.imshow(shown.permute(1, 2, 0).numpy())

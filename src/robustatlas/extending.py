@@ -22,7 +22,7 @@ _WHERE = {
     "certificates": "CERTIFICATES",
     "certificates.base": "MARGIN_OF_SIZES Certificate Samples Subject norm_of",
     "checks.indicators": "INDICATORS Indicator LookedAt Measured",
-    "common.bundle": "Bundle Fixed over per_sample",
+    "common.bundle": "Bundle Fixed map_tensors per_sample",
     "metrics.averages": "average_accuracy",
     "metrics.bootstrap": "SampleStatistic",
     "metrics.registry": "METRICS Metric",

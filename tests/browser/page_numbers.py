@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.wording import rough, size, text_as_typed, wording
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import format_size, text_as_typed
+from robustatlas.common.wording import format_rough
 from robustatlas.metrics.registry import against_reference
 
 Told = Mapping[str, Any]
@@ -32,7 +34,7 @@ def percent(number: Told) -> str:
 
 
 def size_of(value: float | None) -> str:
-    return size(float("inf") if value is None else value, of="")
+    return format_size(float("inf") if value is None else value, attack="")
 
 
 def differences(page: Any, told: Sequence[Told]) -> list[str]:
@@ -58,7 +60,11 @@ def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
     if run["breaks"] and run["breaks"]["half"]:
-        yield f"{wording(run['breaks']['attack']).label} {size(run['breaks']['half'], of='')}" in found["head"], True
+        yield (
+            f"{attack_label(run['breaks']['attack']).label} {format_size(run['breaks']['half'], attack='')}"
+            in found["head"],
+            True,
+        )
     for held in run["certified"].values():
         middle = held["robust accuracy, at least"][(len(held["strengths"]) - 1) // 2]
         yield f"at least {middle['value']:.1f} %" in found["head"], True
@@ -74,7 +80,7 @@ def _runs(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             yield "about" in place, run["reference"]["about"]
         yield cells[1], bare(run["headline"]["accuracy"])
         yield cells[2], bare(run["average accuracy"])
-        yield size(run["breaks"]["half"], of="") in cells[3], True
+        yield format_size(run["breaks"]["half"], attack="") in cells[3], True
         yield cells[4], bare(run["clean accuracy"])
         yield cells[5], str(run["samples"])
 
@@ -114,7 +120,9 @@ def _against(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
         yield row[1:-2], [bare(reference["numbers"].get(metric.name)) for metric in against_reference()]
         for cell, floor in ((row[-2], "floor 0"), (row[-1], "floor 1")):
             ends = reference.get("SC interval", {}).get(floor)
-            said = ends and f"{rough(ends['value'])} ({rough(ends['low'])} to {rough(ends['high'])})"
+            said = (
+                ends and f"{format_rough(ends['value'])} ({format_rough(ends['low'])} to {format_rough(ends['high'])})"
+            )
             yield cell, said if "SC" in reference else "training not stated"
 
 

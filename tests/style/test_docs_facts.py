@@ -16,8 +16,8 @@ from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
-from robustatlas.common import wording
-from robustatlas.common.papers import known, named_in, papers
+from robustatlas.common.attack_labels import OTHER
+from robustatlas.common.papers import find_citations, find_paper, papers
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.report.citing import HOPPING, Citation
 from robustatlas.training import RECIPES
@@ -72,12 +72,15 @@ def test_every_kind_of_optimizer_has_a_name_and_a_paper() -> None:
 
 
 def test_every_paper_that_is_named_has_an_address() -> None:
-    named = {match[0] for text in PAGES.values() for match in named_in(text) if "et al" in match[0]}
+    named = {match[0] for text in PAGES.values() for match in find_citations(text) if "et al" in match[0]}
     sources = {
-        match[0] for attack in catalogue().values() for match in named_in(attack.about.source) if "et al" in match[0]
+        match[0]
+        for attack in catalogue().values()
+        for match in find_citations(attack.about.source)
+        if "et al" in match[0]
     }
     assert len(named) > 20
-    assert [name for name in named | sources if known(name) is None] == [], "each is in common/papers.toml"
+    assert [name for name in named | sources if find_paper(name) is None] == [], "each is in common/papers.toml"
 
 
 @pytest.mark.parametrize("page", [*facts.pages()], ids=lambda page: page.stem)
@@ -113,7 +116,7 @@ def test_every_attack_has_a_picture_and_words() -> None:
     shown = {name for names in facts_attacks.groups().values() for name in names}
     seen = {facts_attacks.set_of(attack) for attack in catalogue().values()}
     assert seen == shown, "say what one sees in SEEN of docs/_tools/facts_attacks.py"
-    assert wording.OTHER not in facts_attacks.groups(), "give an attack its group in common/wording.py"
+    assert OTHER not in facts_attacks.groups(), "give an attack its group in common/attack_labels.py"
     pictures = {group: facts_attacks.picture_of(group) for group in facts_attacks.groups()}
     lacking = [group for group, file in pictures.items() if not file.is_file() or file.stat().st_size < 5_000]
     assert lacking == [], "run: python docs/_tools/scene.py"

@@ -19,7 +19,7 @@ SAID_BY = {
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "training/given.py": ("output_warnings",),
-    "common/wording.py": ("invalid_sentence", "why_masked"),
+    "common/wording.py": ("masked_warning", "masked_reason"),
     "report/facts/against.py": ("_other_data",),
     "outcomes/query.py": ("_comparison_notes",),
     "results/result.py": ("unproven",),

@@ -8,10 +8,9 @@ from typing import get_args
 
 from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackInfo, AttackRun, ProtocolName, grid
 from robustatlas.attacks.families import SMOOTH
-from robustatlas.common.errors import UserError, brief, first_line, unknown, warn
+from robustatlas.common.errors import UserError, first_line, shorten, unknown_name_error, warn
 from robustatlas.common.registry import Registry
-from robustatlas.common.wording import falls_from
-from robustatlas.common.wording import strength as written
+from robustatlas.common.typed_strengths import falling_scale_start, format_strength
 from robustatlas.models.classifier import Errors
 from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.outcomes.strengths import LARGEST_STRENGTH, read_strength
@@ -53,7 +52,7 @@ def catalogue(protocol: ProtocolName = "default") -> dict[str, Attack]:
         >>> catalogue()["linf"].strengths[:3]
         (0.005, 0.01, 0.015)
     """
-    return dict(_catalogue(protocol, tuple(ATTACKS.usable().items())))
+    return dict(_catalogue(protocol, tuple(ATTACKS.load_usable().items())))
 
 
 @cache
@@ -63,7 +62,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
         try:
             attacks = _make_attacks(made, protocol)
         except Exception as error:
-            if name in ATTACKS.own:
+            if name in ATTACKS.builtin_names:
                 raise
             warn(f"The attack {name!r} of another package cannot be made: {first_line(error)}. It is left out.")
             continue
@@ -98,7 +97,7 @@ def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[s
     ``also``: other names that may have been meant where this one is not known.
     """
     if not isinstance(name, str):
-        raise UserError(f"{brief(repr(name))} does not name an attack; expected one such as 'linf'.")
+        raise UserError(f"{shorten(repr(name))} does not name an attack; expected one such as 'linf'.")
     plain, _, errors = name.rpartition(".")
     kinds: tuple[Errors, ...] = get_args(Errors)
     if plain and errors in kinds:
@@ -109,7 +108,7 @@ def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[s
     if name not in attacks:
         if (alone := _alone(name, attacks)) is not None:
             return alone
-        raise unknown("attack", name, [*attacks, *also], _LISTED)
+        raise unknown_name_error("attack", name, [*attacks, *also], _LISTED)
     return attacks[name]
 
 
@@ -118,7 +117,7 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
     for optimizer in OPTIMIZERS:
         attack = attacks.get(name.removeprefix(f"{optimizer}-"))
         if attack is not None and attack.name != name:
-            if falls_from(attack.name) is not None:
+            if falling_scale_start(attack.name) is not None:
                 raise UserError(
                     f"{name!r} cannot be searched: {attack.name} has no slope that an optimizer could follow; give "
                     f"{attack.name!r}, which looks at its strengths one by one."
@@ -190,10 +189,12 @@ def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None 
     )
     if not all(0 < value <= LARGEST_STRENGTH for value in full):
         raise UserError(
-            f"The strengths of {name!r} are {brief(repr(strengths))}; expected a positive number for each part."
+            f"The strengths of {name!r} are {shorten(repr(strengths))}; expected a positive number for each part."
         )
     threat = Compose(tuple(part.threat for part in parts), tuple(full))
-    each = ", ".join(f"{part.name} {written(value, of=part.name)}" for part, value in zip(parts, full, strict=True))
+    each = ", ".join(
+        f"{part.name} {format_strength(value, attack=part.name)}" for part, value in zip(parts, full, strict=True)
+    )
     attack = _composition(name, threat, "a composition, as in Laidlaw and Feizi 2019")
     searched_as = next((part for part in parts if part.threat.chooses), attack)
     scaled = strengths is None and any(part.small for part in parts)

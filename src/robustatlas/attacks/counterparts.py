@@ -35,7 +35,7 @@ def counterpart_of(attack: Attack) -> str:
 
 def _package_attacks() -> dict[str, Attack]:
     """Return the attacks of the catalogue that no other package and no caller entered."""
-    entered = [made for name, made in ATTACKS.usable().items() if name not in ATTACKS.own]
+    entered = [made for name, made in ATTACKS.load_usable().items() if name not in ATTACKS.builtin_names]
     others = {made.name for made in entered if isinstance(made, Attack)}
     return {name: attack for name, attack in catalogue().items() if name not in others and _has_own_parts(attack)}
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from robustatlas.attacks.search import SEARCHES, Search, search_named
 from robustatlas.attacks.search.plan import AttackRun, Plan
 from robustatlas.attacks.search.rules import Effort, MostQueries, Rule
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
 from robustatlas.outcomes.records import ATTACK_NAME
 from robustatlas.outcomes.strengths import check_strengths, grid
 from robustatlas.threats.base import ThreatModel
@@ -113,13 +113,13 @@ class Attack:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(ATTACK_NAME, self.name):
             raise UserError(
-                f"name={brief(repr(self.name))} cannot name an attack; expected letters, digits and . _ + -, at most "
+                f"name={shorten(repr(self.name))} cannot name an attack; expected letters, digits and . _ + -, at most "
                 "120 and a letter or digit first."
             )
-        check_strengths([real(strength) for strength in self.strengths], self.name, self.threat.levels)
+        check_strengths([real_or_nan(strength) for strength in self.strengths], self.name, self.threat.levels)
         if not isinstance(self.runs, tuple) or not all(isinstance(run, AttackRun) for run in self.runs):
             raise UserError(
-                f"runs of {self.name!r} is {brief(repr(self.runs))}; expected a tuple of robustatlas.AttackRun."
+                f"runs of {self.name!r} is {shorten(repr(self.runs))}; expected a tuple of robustatlas.AttackRun."
             )
         if not self.runs:
             raise UserError(f"{self.name!r} has no runs; expected at least one robustatlas.AttackRun.")

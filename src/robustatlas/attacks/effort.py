@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import get_args
 
 from robustatlas.attacks.definition import Attack, Effort
-from robustatlas.common.errors import check_among
+from robustatlas.common.errors import check_choice
 
 
 def scale_effort(attack: Attack, effort: Effort) -> Attack:
@@ -13,5 +13,5 @@ def scale_effort(attack: Attack, effort: Effort) -> Attack:
     Low effort shortens each run and leaves targets or restarts out. High effort runs each run once more with twice the
     steps, towards twice the targets, or from two more random points. A rule says by itself what becomes of it.
     """
-    check_among("effort", effort, get_args(Effort))
+    check_choice("effort", effort, get_args(Effort))
     return replace(attack, effort=effort)

@@ -8,7 +8,8 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, ProtocolName, grid
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import FALLEN, some
+from robustatlas.common.typed_strengths import FALLING_UNIT_PREFIX
+from robustatlas.common.wording import list_names
 from robustatlas.optimizers.sweep import Sweep
 from robustatlas.threats.everyday.change import BORDERS, Bordered, Change, with_border
 from robustatlas.threats.everyday.geometry import Cropped, Rotated, Sheared, Shifted, Tilted, Zoomed
@@ -81,7 +82,7 @@ def with_edges(attacks: Sequence[Attack], border: str) -> list[Attack]:
     if not any(isinstance(attack.threat, Bordered) for attack in attacks):
         raise UserError(
             f"border={border!r} is for everyday changes that show what lies beyond the edges, and there is none among "
-            f"{some([attack.name for attack in attacks])}; leave it out."
+            f"{list_names([attack.name for attack in attacks])}; leave it out."
         )
     return [_with_edges(attack, border) if isinstance(attack.threat, Bordered) else attack for attack in attacks]
 
@@ -108,11 +109,15 @@ def _noise(strengths: tuple[float, ...], step: float, suite: tuple[float, ...], 
 
 def _jpeg(suite: tuple[float, ...], source: str) -> Everyday:
     beside = "jpeg-linf, changes coefficients at will"
-    return Everyday("jpeg-quality", Recompressed(), grid(95, 19), 1, f"{FALLEN}quality", suite, source, beside)
+    return Everyday(
+        "jpeg-quality", Recompressed(), grid(95, 19), 1, f"{FALLING_UNIT_PREFIX}quality", suite, source, beside
+    )
 
 
 def _coarse(suite: tuple[float, ...], source: str) -> Everyday:
-    return Everyday("resolution", Coarse(), grid(90, 18), 5, f"{FALLEN}per cent of the side", suite, source)
+    return Everyday(
+        "resolution", Coarse(), grid(90, 18), 5, f"{FALLING_UNIT_PREFIX}per cent of the side", suite, source
+    )
 
 
 CHANGES: tuple[Everyday, ...] = (

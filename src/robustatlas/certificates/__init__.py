@@ -5,8 +5,8 @@ from typing import Any
 
 from robustatlas.certificates.base import Certificate, Samples, Subject
 from robustatlas.common.errors import UserError
-from robustatlas.common.registry import Registry, subclass_of
-from robustatlas.common.wording import instead
+from robustatlas.common.registry import Registry, subclass_test
+from robustatlas.common.wording import suggestion
 
 __all__ = ["CERTIFICATES", "Certificate", "Samples", "Subject", "certificate_named"]
 
@@ -22,7 +22,7 @@ CERTIFICATES: Registry[type[Certificate]] = Registry(
         "smoothing": "certificates.smoothing:Smoothing",
     },
     "a class derived from robustatlas.extending.Certificate",
-    subclass_of(Certificate),
+    subclass_test(Certificate),
 )
 """Method -> its class; a new one is one file and one line here."""
 
@@ -49,5 +49,5 @@ def certificate_named(name: str, **settings: Any) -> Certificate:
     for key in settings:
         if key not in known:
             there = f"known are {', '.join(known)}" if known else "it has none"
-            raise UserError(f"The certificate {name!r} has no setting {key!r}{instead(key, known, there)}")
+            raise UserError(f"The certificate {name!r} has no setting {key!r}{suggestion(key, known, there)}")
     return kind(**settings)

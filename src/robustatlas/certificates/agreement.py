@@ -60,10 +60,10 @@ def check_known(subject: Subject, attacks: Sequence[Attack], work: ChosenSamples
 def _points(attacks: Sequence[Attack], x: Tensor) -> Tensor:
     """Return samples, noise and inputs that attacks may make [P, ...], one after the other."""
     index = torch.arange(len(x), device=x.device)
-    kinds = [x, Noise.of(0, index, "reading").uniform(*x.shape[1:], dtype=x.dtype)]
+    kinds = [x, Noise.for_samples(0, index, "reading").uniform(*x.shape[1:], dtype=x.dtype)]
     for attack in attacks:
         size = x.new_tensor(attack.strengths)[index % len(attack.strengths)]
-        theta = attack.threat.start(x, size, Noise.of(0, index, attack.name))
+        theta = attack.threat.start(x, size, Noise.for_samples(0, index, attack.name))
         kinds.append(attack.threat.apply(x, theta))
     return torch.stack(kinds, 1).flatten(0, 1).detach()
 

@@ -15,7 +15,7 @@ from robustatlas.certificates.base import is_ball, norm_of
 from robustatlas.certificates.task import LARGEST_BATCH, CertificateTask, certificate_record
 from robustatlas.checks.sanity import check_classes, check_model
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed
+from robustatlas.common.wording import join_words
 from robustatlas.evaluation.attack_choice import choose_attacks
 from robustatlas.evaluation.chunks import Chunk, ChunkSettings
 from robustatlas.evaluation.completion import Prepared, complete, show_warning
@@ -64,7 +64,7 @@ def _default_certificate(attack: Attack, subject: Subject, effort: Effort) -> Ce
         return certificate_named("linear")
     if is_ball(attack):
         return certificate_named(_BY_EFFORT[effort])
-    covered = listed(["linf", "l2", "l1", "brightness", "contrast", "saturation", "hue"])
+    covered = join_words(["linf", "l2", "l1", "brightness", "contrast", "saturation", "hue"])
     raise UserError(
         f"No certificate covers {attack.name!r} of {subject.model.name}; there are such for {covered}, and for l0 of "
         "linear networks. Leave it out, or look at what attacks find."

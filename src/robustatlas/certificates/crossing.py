@@ -51,7 +51,7 @@ def _smallest(model: Classifier, attack: Attack, samples: Samples, certified: Te
     radius = (radius * _INSIDE if p != 0 else radius).to(x.dtype)
     found = torch.full_like(certified, torch.inf)
     for theta in _candidate_inputs(
-        model, attack.threat, samples, radius, Noise.of(seed, samples.index.to(x.device), "crossing")
+        model, attack.threat, samples, radius, Noise.for_samples(seed, samples.index.to(x.device), "crossing")
     ):
         with torch.no_grad():
             margin = margin_of(model.logits(attack.threat.apply(x, theta), verifying=True), samples.labels)

@@ -26,7 +26,7 @@ from robustatlas.certificates.readings import (
     to_double,
 )
 from robustatlas.certificates.windowed import Shape
-from robustatlas.common.errors import UserError, first_line, quiet_logger
+from robustatlas.common.errors import UserError, first_line, silence_logger
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.normalisation import normalised
 from robustatlas.models.classifier.outputs import as_logits, logits_in
@@ -108,7 +108,7 @@ def refuse(model: Classifier) -> None:
 
 def _exported(whole: nn.Module, example: Tensor, name: str) -> Any:
     try:
-        with quiet_logger("torch.export"), warnings.catch_warnings(), torch.no_grad():
+        with silence_logger("torch.export"), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = torch.export.export(whole, (example,))
             _refuse_draws(program, name)

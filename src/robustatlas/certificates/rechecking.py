@@ -16,7 +16,7 @@ from robustatlas.certificates.agreement import check_known
 from robustatlas.certificates.crossing import crossing
 from robustatlas.certificates.task import LARGEST_BATCH
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.identity import check_answers, identity_of
 from robustatlas.evaluation.preparation import DEFAULT_BATCH
@@ -51,9 +51,10 @@ class Rechecked:
     def __str__(self) -> str:
         said = f"{self.record.row}, {self.record.method}, version {self.record.version}: "
         if self.holds:
-            return f"{said}all sizes of {counted(len(self.samples), 'sample')} hold"
-        return f"{said}{len(self.failed)} of {counted(len(self.samples), 'size')} do not hold, the first of sample " + (
-            f"{self.failed[0]}"
+            return f"{said}all sizes of {pluralise(len(self.samples), 'sample')} hold"
+        return (
+            f"{said}{len(self.failed)} of {pluralise(len(self.samples), 'size')} do not hold, the first of sample "
+            + (f"{self.failed[0]}")
         )
 
 

@@ -69,7 +69,7 @@ class Smoothing(Certificate):
 
     def sizes(self, subject: Subject, attack: Attack, samples: Samples) -> Tensor:
         """As of every certificate; NaN where the method abstains."""
-        noise = Noise.of(subject.seed, samples.index.to(samples.x.device), f"smoothing {self.sigma!r}")
+        noise = Noise.for_samples(subject.seed, samples.index.to(samples.x.device), f"smoothing {self.sigma!r}")
         found = self._counts(subject, samples.x, noise.child(0), self.first).argmax(1)
         of_class = self._counts(subject, samples.x, noise.child(1), self.draws).gather(1, found[:, None])[:, 0].cpu()
         least = torch.from_numpy(scipy.stats.beta.ppf(self.alpha, of_class, self.draws - of_class + 1))

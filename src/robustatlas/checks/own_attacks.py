@@ -6,7 +6,7 @@ import numpy as np
 
 from robustatlas.checks.advice import AUDIT
 from robustatlas.checks.verdict import Finding
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.outcome import Booleans, Outcome
 from robustatlas.outcomes.readings import Reading
@@ -26,7 +26,7 @@ def is_all_refused(outcome: Outcome, clean: Booleans) -> bool:
 def refusal_of(outcome: Outcome) -> str:
     """Return the sentence on an attack of which verification refused every candidate, without its end."""
     return (
-        f"verification refused every one of {counted(outcome.rejected, 'candidate')} of {outcome.attack}: they lie "
+        f"verification refused every one of {pluralise(outcome.rejected, 'candidate')} of {outcome.attack}: they lie "
         "outside of [0, 1], or are classified correctly when looked at again"
     )
 

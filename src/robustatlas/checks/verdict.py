@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import MARK, counted, listed, some, strength, value_as_typed, words_up_to
+from robustatlas.common.tabular import Grid, Tabular, object_column
+from robustatlas.common.typed_strengths import format_strength, value_as_typed, words_up_to
+from robustatlas.common.wording import MARK, join_words, list_names, pluralise
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
 
@@ -100,7 +101,7 @@ class Finding:
         """What was found, in a sentence."""
         if self.share is None:
             return f"{self.name}: nothing can be said."
-        of = f"{len(self.reading.doubtful)} of {counted(self.samples, 'sample')}"
+        of = f"{len(self.reading.doubtful)} of {pluralise(self.samples, 'sample')}"
         ends = f"{self.share.value:.0f} %, {self.share.low:.0f} to {self.share.high:.0f}"
         return f"{self.reading.means} at {of} ({ends})."
 
@@ -295,7 +296,7 @@ class Diagnosis(Tabular):
         }
 
     def _meaning(self) -> str:
-        count = counted(len(self.record.index), "sample")
+        count = pluralise(len(self.record.index), "sample")
         if self.verdict == "sound":
             return f"Nothing speaks against the numbers ({count} looked at). {self._reach()}".rstrip()
         if self.verdict == "masked":
@@ -314,7 +315,7 @@ class Diagnosis(Tabular):
             return " ".join(f"{each.reading.means}. {each.remedy}." for each in unheld)
         silent = [finding.name for finding in self.indicators if finding.decides and not finding.samples]
         if silent and len(self.record.index) >= FEW:
-            return f"{listed(silent)} could not be read above rounding, so nothing can be told."
+            return f"{join_words(silent)} could not be read above rounding, so nothing can be told."
         shares = [
             finding.share.high for finding in self.indicators if finding.share is not None and _undecided(finding)
         ]
@@ -324,9 +325,9 @@ class Diagnosis(Tabular):
     def _reach(self) -> str:
         """How far from the samples was looked; empty where there is nothing to look at."""
         if self.looked_at:
-            ends = some(
+            ends = list_names(
                 [
-                    f"{attack} {words_up_to(attack)} {strength(strengths[-1], of=attack)}"
+                    f"{attack} {words_up_to(attack)} {format_strength(strengths[-1], attack=attack)}"
                     for attack, strengths in self.looked_at.items()
                 ]
             )
@@ -346,7 +347,7 @@ class Diagnosis(Tabular):
 
     def _open(self) -> str:
         undecided = [finding for finding in self.indicators if _undecided(finding)]
-        return listed([finding.sentence.rstrip(".") for finding in undecided])
+        return join_words([finding.sentence.rstrip(".") for finding in undecided])
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self._grid().text()}"
@@ -364,7 +365,7 @@ class Diagnosis(Tabular):
             for finding in self.indicators
         ]
         headings = ("indicator", "", "doubtful", "95 % interval", "limit", "median")
-        return Grid(f"{self.verdict} ({counted(len(self.record.index), 'sample')})", headings, rows, (2, 4, 5))
+        return Grid(f"{self.verdict} ({pluralise(len(self.record.index), 'sample')})", headings, rows, (2, 4, 5))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         found = self.indicators
@@ -373,15 +374,15 @@ class Diagnosis(Tabular):
             for name in ("value", "low", "high")
         }
         return {
-            "indicator": objects([f.name for f in found]),
+            "indicator": object_column([f.name for f in found]),
             "flagged": np.array([f.flagged for f in found]),
             "share": np.array(ends["value"]),
             "low": np.array(ends["low"]),
             "high": np.array(ends["high"]),
             "threshold": np.array([f.threshold for f in found]),
-            "doubtful where": objects([f.reading.limit for f in found]),
-            "remedy": objects([f.remedy for f in found]),
-            "code": objects([f.code for f in found]),
+            "doubtful where": object_column([f.reading.limit for f in found]),
+            "remedy": object_column([f.remedy for f in found]),
+            "code": object_column([f.code for f in found]),
         }
 
 

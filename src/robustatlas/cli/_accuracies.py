@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.cli._terminal import in_groups, safe, shown
-from robustatlas.common.standard import NEAR, STANDARD
-from robustatlas.common.wording import MASKED, beside_masked, counted, counts, marked, strength
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, STANDARD_TOLERANCE, format_strength
+from robustatlas.common.wording import MASKED, add_mark, format_counts, label_masked, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
@@ -65,7 +65,7 @@ def print_accuracies(
         rest: who does what is missing, a sentence; None: the same command.
         first: attack -> strength of the headline; None: the usual one.
     """
-    name = safe(marked(result.name, result.suspect))
+    name = safe(add_mark(result.name, result.suspect))
     console.print(
         f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)} ({classes_in(result)}): "
         f"{result.clean_accuracy:.1f} % clean accuracy."
@@ -83,12 +83,12 @@ def print_accuracies(
         style = "yellow" if result.diagnosis.doubted else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
-        lacking = safe(counts(result.missing))
+        lacking = safe(format_counts(result.missing))
         console.print(f"[yellow]Not finished[/yellow], samples missing: {lacking}. {safe(rest or _GOES_ON)}")
 
 
 def _withstand(result: Result, said: Headline) -> str:
-    number = beside_masked(f"[bold]{shown(said.accuracy)} %[/bold]", masked(result, said.at))
+    number = label_masked(f"[bold]{shown(said.accuracy)} %[/bold]", masked(result, said.at))
     return f"{number} withstand {safe(said.explained())}."
 
 
@@ -114,7 +114,7 @@ def print_provenance(facts: RunFacts, console: Console) -> None:
     passes = sum(attack.forward + attack.backward for attack in facts.attacks)
     seconds = sum(attack.seconds for attack in facts.attacks)
     console.print(
-        f"[dim]{counted(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
+        f"[dim]{pluralise(len(facts.attacks), 'attack')}: {safe('; '.join(origins))}. {passes:,.0f} passes an image "
         f"(forward and backward passes of the network), {seconds:,.1f} s in all.[/dim]"
     )
     if facts.provenance:
@@ -182,14 +182,14 @@ def _blocks(result: Result) -> Iterator[_Block]:
         outcome = result.outcome(attack)
         if outcome.judged:
             grid = outcome.strengths.tolist()
-            headings = tuple(strength(each, 3, of=attack) for each in grid)
+            headings = tuple(format_strength(each, 3, attack=attack) for each in grid)
             unit = unit_of(attack, outcome.unit)
             block = blocks.setdefault((unit, *headings), _Block(headings, _usual(attack, grid)))
             block.attacks.append(attack)
             block.rows += _rows(result, attack)
     for row, held in result.certified_sizes.items():
         if row not in result.attacks:
-            headings = tuple(strength(each, 3, of=held.attack) for each in held.strengths)
+            headings = tuple(format_strength(each, 3, attack=held.attack) for each in held.strengths)
             block = blocks.setdefault((unit_of(held.attack), *headings), _Block(headings))
             block.rows.append((f"{row} certified", held.accuracies().tolist(), ()))
     for block in blocks.values():
@@ -201,7 +201,7 @@ def _blocks(result: Result) -> Iterator[_Block]:
 def _rows(result: Result, attack: str) -> Iterator[tuple[str, Sequence[float], Sequence[Interval]]]:
     """The accuracies of an attack; beside the worst case what is typical, or what is certified."""
     outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
-    label, values = marked(attack, attack in result.invalid), outcome.accuracies().tolist()
+    label, values = add_mark(attack, attack in result.invalid), outcome.accuracies().tolist()
     yield label, values, accuracies_of(outcome) or ()
     if outcome.typical is not None:
         yield "  typical", outcome.typical_accuracies().tolist(), ()
@@ -220,11 +220,11 @@ def _over(table: OutcomeTable, attacks: Sequence[str]) -> Iterator[tuple[str, Se
 
 def _usual(attack: str, strengths: Sequence[float]) -> int | None:
     """Position of the strength that is the one at which papers give accuracies, or near it; None where none is."""
-    if attack not in STANDARD:
+    if attack not in STANDARD_STRENGTHS:
         return None
-    standard, _ = STANDARD[attack]
+    standard, _ = STANDARD_STRENGTHS[attack]
     nearest = min(range(len(strengths)), key=lambda position: abs(strengths[position] - standard))
-    return nearest if abs(strengths[nearest] / standard - 1) < NEAR else None
+    return nearest if abs(strengths[nearest] / standard - 1) < STANDARD_TOLERANCE else None
 
 
 def _spread(count: int, columns: int, usual: int | None = None) -> list[int]:

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._terminal import safe, shown, table
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import MASKED, marked, size
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_size
+from robustatlas.common.wording import MASKED, add_mark
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import ResultCard
@@ -45,9 +45,9 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
         mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked(facts, [attack.attack]) else ""
         about = "~" if attack.own_threat else ""
         rows.add_row(
-            safe(about + marked(attack.attack, attack.attack in facts.invalid)),
+            safe(about + add_mark(attack.attack, attack.attack in facts.invalid)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
-            size(attack.halved, of=attack.attack),
+            format_size(attack.halved, attack=attack.attack),
             f"{average}{mark}",
             _standard(attack),
         )
@@ -89,4 +89,4 @@ def _standard(attack: AttackFacts) -> str:
     if attack.standard is None:
         return "-"
     low, high = attack.standard
-    return f"{STANDARD[attack.attack][1]}: {low:.1f}{f'-{high:.1f}' if high > low else ''}"
+    return f"{STANDARD_STRENGTHS[attack.attack][1]}: {low:.1f}{f'-{high:.1f}' if high > low else ''}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from robustatlas.cli._terminal import safe, table
-from robustatlas.common.wording import counted, duration, some, volume
+from robustatlas.common.wording import format_bytes, format_duration, list_names, pluralise
 
 if TYPE_CHECKING:
     from robustatlas.evaluation import Forecast
@@ -31,28 +31,30 @@ def print_forecast(forecast: Forecast, rows: str, number: str, device: str, pric
     shown = table(rows, number, *["passes"] * has_passes, "time", "disk")
     for each in forecast.expected:
         at_most = "up to " if each.is_upper_bound else ""
-        seconds = f"{at_most}{duration(each.seconds / forecast.workers)}"
-        known = [*[f"{each.passes:,.0f}"] * has_passes, seconds, volume(each.bytes)]
+        seconds = f"{at_most}{format_duration(each.seconds / forecast.workers)}"
+        known = [*[f"{each.passes:,.0f}"] * has_passes, seconds, format_bytes(each.bytes)]
         shown.add_row(safe(each.name), f"{each.number:,}", *(["not known"] * len(known) if each.unknown else known))
     console.print(shown)
     for why in dict.fromkeys(each.unknown for each in forecast.expected if each.unknown):
         names = [each.name for each in forecast.expected if each.unknown == why]
-        console.print(f"Not known of {safe(some(names, at_most=3))}: {safe(why)}", soft_wrap=True)
+        console.print(f"Not known of {safe(list_names(names, at_most=3))}: {safe(why)}", soft_wrap=True)
     console.print(_summary(forecast, device, price), soft_wrap=True)
 
 
 def _summary(forecast: Forecast, device: str, price: float | None) -> str:
     about = "at most" if forecast.is_upper_bound else "about"
     known = ", of what is known," if any(each.unknown for each in forecast.expected) else ""
-    shared = f" shared by {counted(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
+    shared = f" shared by {pluralise(forecast.workers, 'worker')}" if forecast.workers > 1 else ""
     cost = "" if price is None else f", {price * forecast.seconds / 3600:,.2f} at {price:g} an hour"
     passes = f"{forecast.passes:,.0f} passes, " if forecast.passes else ""
-    at_once = "" if forecast.batch_size is None else f"; {counted(forecast.batch_size, 'sample')} at work at once"
+    at_once = "" if forecast.batch_size is None else f"; {pluralise(forecast.batch_size, 'sample')} at work at once"
     total = (
-        f"In all{known} {about} {duration(forecast.seconds)} on {safe(device)}{shared}{cost}: {passes}"
-        f"{volume(forecast.bytes)} on disk{at_once}."
+        f"In all{known} {about} {format_duration(forecast.seconds)} on {safe(device)}{shared}{cost}: {passes}"
+        f"{format_bytes(forecast.bytes)} on disk{at_once}."
     )
     if forecast.memory is None:
         return total
-    several = f" in each process, {volume(forecast.workers * forecast.memory)} in all" if forecast.workers > 1 else ""
-    return f"{total}\nMemory: about {volume(forecast.memory)}{several}."
+    several = (
+        f" in each process, {format_bytes(forecast.workers * forecast.memory)} in all" if forecast.workers > 1 else ""
+    )
+    return f"{total}\nMemory: about {format_bytes(forecast.memory)}{several}."

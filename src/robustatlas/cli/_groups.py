@@ -10,8 +10,8 @@ from rich.console import Console
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import safe, shown, table, tables_that_fit
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import MASKED, counted, listed
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import MASKED, join_words, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import OverTrainings
 from robustatlas.report.facts.groups import Groups
@@ -40,7 +40,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, list[Path]]:
             )
         runs: list[Path] = []
         for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-            fitting = _directories(named(pattern))
+            fitting = _directories(parse_path(pattern))
             if not fitting:
                 raise UserError(f"--group {name}: no directory is called {pattern}; give run directories.")
             runs += fitting
@@ -49,7 +49,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, list[Path]]:
         found[name.strip()] = runs
     every = [run.resolve() for runs in found.values() for run in runs]
     if twice := sorted({str(run) for run in every if every.count(run) > 1}):
-        raise UserError(f"{listed(twice)} is in the groups twice; give each run once.")
+        raise UserError(f"{join_words(twice)} is in the groups twice; give each run once.")
     return found
 
 
@@ -62,7 +62,7 @@ def _directories(pattern: Path) -> list[Path]:
 
 def print_groups(console: Console, groups: Groups) -> None:
     """The numbers of each group, and the tests between them."""
-    names = {name: f"{name}\n{counted(groups.trainings(name), 'training')}" for name in groups.numbers}
+    names = {name: f"{name}\n{pluralise(groups.trainings(name), 'training')}" for name in groups.numbers}
     rows = []
     for number in next(iter(groups.numbers.values())):
         cells = (_cell(group[number], number in groups.masked[name]) for name, group in groups.numbers.items())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 
 
 class HelpPanel(str):
@@ -80,4 +80,4 @@ def _expand_home(value: Any) -> Any:
     """Expand `~` in a path or in each path of a list. Return other values unchanged."""
     if isinstance(value, list):
         return [_expand_home(each) for each in value]
-    return named(value) if isinstance(value, Path) else value
+    return parse_path(value) if isinstance(value, Path) else value

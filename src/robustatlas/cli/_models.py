@@ -14,7 +14,7 @@ from robustatlas.cli._help import COMPUTE, DATA, MODEL
 from robustatlas.cli._options import parse_statistic
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed, some
+from robustatlas.common.wording import join_words, list_names
 from robustatlas.models.schemes import SCHEMES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="Source of the model: `path/file.py:function`, `package.module:function`, or a name after one of "
-        f"{listed([f'`{scheme}:`' for scheme in SCHEMES])}.",
+        f"{join_words([f'`{scheme}:`' for scheme in SCHEMES])}.",
     ),
 ]
 Data = Annotated[
@@ -168,7 +168,8 @@ def _stated_classes(model: Classifier, folder: Path) -> tuple[str, ...] | int | 
         return model.class_count
     if not set(names) & set(folder_names(folder)):
         warn(
-            f"No folder of {folder} has the name of a class of the model ({some(names)}), so the order of the folders' "
+            f"No folder of {folder} has the name of a class of the model ({list_names(names)}), so the order of the "
+            "folders' "
             "own names counts."
         )
         return model.class_count

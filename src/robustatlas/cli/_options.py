@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import falls_from, text_as_typed
+from robustatlas.common.scalars import parse_fraction
+from robustatlas.common.typed_strengths import falling_scale_start, text_as_typed
 from robustatlas.outcomes.strengths import read_strength, strengths_in
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
@@ -53,7 +53,7 @@ def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, flo
         name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
         strength = read_strength(value, name)
         if not name or name in found or not 0 < strength < math.inf:
-            sign, top = "@" if option == "--headline" else "=", falls_from(name)
+            sign, top = "@" if option == "--headline" else "=", falling_scale_start(name)
             below = "" if top is None else f" below {text_as_typed(top)}"
             raise UserError(
                 f"{option} {joined!r} is not understood at {item.strip()!r}; expected each attack once with a "
@@ -72,7 +72,7 @@ def parse_statistic(given: str | None, option: str) -> float | tuple[float, ...]
     """
     if given is None:
         return None
-    values = tuple(fraction(value) for value in given.split(","))
+    values = tuple(parse_fraction(value) for value in given.split(","))
     if not all(map(math.isfinite, values)):
         raise UserError(f"{option} {given!r} is not understood; expected a number, or one per channel: 0.49,0.48,0.45.")
     return values if len(values) > 1 else values[0]

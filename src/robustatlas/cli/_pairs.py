@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from robustatlas.cli._terminal import safe, shown, tables_that_fit
-from robustatlas.common.latex import pvalue
-from robustatlas.common.wording import MASKED, UPPER_BOUND, falls_from, listed, size, strength
+from robustatlas.common.typed_strengths import falling_scale_start, format_size, format_strength
+from robustatlas.common.wording import MASKED, UPPER_BOUND, format_p_value, join_words
 from robustatlas.metrics import (
     AdversarialHypervolume,
     OutcomeTable,
@@ -66,7 +66,7 @@ def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
     ahead = pair.ahead(number)
     named = max(len(names[pair.first]), len(names[pair.second])) <= _SHORT
     who = "" if ahead is None else safe(names[ahead]) if named else "the first" if ahead == pair.first else "the second"
-    return [shown(pair.differences[number], "+z.2f"), pvalue(pair.p_values[number]), who]
+    return [shown(pair.differences[number], "+z.2f"), format_p_value(pair.p_values[number]), who]
 
 
 def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
@@ -81,7 +81,7 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
         *(_hypervolume_tests(*volumes, pair) if explain else []),
     ]
     if invalid:
-        said.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
+        said.insert(0, f"Not held against each other under {join_words([*invalid])}: {MASKED}.")
     if said:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
     for sentence in said:
@@ -113,9 +113,10 @@ def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]
         curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
-            before, after = sides if falls_from(attack) is None else reversed(sides)
+            before, after = sides if falling_scale_start(attack) is None else reversed(sides)
             sentences.append(
-                f"{attack}: by the sizes found, the curves cross at {size(crossing.start, of=attack)}; {before} is "
+                f"{attack}: by the sizes found, the curves cross at {format_size(crossing.start, attack=attack)}; "
+                f"{before} is "
                 f"more robust below, {after} above (significant)."
             )
     return sentences
@@ -154,11 +155,12 @@ def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared
     if unsearched:
         of = [name for place, name in enumerate(names) if any(attacks[attack][place] for attack in unsearched)]
         console.print(
-            f"The hypervolume of {safe(listed(of))} under {safe(listed(unsearched))} is an {UPPER_BOUND}, as its "
+            f"The hypervolume of {safe(join_words(of))} under {safe(join_words(unsearched))} is an {UPPER_BOUND}, as "
+            "its "
             "margins were not searched for; evaluate with --search frontier before models are compared by it."
         )
 
 
 def _range(attack: str, strengths: NDArray[np.float64]) -> str:
-    first, last = (strength(strengths[end], of=attack) for end in (0, -1))
+    first, last = (format_strength(strengths[end], attack=attack) for end in (0, -1))
     return first if strengths.size == 1 else f"between {first} and {last}"

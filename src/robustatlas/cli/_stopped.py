@@ -10,7 +10,7 @@ from rich.console import Console
 
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import listed
+from robustatlas.common.wording import join_words
 from robustatlas.outcomes import Run
 
 
@@ -33,7 +33,7 @@ def what_is_kept(folder: Path) -> str:
     ]
     if not kept:
         return f"Stopped. 0 samples were finished, so none are kept in {folder}; the same command starts again."
-    return f"Stopped. {listed(kept)} are kept in {folder}; the same command goes on from there."
+    return f"Stopped. {join_words(kept)} are kept in {folder}; the same command goes on from there."
 
 
 def _counts(folder: Path) -> list[tuple[str, int, int]]:

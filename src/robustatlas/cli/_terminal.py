@@ -15,7 +15,7 @@ from rich.markup import escape, render
 from rich.table import Table
 
 from robustatlas.common.escaping import terminal_text
-from robustatlas.common.wording import in_shell
+from robustatlas.common.wording import shell_word
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
 
@@ -117,16 +117,16 @@ def print_definitions(console: Console, names: Iterable[str]) -> None:
     meanings = Table(box=None, show_header=False, pad_edge=False)
     meanings.add_column(style="bold", no_wrap=True)
     meanings.add_column()
-    for name, metric in METRICS.usable().items():
+    for name, metric in METRICS.load_usable().items():
         if name in chosen:
             meanings.add_row(name, escape(metric.explanation))
     console.print(meanings)
 
 
 def print_run(folder: Path, console: Console) -> None:
-    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(in_shell(folder))}", soft_wrap=True)
+    console.print(f"Run: {safe(folder)}   More: robustatlas show {safe(shell_word(folder))}", soft_wrap=True)
 
 
 def print_what_to_do(folder: Path, console: Console) -> None:
     """Print the command that says what to do about the doubts of a run."""
-    console.print(f"What to do: robustatlas diagnose {safe(in_shell(folder))}", soft_wrap=True)
+    console.print(f"What to do: robustatlas diagnose {safe(shell_word(folder))}", soft_wrap=True)

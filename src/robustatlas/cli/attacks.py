@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from robustatlas.cli._help import OUTPUT
-from robustatlas.common.wording import CORRUPTION, GROUPS, OTHER, unit_as_typed, value_as_typed, wording
+from robustatlas.common.attack_labels import CORRUPTION, GROUPS, OTHER, attack_label
+from robustatlas.common.typed_strengths import unit_as_typed, value_as_typed
 
 if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack
@@ -59,7 +60,7 @@ def _span(attack: Attack) -> str:
 
 def _unit(attack: Attack) -> str:
     """Of its strengths, and whose they are where they are not those of a source."""
-    return "; ".join(filter(None, [unit_as_typed(attack.about.unit, of=attack.name), attack.about.calibrated]))
+    return "; ".join(filter(None, [unit_as_typed(attack.about.unit, attack=attack.name), attack.about.calibrated]))
 
 
 def _list(console: Console) -> None:
@@ -86,7 +87,7 @@ def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
 
     A published attack by itself, such as ``fab-l2``, stands apart from the attack that its threat model is named after.
     """
-    known = {name: wording(name).group for name in attacks}
+    known = {name: attack_label(name).group for name in attacks}
     of_set = {type(attack.threat): known[name] for name, attack in attacks.items() if known[name] != OTHER}
     found: dict[str, dict[str, Attack]] = {}
     for name, attack in attacks.items():

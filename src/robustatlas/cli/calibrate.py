@@ -10,7 +10,7 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.outcomes.strengths import read_strength
 
 
@@ -73,11 +73,11 @@ def calibrate(
     table.add_column(attack, justify="right")
     table.add_column("ATA, %", justify="right")
     for at, ata in zip(found.strengths, found.ata, strict=True):
-        table.add_row(strength(at, of=attack), f"{ata:.1f}")
+        table.add_row(format_strength(at, attack=attack), f"{ata:.1f}")
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
-        console.print(f"{what}: {'not reached' if value is None else strength(value, of=attack)}")
+        console.print(f"{what}: {'not reached' if value is None else format_strength(value, attack=attack)}")
     console.print(f"distance to {like}: {found.cost:.2f} points")
     if found.far:
         console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", soft_wrap=True)

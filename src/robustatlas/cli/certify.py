@@ -17,7 +17,7 @@ from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import print_run
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction
+from robustatlas.common.scalars import parse_fraction
 
 if TYPE_CHECKING:
     from robustatlas.certificates import Certificate
@@ -173,6 +173,6 @@ def _method(name: str | None, settings: Sequence[str]) -> Certificate | None:
         key, _, value = (part.strip() for part in item.partition("="))
         if not key or not value:
             raise UserError(f"--method-setting {item!r} is not understood; expected NAME=VALUE, such as seconds=60.")
-        number = fraction(value)
+        number = parse_fraction(value)
         given[key.replace("-", "_")] = value if number != number else int(number) if number.is_integer() else number
     return certificate_named(name, **given)

@@ -14,8 +14,8 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import safe
 from robustatlas.cli.show import chosen_facts
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import one_sentence, write_text
-from robustatlas.common.wording import counted
+from robustatlas.common.files import explain_write_errors, write_text
+from robustatlas.common.wording import pluralise
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.gate import (
@@ -113,7 +113,7 @@ def check(
     if junit is not None:
         write_text(junit, FORMATS["junit"](checks, str(run)))
     if markdown is not None:
-        with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
+        with explain_write_errors(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
     if (first := headline_of(result.judged(), parse_strength_of(headline, "--headline") or None)) is not None:
         said = withstand(first, result.samples, result.data, masked(result, first.at))
@@ -131,4 +131,4 @@ def _print(checks: Sequence[Check], warnings: Sequence[str]) -> None:
     for check in checks:
         verdict = "[green]passed[/green]" if check.passed else "[bold red]failed[/bold red]"
         console.print(f"{verdict}  {safe(check.name)}: {safe(check.sentence)}")
-    console.print(f"{counted(failed, 'check')} of {len(checks)} failed." if failed else "All checks passed.")
+    console.print(f"{pluralise(failed, 'check')} of {len(checks)} failed." if failed else "All checks passed.")

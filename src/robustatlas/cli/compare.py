@@ -21,12 +21,12 @@ from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
     LONGEST_NAME,
     MASKED,
-    counted,
-    listed,
-    shortened_apart,
-    some,
-    unmarked,
-    why_masked,
+    elide_names,
+    join_words,
+    list_names,
+    masked_reason,
+    pluralise,
+    remove_mark,
 )
 from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
@@ -133,7 +133,7 @@ def compare(
         if alone := next((side.table.unsearched for side in found.sides if side.table.unsearched), ()):
             raise UserError(f"--save-reference: {describe_unsearched(alone)}; a reference is of searched strengths.")
         tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
-        given = {unmarked(name): tables[name] for name in found.shared.names}
+        given = {remove_mark(name): tables[name] for name in found.shared.names}
         _save(save_reference, runs or [], given, found.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
@@ -142,7 +142,7 @@ def _form(**asked: bool) -> str | None:
     """The one form that is asked for instead of words."""
     chosen = [name for name, given in asked.items() if given]
     if len(chosen) > 1:
-        raise UserError(f"{listed([f'--{name}' for name in chosen])} are given; give one of them.")
+        raise UserError(f"{join_words([f'--{name}' for name in chosen])} are given; give one of them.")
     return chosen[0] if chosen else None
 
 
@@ -287,7 +287,7 @@ class _Seen:
         cls, run: Compared, held: Held | None, union: Mapping[str, float], about: Mapping[str, About] | None = None
     ) -> _Seen:
         intervals, invalid = run.intervals(held, union), masked(run.table)
-        why = why_masked(invalid) if invalid else ""
+        why = masked_reason(invalid) if invalid else ""
         told = about_of(run.table, about or {})
         trained = told.trained_on if told.tells_training else None
         return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why, trained)
@@ -298,7 +298,7 @@ class _Seen:
 
 
 def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
-    source = "best of the runs " + some(map(str, runs), at_most=_NAMED)
+    source = "best of the runs " + list_names(map(str, runs), at_most=_NAMED)
     data = leading.identity.data if leading.identity else None
     threats = threat_identities(leading.records.values())
     Reference.from_models(file.stem, source, tables, data, threats).to_json(file)
@@ -316,7 +316,7 @@ def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
 def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -> list[str]:
     """Say what is compared; the names of the models, short enough for tables."""
     names = shared.names
-    short = shortened_apart(names, min(LONGEST_NAME, max(console.width - 24, 16)))
+    short = elide_names(names, min(LONGEST_NAME, max(console.width - 24, 16)))
     console.print(_heading(shared, data))
     for name, whole in zip(short, names, strict=True):
         if name != whole:
@@ -339,7 +339,7 @@ def _heading(shared: Shared, data: str) -> str:
     attacks = safe(", ".join(shared.grid))
     text = (
         f"{shared.samples} shared samples of {safe(data)}, "
-        f"{counted(len(shared.grid), 'shared attack')} at {counted(points, 'strength')}: {attacks}."
+        f"{pluralise(len(shared.grid), 'shared attack')} at {pluralise(points, 'strength')}: {attacks}."
     )
     return "\n".join([text, *(f"[yellow]{safe(note)}[/yellow]" for note in shared.notes)])
 

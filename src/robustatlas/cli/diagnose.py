@@ -13,7 +13,7 @@ from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def diagnose(
     from robustatlas.results.result import load_result
     from robustatlas.trust import diagnose as diagnosed
 
-    run = named(subject)
+    run = parse_path(subject)
     is_run = storage.is_run(run)
     given = None
     own = weights is not None or mean is not None or std is not None or settings

@@ -20,8 +20,8 @@ from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
 from robustatlas.cli._terminal import print_run, print_what_to_do
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import counted, in_path
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import pluralise, safe_file_name
 from robustatlas.report.facts.points import searched_points
 from robustatlas.report.facts.rows import read_card
 
@@ -265,13 +265,13 @@ def samples_and_folder(
     """The samples of a data set that are asked for, and the folder of their run."""
     from robustatlas.evaluation.samples import take_samples
 
-    folder = named(run) if run else run_folder(model, data)
+    folder = parse_path(run) if run else run_folder(model, data)
     return take_samples(data, count, stratified, seed, folder), folder
 
 
 def run_folder(model: Classifier, data: Dataset) -> Path:
     """Return the default folder of a run. Each set of weights has its own, named by a hash of them."""
-    name = f"{in_path(model.name)}-{in_path(data.name)}"
+    name = f"{safe_file_name(model.name)}-{safe_file_name(data.name)}"
     weights = model.identity().weights_sha256
     return Path("runs") / (name if weights is None else f"{name}-{weights[:8]}")
 
@@ -281,7 +281,7 @@ def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool)
 
     cores = cores_for(model, data.rows, threads)
     if verbose:
-        Console(stderr=True, highlight=False).print(f"{counted(cores.threads, 'thread')} on {model.device}.")
+        Console(stderr=True, highlight=False).print(f"{pluralise(cores.threads, 'thread')} on {model.device}.")
     return cores
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 from robustatlas.report.exports import EXPORTERS
 from robustatlas.results.result import load_result
 
@@ -42,7 +42,7 @@ def export(
     ```
     """
     if to not in EXPORTERS:
-        raise UserError(f"--to {to!r} is not a form" + instead(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
+        raise UserError(f"--to {to!r} is not a form" + suggestion(to, EXPORTERS, f"there are {', '.join(EXPORTERS)}"))
     exporter = EXPORTERS[to]
     path = output or exporter.path(run)
     exporter.write(load_result(run), path)

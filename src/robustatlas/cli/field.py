@@ -18,8 +18,9 @@ from robustatlas.cli._options import names_in, parse_strengths
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, table
 from robustatlas.cli._workers import share_here
-from robustatlas.common.files import named
-from robustatlas.common.wording import beside_masked, counted, duration, in_shell, size, why_masked
+from robustatlas.common.files import parse_path
+from robustatlas.common.typed_strengths import format_size
+from robustatlas.common.wording import format_duration, label_masked, masked_reason, pluralise, shell_word
 from robustatlas.outcomes.masked import masked
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def field(
     rows = partial(_models.data_for, name=data)
     throughput = DeviceThroughput.parse_optional(device_throughput)
     each = partial(forecast_field, device_throughput=device_throughput) if dry_run else evaluate_field
-    kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
+    kept = f"Stopped. What was finished is kept in {parse_path(store)}; the same command goes on from there."
     done: list[Done] = []
     medians: dict[str, dict[str, str]] = {}
     why: dict[str, str] = {}
@@ -134,7 +135,7 @@ def field(
             _tell(one, len(entries) - len(done) - 1)
             if one.result is not None:
                 medians[one.entry.name] = _row(one.result)
-                why |= {one.entry.name: why_masked(invalid)} if (invalid := masked(one.result)) else {}
+                why |= {one.entry.name: masked_reason(invalid)} if (invalid := masked(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
     if dry_run:
         known = join_forecasts((one.entry.name, one.forecast) for one in done if one.forecast is not None)
@@ -154,8 +155,8 @@ def _begun(entry: FieldModel) -> None:
 
 def _tell(done: Done, left: int) -> None:
     """Say of a model that is through how it went, and how many are left."""
-    how = "failed, told at the end" if done.failure is not None else f"done in {duration(done.seconds)}"
-    Console(stderr=True, highlight=False).print(f"  {how}; {counted(left, 'model')} left", soft_wrap=True)
+    how = "failed, told at the end" if done.failure is not None else f"done in {format_duration(done.seconds)}"
+    Console(stderr=True, highlight=False).print(f"  {how}; {pluralise(left, 'model')} left", soft_wrap=True)
 
 
 def _print_runs(
@@ -171,13 +172,15 @@ def _print_runs(
     console.print(shown)
     for name, reason in why.items():
         console.print(f"{safe(name)}: {safe(reason)}")
-    runs = " ".join(in_shell(one.entry.run(store)) for one in done if one.failure is None)
+    runs = " ".join(shell_word(one.entry.run(store)) for one in done if one.failure is None)
     console.print(f"More: robustatlas leaderboard build {safe(runs)} -o board", soft_wrap=True)
 
 
 def _row(result: Result) -> dict[str, str]:
     medians = {
-        f"median {name}": beside_masked(size(result.outcome(name).median_size, of=name), masked(result, [name]))
+        f"median {name}": label_masked(
+            format_size(result.outcome(name).median_size, attack=name), masked(result, [name])
+        )
         for name in result.attacks
     }
     return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
@@ -185,6 +188,6 @@ def _row(result: Result) -> dict[str, str]:
 
 def _print_failures(failed: Sequence[Done], of: int) -> None:
     console = Console(stderr=True, highlight=False)
-    console.print(f"{len(failed)} of {counted(of, 'model')} failed:")
+    console.print(f"{len(failed)} of {pluralise(of, 'model')} failed:")
     for one in failed:
         console.print(f"  {safe(one.entry.name)}: {safe(one.failure)}", soft_wrap=True)

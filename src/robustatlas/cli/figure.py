@@ -10,7 +10,7 @@ from robustatlas.cli._options import names_in
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
-from robustatlas.common.wording import listed, shortened_apart
+from robustatlas.common.wording import elide_names, join_words
 from robustatlas.report.facts import what_is_shared
 from robustatlas.results.many import Results
 
@@ -48,8 +48,10 @@ def figure(
     if unknown := [attack for attack in asked if attack not in shared.grid]:
         different = [name for name in unknown if name in shared.unlike]
         why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)
-        raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.{why}")
-    names = shortened_apart(shared.names, _LONGEST)
+        raise UserError(
+            f"The runs share no attack {join_words(unknown)}; they share {join_words(list(shared.grid))}.{why}"
+        )
+    names = elide_names(shared.names, _LONGEST)
     tables = [shared.on(run).table for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)

@@ -13,7 +13,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT, Command, FullHelp
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
-from robustatlas.common.wording import in_shell, some
+from robustatlas.common.wording import list_names, shell_word
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about
 from robustatlas.report.facts import chosen_reference
@@ -82,7 +82,8 @@ def _advice(results: Results, chosen: Reference | None, asked: str | None) -> It
     if chosen is not None:
         if others := sorted({attack for run in results for attack in run.attacks} - set(chosen.ranked)):
             yield (
-                f"Shown and not ranked, since {chosen.name} has no accuracies under it: {some(others)}. A reference of "
+                f"Shown and not ranked, since {chosen.name} has no accuracies under it: {list_names(others)}. A "
+                "reference of "
                 "your own ranks any attack: 'robustatlas reference' trains a model against it and measures that."
             )
         return
@@ -121,7 +122,7 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
     """A server of the folder that only this machine can reach."""
     if not (folder / "index.html").is_file():
         raise UserError(
-            f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {in_shell(folder)}`."
+            f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {shell_word(folder)}`."
         )
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))

@@ -12,8 +12,8 @@ from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._terminal import print_run, safe, table
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import MASKED, beside_masked, listed, why_masked
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import MASKED, join_words, label_masked, masked_reason
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.merge import join_best_known
@@ -33,7 +33,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     robustatlas merge runs/first runs/second -o runs/both
     ```
     """
-    output = named(output)
+    output = parse_path(output)
     joined = merge_runs(runs, output)
     console = Console(highlight=False)
     try:
@@ -55,7 +55,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         runs/high -o runs/best
     ```
     """
-    output = named(output)
+    output = parse_path(output)
     merged = Result.of_run(join_best_known(runs, output))
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
     loaded = [load_result(run) for run in runs]
@@ -64,20 +64,22 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         found = shared.optimality(merged)
         cells = {attack: f"{value:.4f}" for attack, value in found.items()}
         rows.add_row(
-            safe(named(run)),
+            safe(parse_path(run)),
             *(
-                beside_masked(cells.get(attack, "-"), attack in cells and masked(merged, [attack]))
+                label_masked(cells.get(attack, "-"), attack in cells and masked(merged, [attack]))
                 for attack in merged.attacks
             ),
         )
     console = Console(highlight=False)
     console.print(rows)
     for attacks in _attacks_by_threat(merged):
-        console.print(safe(f"{listed(attacks)} are on one threat model; the smallest example of any of them counts."))
+        console.print(
+            safe(f"{join_words(attacks)} are on one threat model; the smallest example of any of them counts.")
+        )
     for note in _unfinished(loaded):
         console.print(safe(note))
     if why := masked(merged):
-        console.print(safe(f"What is known best is itself {MASKED}. {why_masked(why)}"))
+        console.print(safe(f"What is known best is itself {MASKED}. {masked_reason(why)}"))
     print_run(output, console)
 
 

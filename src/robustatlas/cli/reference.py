@@ -15,7 +15,7 @@ from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength
+from robustatlas.common.typed_strengths import format_strength
 
 if TYPE_CHECKING:
     from robustatlas.metrics.references import Reference
@@ -245,7 +245,9 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         return
     for attack in found.accuracies.attacks:
         entries = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
-        console.print(f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries))
+        console.print(
+            f"{attack}: " + ", ".join(f"{format_strength(s, 3, attack=attack)} -> {a:.1f}" for s, a in entries)
+        )
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", soft_wrap=True)
     console.print(f"clean: {found.clean:.1f}\nReference: {safe(file)}", soft_wrap=True)

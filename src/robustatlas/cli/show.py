@@ -20,19 +20,16 @@ from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import print_definitions, safe, shell_lines, shown, table, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
+from robustatlas.common.typed_strengths import format_size, format_strength, text_as_typed, value_as_typed
 from robustatlas.common.wording import (
     MASKED,
     UPPER_BOUND,
-    beside_masked,
-    counts,
-    listed,
-    marked,
-    rough,
-    size,
-    some,
-    strength,
-    text_as_typed,
-    value_as_typed,
+    add_mark,
+    format_counts,
+    format_rough,
+    join_words,
+    label_masked,
+    list_names,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
@@ -86,7 +83,7 @@ def show(
     """
     forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
     if len(forms) > 1:
-        raise UserError(f"{listed(forms)} are given together; give one of them.")
+        raise UserError(f"{join_words(forms)} are given together; give one of them.")
     asked = parse_strength_of(trained_on, "--trained-on")
     training = None if asked is None else strengths_as_typed(asked)
     attacks = parse_strength_of(union, "--union") or None
@@ -153,14 +150,14 @@ def print_judgement(facts: RunFacts, console: Console) -> None:
         if attack.best_known:
             console.print(safe(attack.best_known.sentence(attack.attack)))
     if facts.advice:
-        named = listed([one.attack for one in facts.advice])
+        named = join_words([one.attack for one in facts.advice])
         console.print(f"[yellow]Strengths that tell little[/yellow], {safe(named)}; better:")
         for line in shell_lines(facts.extended, console.width - 4):
             console.print(f"    {visible_text(line)}", markup=False, soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     if facts.missing:
-        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(counts(facts.missing))}.")
+        console.print(f"[yellow]Not finished[/yellow], samples missing: {safe(format_counts(facts.missing))}.")
 
 
 def print_facts(
@@ -185,12 +182,12 @@ def print_facts(
         bounds = [attack.attack for attack in facts.attacks if attack.frontier and not attack.frontier.searched]
         if bounds:
             console.print(
-                f"AH of {safe(some(bounds))} is an {UPPER_BOUND}: the lowest margins were not searched for "
+                f"AH of {safe(list_names(bounds))} is an {UPPER_BOUND}: the lowest margins were not searched for "
                 "(--search frontier does)."
             )
     uneven = sorted(attack.attack for attack in facts.attacks if not attack.equal_steps)
     if uneven:
-        console.print(f"No adversarial hypervolume of {safe(some(uneven))}: the strengths are not equal steps.")
+        console.print(f"No adversarial hypervolume of {safe(list_names(uneven))}: the strengths are not equal steps.")
     if facts.reference:
         names += _print_against(facts.reference, console, trained_on)
     for beside in facts.beside:
@@ -211,7 +208,7 @@ def _print_kinds(facts: RunFacts, console: Console) -> None:
 
 def named_points(strengths: Mapping[str, float]) -> str:
     """Such as `linf@0.1, l2@0.5`."""
-    return safe(", ".join(f"{attack}@{strength(most, of=attack)}" for attack, most in strengths.items()))
+    return safe(", ".join(f"{attack}@{format_strength(most, attack=attack)}" for attack, most in strengths.items()))
 
 
 def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
@@ -221,7 +218,7 @@ def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[
             console.print(safe(note))
     rows = table(f"against {safe(facts.name)}", "")
     for name, number in facts.numbers.items():
-        rows.add_row(marked(name, facts.masked), beside_masked(shown(number), facts.masked))
+        rows.add_row(add_mark(name, facts.masked), label_masked(shown(number), facts.masked))
     names = [*facts.numbers, "UAR"]
     has_ratios = any(name.startswith("CR") for name in facts.numbers)
     if has_ratios:
@@ -234,13 +231,13 @@ def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[
         rows.add_row("CR out", "-" if math.isnan(ratios.outside) else f"{ratios.outside:.1f}")
         for floor, constant in facts.training.stability.items():
             name = f"SC, floor {floor:g}" if floor else "SC"
-            rows.add_row(marked(name, facts.masked), beside_masked(_steadiness(facts.training, floor), facts.masked))
+            rows.add_row(add_mark(name, facts.masked), label_masked(_steadiness(facts.training, floor), facts.masked))
             if constant.pair:
                 rows.add_row("", f"[dim]{safe(' and '.join(constant.pair))}[/dim]")
     console.print(rows)
     unused = [attack for attack in trained_on or () if attack not in facts.held.ranked]
     if unused:
-        console.print(f"Trained on {safe(some(unused))}, of which no point is compared here.")
+        console.print(f"Trained on {safe(list_names(unused))}, of which no point is compared here.")
     if trained_on is None and has_ratios:
         console.print("Say what the model was trained on, such as --trained-on linf=0.03, for SC, CR in and out.")
     return names
@@ -251,7 +248,9 @@ def _steadiness(training: TrainingFacts, floor: float) -> str:
     return (
         "- (no pair)"
         if ends is None
-        else safe(f"{rough(ends.value)} [{rough(ends.low)}, {rough(ends.high)}], lower is steadier")
+        else safe(
+            f"{format_rough(ends.value)} [{format_rough(ends.low)}, {format_rough(ends.high)}], lower is steadier"
+        )
     )
 
 
@@ -277,7 +276,7 @@ def _overall(facts: RunFacts) -> Table:
     for name, number, rests in known:
         if number is not None:
             why = masked(facts, rests)
-            rows.add_row(marked(name, why), beside_masked(shown(number), why))
+            rows.add_row(add_mark(name, why), label_masked(shown(number), why))
     return rows
 
 
@@ -287,9 +286,9 @@ def _by_attack(facts: RunFacts, width: int) -> list[Table]:
     headings += [""] if facts.invalid else []
     rows = [
         [
-            safe(marked(attack.attack, attack.attack in facts.invalid)),
+            safe(add_mark(attack.attack, attack.attack in facts.invalid)),
             shown(attack.average),
-            size(attack.quartiles[1], of=attack.attack),
+            format_size(attack.quartiles[1], attack=attack.attack),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
             *([MASKED if masked(facts, [attack.attack]) else ""] if facts.invalid else []),
@@ -303,7 +302,7 @@ def _query_tables(facts: RunFacts) -> list[Table]:
     tables = []
     for found in (success for attack in facts.attacks for success in attack.queries):
         rows = table(
-            f"queries, {safe(found.attack)} at {strength(found.strength, of=found.attack)}",
+            f"queries, {safe(found.attack)} at {format_strength(found.strength, attack=found.attack)}",
             "% broken, with 95 % interval",
         )
         for limit, success in zip(found.limits, found.success, strict=True):
@@ -320,8 +319,8 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             volume = attack.frontier.hypervolume
             rows.append(
                 [
-                    safe(marked(attack.attack, attack.attack in facts.invalid)),
-                    beside_masked(shown(attack.frontier.volume, ".3f"), masked(facts, [attack.attack])),
+                    safe(add_mark(attack.attack, attack.attack in facts.invalid)),
+                    label_masked(shown(attack.frontier.volume, ".3f"), masked(facts, [attack.attack])),
                     f"{volume.std:.3f}",
                     str(volume.levels),
                     f"<= {volume.error_bound:.3f}",
@@ -371,7 +370,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
         if attack not in reference.accuracies.entries:
             raise UserError(
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
-                f"{some(reference.accuracies.attacks)}."
+                f"{list_names(reference.accuracies.attacks)}."
             )
         if meant := in_levels(read_strength(most, attack), max(reference.accuracies.entries[attack])):
             raise UserError(

@@ -16,7 +16,7 @@ from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe, tables_that_fit
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, some
+from robustatlas.common.wording import list_names, pluralise
 
 if TYPE_CHECKING:
     from robustatlas.studies import Differences, Sheet, Studied
@@ -126,11 +126,11 @@ def _print(done: Studied, names: Sequence[str]) -> None:
         for sheet in written.sheets.values():
             _print_sheet(console, sheet, written.title)
         if written.figures:
-            console.print(f"{safe(written.title)}: {safe(some(written.figures))}.", soft_wrap=True)
+            console.print(f"{safe(written.title)}: {safe(list_names(written.figures))}.", soft_wrap=True)
         if written.waits:
-            console.print(f"{safe(written.title)} waits for {safe(some(written.waits))}.", soft_wrap=True)
+            console.print(f"{safe(written.title)} waits for {safe(list_names(written.waits))}.", soft_wrap=True)
     if done.warnings:
-        console.print(f"{counted(len(done.warnings), 'warning')}, at the end of the page.", soft_wrap=True)
+        console.print(f"{pluralise(len(done.warnings), 'warning')}, at the end of the page.", soft_wrap=True)
     console.print(f"Study: {safe(done.page)}", soft_wrap=True)
     if failed := [written for written in outputs if written.why]:
         for written in failed:

@@ -15,7 +15,7 @@ from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._stopped import stopped_by_hand
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength, text_as_typed
+from robustatlas.common.typed_strengths import format_strength, text_as_typed
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset
@@ -33,7 +33,7 @@ def _list_recipes(asked: bool) -> None:
     from robustatlas.training import RECIPES
 
     table = Table("recipe", "threat models", "what it minimises", "settings", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, kind in RECIPES.usable().items():
+    for name, kind in RECIPES.load_usable().items():
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
         own = [field.name for field in fields(kind) if field.name != "against"]
         table.add_row(name, kind.opponents, about, ", ".join(own))
@@ -50,7 +50,8 @@ def _list_presets(asked: bool) -> None:
         typer.echo(f"{source}:")
         for name, preset in presets:
             against = ", ".join(
-                f"{attack} {strength(fight.strength, 3, of=attack)}" for attack, fight in preset.fights.items()
+                f"{attack} {format_strength(fight.strength, 3, attack=attack)}"
+                for attack, fight in preset.fights.items()
             )
             how = f"{preset.kind} against {against}, {preset.settings.epochs} epochs of {preset.architecture}"
             typer.echo(f"  {name:24} {how}")

@@ -13,7 +13,8 @@ from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT, REFEREN
 from robustatlas.cli._options import names_in
 from robustatlas.cli._terminal import safe, table
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, strength
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import pluralise
 from robustatlas.outcomes import Run
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def verify(
         batch_size=batch_size,
     )
     console = Console(highlight=False)
-    console.print(f"{int(found.verified.sum())} of {counted(found.given, 'example')} by {safe(found.by)} verified.")
+    console.print(f"{int(found.verified.sum())} of {pluralise(found.given, 'example')} by {safe(found.by)} verified.")
     for reason, count in found.refused.items():
         console.print(f"{count} refused: {safe(reason)}.")
     rows = table("attack", "samples", "now the\nsmallest", "strength", "robust accuracy\nbefore", "with them")
@@ -132,7 +133,7 @@ def verify(
                 safe(name),
                 str(told.samples),
                 str(told.smaller),
-                strength(told.strengths[k], of=name),
+                format_strength(told.strengths[k], attack=name),
                 f"{told.before[k]:.1f}",
                 f"{told.after[k]:.1f}",
             )

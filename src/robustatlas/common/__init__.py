@@ -1,1 +1,1 @@
-"""What every room may use: words, files, names, small tensor tools."""
+"""Tools that every room may use: words, files, names, tensors."""

@@ -1,4 +1,4 @@
-"""The one exception for mistakes that a user can put right, the one kind of warning, and what others say in a line."""
+"""The exception for mistakes that a user can correct, the category of all warnings, and helpers for their messages."""
 
 import logging
 import sys
@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 
 
 class UserError(ValueError):
-    """Something given by the user does not fit; the message says what was given, what was expected and what to do.
+    """Input of the user that does not fit; the message says what was given, what was expected and what to do.
 
     The command line prints the message without a traceback and exits with 1.
 
@@ -25,15 +25,17 @@ class UserError(ValueError):
 
 
 class RobustnessWarning(UserWarning):
-    """A number that is to be doubted, or a file that is not believed, and why."""
+    """Category of warnings about doubtful numbers and files that are ignored."""
 
 
 @contextmanager
-def quiet_logger(name: str) -> Iterator[None]:
-    """Keep a package from logging what it then raises, or what a user of this one can do nothing about.
+def silence_logger(name: str) -> Iterator[None]:
+    """Silence a logger inside of the block.
+
+    It is for packages that log what they also raise, or what users of this package cannot change.
 
     Args:
-        name: of its logger, such as ``"torch.export"``.
+        name: of the logger, such as ``"torch.export"``.
     """
     logger = logging.getLogger(name)
     level = logger.level
@@ -48,49 +50,61 @@ warnings.simplefilter("always", RobustnessWarning, append=True)  # after the use
 
 
 def warn(sentence: str) -> None:
-    """Warn whoever called the package: the line named is the first one outside of it."""
+    """Issue a :class:`RobustnessWarning` that names the line of the user's code that called the package."""
+    # Python 3.12 can skip a package's files by itself (skip_file_prefixes); 3.11 cannot.
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "robustatlas":
         frame, level = frame.f_back, level + 1
     warnings.warn(sentence, RobustnessWarning, stacklevel=level)
 
 
-def brief(value: object) -> str:
-    """What was given, in one line and at most 60 characters of a message.
+def shorten(value: object) -> str:
+    """Return a value as text of one line with at most 60 characters, for a message.
 
-    >>> brief("ten characters " * 10)
+    >>> shorten("ten characters " * 10)
     'ten characters ten characters ten characters ten characte...'
     """
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def unknown(kind: str, name: object, known: Collection[str], there: str = "") -> UserError:
-    """The error of a name that there is not among those that are ``known``; ``there``: what to say of these.
+def unknown_name_error(kind: str, name: object, known: Collection[str], there: str = "") -> UserError:
+    """Return the error for a name that is not in ``known``.
+
+    Args:
+        kind: of thing that the name should stand for, such as ``"recipe"``.
+        name: that was given.
+        known: names.
+        there: end of the sentence if no known name is similar; default: the list of known names.
 
     Example:
-        >>> unknown("shape", "lsit", ["list", "set"])
+        >>> unknown_name_error("shape", "lsit", ["list", "set"])
         UserError("There is no shape 'lsit'; did you mean 'list'?")
     """
     there = there or (f"there are {', '.join(known)}" if known else "there is none")
-    return UserError(f"There is no {kind} {name!r}{instead(str(name), known, there)}")
+    return UserError(f"There is no {kind} {name!r}{suggestion(str(name), known, there)}")
 
 
-def check_among(name: str, value: object, known: Collection[object]) -> None:
-    """Raise where what is given as ``name`` is none of what there is.
+def check_choice(name: str, value: object, known: Collection[object]) -> None:
+    """Check that an argument is one of the known values.
+
+    Args:
+        name: of the argument.
+        value: that was given.
+        known: values.
 
     Raises:
-        UserError: it names what is expected.
+        UserError: it lists the known values.
 
     Example:
-        >>> check_among("pixels", "8bit", ["any", "8bit"])
+        >>> check_choice("pixels", "8bit", ["any", "8bit"])
     """
     if value not in known:
         raise UserError(f"{name}={value!r} is not known; expected one of {', '.join(map(repr, known))}.")
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of what it says; where that ends with a colon, the next as well.
+    """Return the type of an error and the first line of its message; if that ends with a colon, the second line too.
 
     >>> first_line(RuntimeError("Failed to import because:\\n\\nNo module named 'zoo'.\\nLook up."))
     "RuntimeError: Failed to import because: No module named 'zoo'"

@@ -1,4 +1,4 @@
-"""Names and texts of users in each output: one function for each, so that every letter stands there as it was typed.
+"""Escape names and texts of users for each output format, so that every letter appears as it was typed.
 
 Control characters, halves of surrogate pairs and characters that change the direction of a line are shown as U+FFFD
 everywhere; ends of lines and tabs become spaces.
@@ -17,18 +17,18 @@ from markupsafe import Markup
 from rich.emoji import Emoji
 from rich.markup import escape as without_markup
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 
 _BLANKS = "\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_UNSEEN = ("Cc", "Cf", "Cs")
-"""Categories of Unicode: control characters, formats (of directions, and joiners), halves of surrogate pairs."""
+_INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs")
+"""Unicode categories of control characters, format characters (directions, joiners) and surrogates."""
 
-_NEVER = 0xFFFE
-"""The last 16 bits, but for the last one, of code points that no text holds (and XML refuses)."""
+_NONCHARACTER = 0xFFFE
+"""Mask of Unicode's noncharacters U+xxFFFE and U+xxFFFF, which XML refuses."""
 
 
 def visible_text(text: object) -> str:
-    """Return a text in one line, whose every character is seen; any XML parser takes them.
+    """Return a text in one line without invisible characters; XML parsers accept it.
 
     Args:
         text: of a user.
@@ -38,22 +38,22 @@ def visible_text(text: object) -> str:
         'a�[31m b'
     """
     shown = str(text)
-    return shown if shown.isprintable() else "".join(map(_visible, shown))
+    return shown if shown.isprintable() else "".join(map(_visible_character, shown))
 
 
-def _visible(char: str) -> str:
+def _visible_character(char: str) -> str:
     if char in _BLANKS:
         return " "
-    hidden = unicodedata.category(char) in _UNSEEN or ord(char) & _NEVER == _NEVER
+    hidden = unicodedata.category(char) in _INVISIBLE_CATEGORIES or ord(char) & _NONCHARACTER == _NONCHARACTER
     return "\ufffd" if hidden else char
 
 
-_NOTHING = "[not bold][/not bold]"
-"""Markup without effect, that keeps rich from reading a picture's name, such as ``:bug:``, in a text."""
+_EMPTY_MARKUP = "[not bold][/not bold]"
+"""Markup without effect that keeps rich from replacing an emoji code, such as ``:bug:``, in a text."""
 
 
 def terminal_text(text: object) -> str:
-    """Return a text for rich, which takes nothing in it for markup.
+    """Return a text for rich in which nothing is read as markup.
 
     Args:
         text: of a user.
@@ -63,7 +63,7 @@ def terminal_text(text: object) -> str:
         \\[red]net
     """
     escaped = without_markup(visible_text(text))
-    return escaped if Emoji.replace(escaped) == escaped else escaped.replace(":", f":{_NOTHING}")
+    return escaped if Emoji.replace(escaped) == escaped else escaped.replace(":", f":{_EMPTY_MARKUP}")
 
 
 def html_text(text: object) -> Markup:
@@ -80,7 +80,7 @@ def html_text(text: object) -> Markup:
 
 
 def figure_text(text: object) -> str:
-    """Return a text for matplotlib, which takes ``$`` for a formula and leaves out of legends what begins with ``_``.
+    """Return a text for matplotlib, which reads ``$`` as a formula and hides legend entries that begin with ``_``.
 
     Args:
         text: of a user.
@@ -102,7 +102,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
-    "[": "{[}",  # which after the end of a row would be its height
+    "[": "{[}",  # after the end of a table's row, LaTeX would read [...] as a height
     "]": "{]}",
     "*": "{*}",
     "†": r"$^\dagger$",
@@ -112,7 +112,7 @@ _LATEX = {
 
 
 def latex_text(text: object) -> str:
-    """Return a text for LaTeX outside of formulas, in one line, so that it may stand in a comment.
+    """Return a text in one line for LaTeX outside of formulas; it may also stand in a comment.
 
     Args:
         text: of a user.
@@ -180,33 +180,33 @@ def spreadsheet_cell(cell: object) -> object:
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Return JSON that any parser reads, and that may stand inside a script element of a page.
+    """Return JSON without NaN or infinity, escaped so that it may stand in a script element of a page.
 
     Args:
-        value: of :func:`json_value`.
-        indent: spaces of a level; default: all in one line.
+        value: anything that :func:`json_value` accepts.
+        indent: spaces per level; default: one line.
 
     Example:
         >>> import numpy as np
         >>> json_text({"name": "</script>", "size": np.float32(0.5), "none": float("nan")})
         '{"name": "\\\\u003c/script\\\\u003e", "size": 0.5, "none": null}'
     """
-    text = json.dumps(_finite(json_value(value)), indent=indent, allow_nan=False)
+    text = json.dumps(_replace_nonfinite(json_value(value)), indent=indent, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("'", "\\u0027")
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_replace_nonfinite(each) for each in value]
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: _replace_nonfinite(each) for key, each in value.items()}
     return value
 
 
 def json_value(value: object, whose: str = "The value") -> Any:
-    """Return a value as JSON knows it: numbers and arrays of NumPy and torch as numbers and lists, paths as texts.
+    """Return a value with JSON's types: NumPy and torch values become numbers and lists, paths become texts.
 
     Args:
         value: numbers, texts, truth values, None, and mappings, sequences and arrays of such.
@@ -226,10 +226,10 @@ def json_value(value: object, whose: str = "The value") -> Any:
         return str(value)
     if isinstance(value, Mapping):
         if other := [key for key in value if not isinstance(key, str)]:
-            raise UserError(f"{whose} has the key {brief(repr(other[0]))}; expected texts as keys.")
+            raise UserError(f"{whose} has the key {shorten(repr(other[0]))}; expected texts as keys.")
         return {str(key): json_value(each, f"{key} of {whose}") for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [json_value(each, whose) for each in value]
     if hasattr(value, "tolist"):  # of NumPy and torch
         return json_value(value.tolist(), whose)
-    raise UserError(f"{whose} is {brief(repr(value))}; expected a number, a text, a truth value, or lists of such.")
+    raise UserError(f"{whose} is {shorten(repr(value))}; expected a number, a text, a truth value, or lists of such.")

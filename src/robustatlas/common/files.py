@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Paths of users, and files that are written completely or not at all."""
 
 import codecs
 import io
@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PosixPath
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 
 _STALE_SECONDS = 600.0
+"""Temporary files of this age belong to writers that were killed."""
 _LONGEST_NAME = 255
-"""Bytes of a file's or folder's name that file systems allow."""
+"""Bytes that file systems allow for the name of a file or folder."""
 _SCHEME = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]+:/")
 
 
 class Address(PosixPath):
-    """Where a store of objects keeps something, such as ``s3://bucket/run``: a path in all but the slash after its
-    scheme that pathlib takes away and this puts back.
+    """Path in an object store, such as ``s3://bucket/run``.
+
+    pathlib removes the second slash after the scheme; ``str`` of an address restores it.
 
     >>> str(Address("s3://bucket/run") / "run.json"), Address("s3://bucket/run").name
     ('s3://bucket/run/run.json', 'run')
@@ -31,36 +33,47 @@ class Address(PosixPath):
 
 
 def cache_folder() -> Path:
-    """Where downloads and copies are kept: the system's folder for caches, ``~/.cache/robustatlas`` on Linux."""
-    import pooch  # takes a while, and most commands keep nothing there
+    """Return the system's folder for downloads and copies: ``~/.cache/robustatlas`` on Linux."""
+    import pooch  # a slow import, and most commands do not need this folder
 
     return Path(pooch.os_cache("robustatlas"))
 
 
-def named(path: object, expected: str = "the path of a file or folder") -> Path:
-    """``path``, where a file can have such a name; an :class:`Address` where it begins with the scheme of one. ``~`` is
-    the home of the user, and ``./~`` a file of that name. Raises :class:`UserError`: it is not a path, or none that a
-    file system and DuckDB can take."""
+def parse_path(path: object, expected: str = "the path of a file or folder") -> Path:
+    """Return the path that a user gave, or an :class:`Address` if it begins with a scheme such as ``s3:``.
+
+    A ``~`` at its beginning is the user's home; ``./~`` is a file of that name.
+
+    Args:
+        path: text or path of a user.
+        expected: what the message says is expected.
+
+    Raises:
+        UserError: it is not a path, or has a name that file systems or DuckDB refuse.
+    """
     if not isinstance(path, (str, os.PathLike)):
-        raise UserError(f"{brief(repr(path))} is given; expected {expected}.")
-    found = Path(at_home(os.fspath(path)))
+        raise UserError(f"{shorten(repr(path))} is given; expected {expected}.")
+    found = Path(expand_home(os.fspath(path)))
     try:
         encoded = [part.encode() for part in found.parts]
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{brief(repr(str(found)))} is not a name in UTF-8; rename it, or set PYTHONUTF8=1 where it is one."
+            f"{shorten(repr(str(found)))} is not a name in UTF-8; rename it, or set PYTHONUTF8=1 where it is one."
         ) from error
     if any(len(part) > _LONGEST_NAME or b"\0" in part for part in encoded):
         raise UserError(
-            f"{brief(repr(str(found)))} is not a name that a file can have (at most {_LONGEST_NAME} bytes between "
+            f"{shorten(repr(str(found)))} is not a name that a file can have (at most {_LONGEST_NAME} bytes between "
             "slashes); give another one."
         )
     return Address(found) if _SCHEME.match(str(found)) else found
 
 
-def inside(root: Path, path: Path) -> Path:
-    """``path``, which stands below ``root``, where it lies there too. Raises :class:`UserError`: a symbolic link or
-    ``..`` leads out of ``root``, to what is nobody's to read or to write."""
+def check_inside(root: Path, path: Path) -> Path:
+    """Return ``path`` after checking that it lies inside of ``root`` when links are resolved.
+
+    Raises:
+        UserError: a symbolic link or ``..`` leads out of ``root``.
+    """
     step = root
     for name in path.relative_to(root).parts:
         step = step / name
@@ -74,22 +87,22 @@ def inside(root: Path, path: Path) -> Path:
 def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, RuntimeError):  # links in a circle, which lead nowhere
+    except (OSError, RuntimeError):  # links in a circle: such a path lies in no folder
         return Path(os.path.devnull)
 
 
-def at_home(path: str) -> str:
-    """``path`` with the home of the user in place of a ``~`` at its beginning, as a shell has it.
+def expand_home(path: str) -> str:
+    """Return ``path`` with the user's home in place of a ``~`` at its beginning, as a shell expands it.
 
-    >>> at_home("~/runs") == str(Path.home() / "runs"), at_home("runs/~"), at_home("~nobody-here/runs")
+    >>> expand_home("~/runs") == str(Path.home() / "runs"), expand_home("runs/~"), expand_home("~nobody-here/runs")
     (True, 'runs/~', '~nobody-here/runs')
     """
-    return path if "\0" in path else os.path.expanduser(path)  # noqa: PTH111  # of Path raises where nobody has that name
+    return path if "\0" in path else os.path.expanduser(path)  # noqa: PTH111  # Path.expanduser raises for an unknown user
 
 
 @contextmanager
-def one_sentence(path: Path) -> Iterator[None]:
-    """Turn the failures of writing ``path`` (read-only, full disk, a file in the way) into one sentence."""
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Turn a failure to write ``path`` (read-only, full disk, a file in the way) into a :class:`UserError`."""
     try:
         yield
     except OSError as error:
@@ -100,49 +113,52 @@ def one_sentence(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, flush it to the disk and rename it to ``path``.
+    """Write a temporary file beside ``path`` with ``write``, flush it to the disk and rename it to ``path``.
 
-    Whoever is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
+    A process that is killed in between leaves the old ``path`` (or none) and a temporary file that nobody reads.
     """
-    path = named(path)
+    path = parse_path(path)
     if not path.name:
         raise UserError(f"{path} is a folder; give the name of a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with one_sentence(path):
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             write(temporary)
-            _flush(temporary)
+            _flush_to_disk(temporary)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _flush(path.parent)
+        _flush_to_disk(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file completely or not at all."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def publish_once(path: Path, text: str) -> bool:
-    """Write ``text`` to ``path``, whole, unless the file exists; whether it was: of several writers one wins."""
+    """Write ``text`` to ``path`` unless the file exists, and return True if it was written.
+
+    If several processes try at once, exactly one succeeds: creating a hard link is atomic and never overwrites.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
-    with one_sentence(path):
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             temporary.write_text(text, encoding="utf-8")
-            _flush(temporary)
+            _flush_to_disk(temporary)
             os.link(temporary, path)
         except FileExistsError:
             return False
         finally:
             temporary.unlink(missing_ok=True)
-        _flush(path.parent)
+        _flush_to_disk(path.parent)
     return True
 
 
-def _flush(path: Path) -> None:
+def _flush_to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -151,33 +167,36 @@ def _flush(path: Path) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether ``path`` is a temporary file of :func:`write_atomically`."""
+    """Return True for a temporary file of :func:`write_atomically`."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def remove_stale_temporaries(root: Path) -> None:
-    """Remove what killed writers left below ``root``; files young enough to be in the making are left alone."""
+    """Remove temporary files below ``root`` that killed writers left; recent ones may still be in use and stay."""
     found = list(root.rglob(".*.tmp"))
     if not found:
         return
-    with one_sentence(root):
-        now = _clock_of(root)
+    with explain_write_errors(root):
+        now = _file_system_time(root)
         for path in found:
-            with suppress(FileNotFoundError):  # whoever was writing it has finished
+            with suppress(FileNotFoundError):  # its writer has finished and renamed it
                 if now - path.stat().st_mtime > _STALE_SECONDS:
                     path.unlink()
 
 
-def _clock_of(folder: Path) -> float:
-    """The time by which files in ``folder`` are dated: on a shared file system not that of this machine."""
+def _file_system_time(folder: Path) -> float:
+    """Return the current time by which files in ``folder`` are dated.
+
+    On a shared file system it can differ from the clock of this machine.
+    """
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
         return os.fstat(file.fileno()).st_mtime
 
 
-def files_below(folder: Path) -> list[Path]:
-    """Return all files in ``folder`` and in the folders below it, in order; folders that are linked count as folders.
+def list_files(folder: Path) -> list[Path]:
+    """Return all files in ``folder`` and below, sorted; links to folders are followed.
 
-    A link to a folder that holds it is not followed again.
+    A link to a folder that contains it is not followed.
 
     Raises:
         UserError: a folder that cannot be read.
@@ -198,18 +217,18 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-_MARKED = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-"""Byte order marks with which editors begin text files, and the encodings that they stand for."""
+_ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""Byte order mark at the beginning of a text file -> its encoding."""
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a file that a user wrote: UTF-8, or what its byte order mark says.
+    """Return the text of a user's file: UTF-8, or the encoding that its byte order mark names.
 
     Raises:
-        OSError, UnicodeDecodeError: the file cannot be read, or is no text.
+        OSError, UnicodeDecodeError: the file cannot be read, or is not text.
     """
-    content = named(path).read_bytes()
-    encoding = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "utf-8")
+    content = parse_path(path).read_bytes()
+    encoding = next((name for mark, name in _ENCODINGS.items() if content.startswith(mark)), "utf-8")
     return io.StringIO(content.decode(encoding), newline=None).read()
 
 
@@ -217,7 +236,10 @@ _PICTURES = ("png", "pdf", "svg")
 
 
 def picture_kind(path: Path) -> str:
-    """The format that a picture of this name is written in; :class:`UserError` for a name that ends otherwise.
+    """Return the format of a picture by the ending of its name.
+
+    Raises:
+        UserError: the ending is none of png, pdf and svg.
 
     >>> picture_kind(Path("curves.PDF"))
     'pdf'

@@ -1,6 +1,8 @@
-"""What the host asks of the device, and how often. Whoever reads a number from an accelerator waits until its queue of
-work is empty, so loops look at their results only every few steps there, in one transfer. On the CPU nothing is queued:
-looking costs nothing and saves needless work, so loops look at every step."""
+"""Synchronisation of the host with the device.
+
+Reading a number from an accelerator waits until its queue of work is empty. So loops read their results only every few
+steps there, in one transfer. On the CPU nothing is queued: reading is free and saves work, so loops read at every step.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,34 +14,36 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 
-LOOK_EVERY = 8
-"""Steps from look to look on accelerators."""
+SYNC_INTERVAL = 8
+"""Steps between two synchronisations on accelerators."""
 
-_OVERRIDE: ContextVar[int | None] = ContextVar("looking", default=None)
+_OVERRIDE: ContextVar[int | None] = ContextVar("sync_interval", default=None)
 
 
-def stride(device: torch.device) -> int:
-    """Steps from look to look on ``device``.
+def sync_interval(device: torch.device) -> int:
+    """Return the number of steps between two synchronisations on ``device``.
 
     Example:
-        >>> stride(torch.device("cpu")), stride(torch.device("cuda"))
+        >>> sync_interval(torch.device("cpu")), sync_interval(torch.device("cuda"))
         (1, 8)
     """
-    return _OVERRIDE.get() or (1 if device.type == "cpu" else LOOK_EVERY)
+    return _OVERRIDE.get() or (1 if device.type == "cpu" else SYNC_INTERVAL)
 
 
-def looking_is_free(device: torch.device) -> bool:
-    """Whether a result may be looked at whenever that saves work."""
-    return stride(device) == 1
+def is_sync_free(device: torch.device) -> bool:
+    """Return True if results may be read at any time without waiting for the device."""
+    return sync_interval(device) == 1
 
 
 @contextmanager
-def looking_every(steps: int) -> Iterator[None]:
-    """Look every ``steps`` steps inside. Results are the same, passes are not.
+def sync_every(steps: int) -> Iterator[None]:
+    """Synchronise every ``steps`` steps inside of the block.
+
+    Results do not depend on it; the number of passes does, as samples are freed later.
 
     Example:
-        >>> with looking_every(4):
-        ...     stride(torch.device("cpu"))
+        >>> with sync_every(4):
+        ...     sync_interval(torch.device("cpu"))
         4
     """
     token = _OVERRIDE.set(steps)
@@ -50,7 +54,10 @@ def looking_every(steps: int) -> Iterator[None]:
 
 
 def check_default_device() -> None:
-    """Look where torch makes tensors here that are told no device.
+    """Check that tensors made without a device hold numbers.
+
+    Raises:
+        UserError: torch's default device is "meta".
 
     Example:
         >>> check_default_device()
@@ -62,50 +69,58 @@ def check_default_device() -> None:
 
 
 def to_host(*values: Tensor) -> list[int]:
-    """Whole numbers and truth values ``[]`` as the host knows them, in one transfer: here it waits.
+    """Return integers and booleans ``[]`` of the device as Python integers; it waits for the device once.
 
     Example:
         >>> flags = torch.tensor([True, False, True])
         >>> to_host(flags.sum(), flags.any(), torch.tensor(7))
         [2, 1, 7]
     """
-    known: list[int] = torch.stack([value.long() for value in values]).tolist()
-    return known
+    numbers: list[int] = torch.stack([value.long() for value in values]).tolist()
+    return numbers
 
 
 def maybe_any(flags: Tensor) -> bool:
-    """Whether any of ``flags`` holds; True, without waiting to know, where looking is not free.
+    """Return True if any flag holds, and also if reading the flags would wait for the device.
 
-    For work that nobody needs otherwise, and that changes nothing if it is done all the same.
+    It guards work that is unnecessary, but harmless, if no flag holds.
     """
-    return not looking_is_free(flags.device) or bool(flags.any())
+    return not is_sync_free(flags.device) or bool(flags.any())
 
 
-def indices(mask: Tensor, count: int) -> Tensor:
-    """``[count]``: the rows where ``mask`` [B] holds, of which the host knows that they are ``count``."""
+def true_rows(mask: Tensor, count: int) -> Tensor:
+    """Return the rows ``[count]`` where ``mask`` [B] holds.
+
+    The host knows their number already: so this needs no synchronisation, as ``mask.nonzero()`` would.
+    """
     return (~mask).byte().argsort(stable=True)[:count]
 
 
 @cache
-def _made(make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, at: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return make(*arguments).to(at, dtype)
+def _make_once(
+    make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False):  # an inference tensor in the cache could never take part in a backward pass
+        return make(*arguments).to(device, dtype)
 
 
-def cached(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
-    """``make(*arguments)`` with the dtype of ``like``, on its device; made and sent there once. Not to be changed."""
-    return _made(make, arguments, like.dtype, like.device)
+def cached_tensor(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
+    """Return ``make(*arguments)`` with the dtype of ``like``, on its device; computed and transferred once.
+
+    All callers share the tensor: do not modify it in place.
+    """
+    return _make_once(make, arguments, like.dtype, like.device)
 
 
-def _numbers(values: tuple[float, ...]) -> Tensor:
+def _float64_tensor(values: tuple[float, ...]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def constant(values: Sequence[float], like: Tensor) -> Tensor:
-    """``values`` as a tensor with the dtype of ``like``, on its device; made and sent there once. Not to be changed.
+def constant_tensor(values: Sequence[float], like: Tensor) -> Tensor:
+    """Return ``values`` as a shared tensor like :func:`cached_tensor`: with the dtype of ``like``, on its device.
 
     Example:
-        >>> constant((1, 2), torch.zeros(3, dtype=torch.int64))
+        >>> constant_tensor((1, 2), torch.zeros(3, dtype=torch.int64))
         tensor([1, 2])
     """
-    return cached(_numbers, tuple(values), like=like)
+    return cached_tensor(_float64_tensor, tuple(values), like=like)

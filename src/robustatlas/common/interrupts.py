@@ -1,4 +1,4 @@
-"""Ctrl-C beside libraries that cannot be interrupted."""
+"""Ctrl-C during calls of libraries that cannot be interrupted."""
 
 import signal
 import threading
@@ -8,20 +8,20 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """A Ctrl-C in here takes effect at the end.
+def delay_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block.
 
-    DuckDB and Pydantic listen for it in the middle of a call, and then turn it into an error of their own or forget it.
+    DuckDB and pydantic catch it in the middle of a call, and then raise an error of their own or ignore it.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    heard: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    received: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: received.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
-        if heard:
-            usual(*heard[0])
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            handler(*received[0])

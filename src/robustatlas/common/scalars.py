@@ -1,4 +1,4 @@
-"""Numbers as people give them: of Python, of NumPy, or in arrays and tensors."""
+"""Conversion of numbers that users give: of Python or NumPy, or in arrays and tensors."""
 
 import math
 import operator
@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 
 
-def whole(value: Any) -> int | None:
-    """``value`` as an int where it is a whole number, None where it is anything else; True and False are none.
+def integer_or_none(value: Any) -> int | None:
+    """Return ``value`` as an int if it has an integer type, else None; True and False are not integers here.
 
     >>> import numpy as np
-    >>> whole(np.int64(3)), whole(3.0), whole(True), whole("3")
+    >>> integer_or_none(np.int64(3)), integer_or_none(3.0), integer_or_none(True), integer_or_none("3")
     (3, None, None, None)
     """
-    if isinstance(value, bool) or _is_truth(value) or getattr(value, "shape", ()) != ():
+    if isinstance(value, bool) or _is_boolean(value) or getattr(value, "shape", ()) != ():
         return None
     try:
         return operator.index(value)
@@ -25,14 +25,14 @@ def whole(value: Any) -> int | None:
         return None
 
 
-def real(value: Any) -> float:
-    """``value`` as a float where it is a real number, NaN where it is anything else; one that is too large is inf.
+def real_or_nan(value: Any) -> float:
+    """Return ``value`` as a float if it is a real number, else NaN; a number too large for a float is inf.
 
     >>> import numpy as np
-    >>> real(np.float64(0.5)), real(2), real("0.5"), real(10**400)
+    >>> real_or_nan(np.float64(0.5)), real_or_nan(2), real_or_nan("0.5"), real_or_nan(10**400)
     (0.5, 2.0, nan, inf)
     """
-    if isinstance(value, (bool, str, bytes)) or _is_truth(value) or getattr(value, "shape", ()) != ():
+    if isinstance(value, (bool, str, bytes)) or _is_boolean(value) or getattr(value, "shape", ()) != ():
         return math.nan
     try:
         return float(value)
@@ -42,63 +42,71 @@ def real(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def count_of(name: str, value: Any) -> int:
-    """``value`` as a number of things, at least one; :class:`UserError`, which calls it ``name``, where it is none.
+def parse_count(name: str, value: Any) -> int:
+    """Return ``value`` as an integer of at least 1.
 
-    >>> count_of("batch_size", np.int64(3))
+    Raises:
+        UserError: it is not; the message calls it ``name``.
+
+    >>> parse_count("batch_size", np.int64(3))
     3
     """
-    count = whole(value)
+    count = integer_or_none(value)
     if count is None or count < 1:
-        raise UserError(f"{name}={brief(repr(value))}; expected an integer of at least 1.")
+        raise UserError(f"{name}={shorten(repr(value))}; expected an integer of at least 1.")
     return count
 
 
-def seed_of(value: Any) -> int:
-    """``value`` as the seed of random numbers. Raises :class:`UserError`: no integer, or one of more than 64 bits.
+def parse_seed(value: Any) -> int:
+    """Return ``value`` as a seed of random numbers.
 
-    >>> seed_of(-1)
+    Raises:
+        UserError: it is not an integer of at most 64 bits.
+
+    >>> parse_seed(-1)
     -1
     """
-    number = whole(value)
+    number = integer_or_none(value)
     if number is None:
-        raise UserError(f"seed={brief(repr(value))}; expected an integer.")
+        raise UserError(f"seed={shorten(repr(value))}; expected an integer.")
     if not -(2**63) <= number < 2**63:
-        raise UserError(f"seed={brief(number)}; expected an integer of at most 64 bits.")
+        raise UserError(f"seed={shorten(number)}; expected an integer of at most 64 bits.")
     return number
 
 
-def generator_of(seed: int) -> np.random.Generator:
-    """NumPy's random numbers of a seed, which NumPy itself takes from 0 on.
+def random_generator(seed: int) -> np.random.Generator:
+    """Return NumPy's generator for a seed; negative seeds, which NumPy refuses, are taken modulo 2^64.
 
-    >>> bool(generator_of(-1).integers(100) == generator_of(2**64 - 1).integers(100))
+    >>> bool(random_generator(-1).integers(100) == random_generator(2**64 - 1).integers(100))
     True
     """
     return np.random.default_rng(seed % 2**64)
 
 
-def fraction(text: str) -> float:
-    """A number as people write it, or a fraction such as ``8/255``; NaN where it is neither.
+def parse_fraction(text: str) -> float:
+    """Return the value of a decimal or a fraction such as ``8/255``; NaN if the text is neither.
 
-    >>> fraction("8/256"), fraction("0.5"), fraction("8/0")
+    >>> parse_fraction("8/256"), parse_fraction("0.5"), parse_fraction("8/0")
     (0.03125, 0.5, nan)
     """
-    above, slash, below = text.partition("/")
+    numerator, slash, denominator = text.partition("/")
     try:
-        return float(above) / (float(below) if slash else 1.0)
+        return float(numerator) / (float(denominator) if slash else 1.0)
     except (ValueError, ZeroDivisionError):
         return math.nan
 
 
-def _is_truth(value: Any) -> bool:
+def _is_boolean(value: Any) -> bool:
     return str(getattr(value, "dtype", "")).removeprefix("torch.") == "bool"
 
 
-def reals(values: Any, what: str) -> NDArray[np.float64]:
-    """``values`` [...] as an array of real numbers; ``what`` they are, for the sentence where they are none. Raises
-    :class:`UserError`: texts, rows of different lengths, complex numbers.
+def real_array(values: Any, what: str) -> NDArray[np.float64]:
+    """Return ``values`` [...] as an array of float64.
 
-    >>> reals([0.1, 1], "sizes")
+    Raises:
+        UserError: texts, rows of different lengths, complex numbers; the message calls the values ``what``.
+
+    >>> real_array([0.1, 1], "sizes")
     array([0.1, 1. ])
     """
     try:
@@ -107,4 +115,4 @@ def reals(values: Any, what: str) -> NDArray[np.float64]:
             return array.astype(np.float64)
     except (TypeError, ValueError):
         pass
-    raise UserError(f"{what} are expected to be real numbers; given: {brief(repr(values))}")
+    raise UserError(f"{what} are expected to be real numbers; given: {shorten(repr(values))}")

@@ -1,4 +1,4 @@
-"""Colour, dash and marker of a model, in every figure and on every page: one rule, by the model's hash."""
+"""Colour, dash and marker of a model in every figure and on every page, chosen by the model's hash."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,26 +15,29 @@ COLOURS = (
     ("#1c2024", "#f4f2ec"),  # ink
     ("#7b3111", "#916f53"),  # brown
 )
-"""On a light and on a dark ground. Any two differ by 26 and more in CIELAB, also as protanopes, deuteranopes and
-tritanopes see them (by the matrices of Machado et al. 2009), and each by 3 : 1 from its ground."""
+"""Colours on a light and on a dark background.
+
+Any two differ by at least 26 in CIELAB, also as protanopes, deuteranopes and tritanopes see them (by the matrices of
+Machado et al. 2009). The contrast of each to its background is at least 3 : 1.
+"""
 
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.2), (5, 1.4, 1.2, 1.4), (9, 2), (3, 1, 1, 1, 1, 1))
 """Lengths of strokes and gaps, in widths of the line; none for a solid line."""
 
 MARKERS = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"), ("X", "x"), ("v", "triangle-down"))
-"""What goes with each dash, by the names of matplotlib and of plotly."""
+"""Marker that goes with each dash, by its names in matplotlib and in plotly."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a model is drawn.
+    """Colour, dash and marker of one model.
 
     Attributes:
-        colour: on a light ground.
-        on_dark: on a dark ground.
+        colour: on a light background.
+        on_dark: colour on a dark background.
         dash: lengths of strokes and gaps, in widths of the line; empty for a solid line.
-        marker: of matplotlib.
-        symbol: the same marker, of plotly.
+        marker: its name in matplotlib.
+        symbol: name of the same marker in plotly.
     """
 
     colour: str
@@ -45,67 +48,69 @@ class Style:
 
     @property
     def linestyle(self) -> Any:
-        """The dash, for matplotlib."""
+        """Argument ``linestyle`` of matplotlib."""
         return (0, self.dash) if self.dash else "solid"
 
-    def strokes(self, width: float, unit: str = "", between: str = " ") -> str:
-        """The dash of a line of that width: as SVG writes it, or plotly (``"px"``, ``","``); empty for a solid line.
+    def dash_lengths(self, width: float, unit: str = "", separator: str = " ") -> str:
+        """Return the dash of a line of this width as SVG writes it; empty for a solid line.
+
+        Plotly writes it with the unit ``"px"`` and the separator ``","``.
 
         Example:
-            >>> styles_of(["a model"])[0].strokes(2, "px", ",")
+            >>> model_styles(["a model"])[0].dash_lengths(2, "px", ",")
             '2.4px,2.4px'
         """
-        return between.join(f"{length * width:g}{unit}" for length in self.dash)
+        return separator.join(f"{length * width:g}{unit}" for length in self.dash)
 
-    def page(self, width: float = 2) -> dict[str, str]:
-        """What a page's drawings need, for lines of that width.
+    def drawing(self, width: float = 2) -> dict[str, str]:
+        """Return the style for drawings on a page, for lines of this width.
 
         Example:
-            >>> list(styles_of(["a model"])[0].page())
+            >>> list(model_styles(["a model"])[0].drawing())
             ['colour', 'onDark', 'dasharray', 'dash', 'symbol']
         """
         return {
             "colour": self.colour,
             "onDark": self.on_dark,
-            "dasharray": self.strokes(width),
-            "dash": self.strokes(width, "px", ",") or "solid",
+            "dasharray": self.dash_lengths(width),
+            "dash": self.dash_lengths(width, "px", ",") or "solid",
             "symbol": self.symbol,
         }
 
 
-def styles_of(models: Sequence[str]) -> list[Style]:
-    """The styles of all models of one figure or page.
+def model_styles(models: Sequence[str]) -> list[Style]:
+    """Return the styles of all models of one figure or page.
 
-    A model has the colour and the dash that its hash gives it, wherever it is drawn. Where two would have the same one,
-    that with the smaller hash keeps it, and the other takes the next that fewest have. So up to six models differ in
-    both, and up to 36 in one of them. The order of the models changes nothing, except among equal ones.
+    The hash of a model chooses its colour and its dash, wherever it is drawn. If two models would share one, the model
+    with the smaller hash keeps it, and the other takes the least used one after it. So up to six models differ in both,
+    and up to 36 in one of the two. The order of the models has no influence, except among equal models.
 
     Args:
-        models: what stands for each: its fingerprint, or its name where there is none.
+        models: fingerprint of each model, or its name if it has none.
 
     Returns:
-        a style for each, in their order.
+        the style of each model, in the given order.
 
     Example:
-        >>> first, second = styles_of(["mine", "another"])
-        >>> first.colour != second.colour, first.dash != second.dash, styles_of(["another", "mine"])[1] == first
+        >>> first, second = model_styles(["mine", "another"])
+        >>> first.colour != second.colour, first.dash != second.dash, model_styles(["another", "mine"])[1] == first
         (True, True, True)
     """
     hashes = [int(sha256(model.encode(errors="surrogatepass")).hexdigest(), 16) for model in models]
     colours, dashes, pairs = Counter[int](), Counter[int](), Counter[tuple[int, int]]()
     found: dict[int, Style] = {}
-    for place in sorted(range(len(models)), key=hashes.__getitem__):
-        wanted = divmod(hashes[place], len(COLOURS))[::-1]
+    for position in sorted(range(len(models)), key=hashes.__getitem__):
+        preferred_dash, preferred_colour = divmod(hashes[position], len(COLOURS))
         colour, dash = min(
-            product(_from(wanted[0], len(COLOURS)), _from(wanted[1], len(DASHES))),
+            product(_rotated_range(preferred_colour, len(COLOURS)), _rotated_range(preferred_dash, len(DASHES))),
             key=lambda pair: (pairs[pair], colours[pair[0]], dashes[pair[1]]),
         )
         colours[colour], dashes[dash] = colours[colour] + 1, dashes[dash] + 1
         pairs[colour, dash] += 1
-        found[place] = Style(*COLOURS[colour], DASHES[dash], *MARKERS[dash])
-    return [found[place] for place in range(len(models))]
+        found[position] = Style(*COLOURS[colour], DASHES[dash], *MARKERS[dash])
+    return [found[position] for position in range(len(models))]
 
 
-def _from(first: int, count: int) -> Iterable[int]:
-    """All places of a ring, beginning with one."""
+def _rotated_range(first: int, count: int) -> Iterable[int]:
+    """Return all integers below ``count`` in cyclic order, beginning with ``first``."""
     return [(first + step) % count for step in range(count)]

@@ -1,4 +1,4 @@
-"""Tables that show themselves: in a terminal, in a notebook, and as frames of other packages."""
+"""Tables for terminals and notebooks that convert to data frames of other packages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,15 +13,22 @@ from rich.table import Table
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import html_text, terminal_text, visible_text
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 
 MOST_ROWS = 60
-"""Rows that a display lists before the others are only counted."""
+"""Number of rows that a display shows; a last row counts the others."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a display shows: ``rows`` [R] of texts under ``headings`` [C]; ``numbers`` are columns flush right."""
+    """Table of texts for display.
+
+    Attributes:
+        title: above the table; may be empty.
+        headings: of the C columns.
+        rows: R rows of C texts.
+        numbers: positions of columns that are aligned to the right.
+    """
 
     title: str
     headings: tuple[str, ...]
@@ -29,16 +36,16 @@ class Grid:
     numbers: tuple[int, ...] = ()
 
     @property
-    def listed(self) -> list[tuple[str, ...]]:
-        """The rows that are shown, the last of which counts those that are not."""
+    def visible_rows(self) -> list[tuple[str, ...]]:
+        """Rows of the display; if there are too many, the last one counts the hidden rows."""
         if len(self.rows) <= MOST_ROWS:
             return list(self.rows)
-        rest = f"and {counted(len(self.rows) - MOST_ROWS, 'more row')}"
+        rest = f"and {pluralise(len(self.rows) - MOST_ROWS, 'more row')}"
         return [*self.rows[:MOST_ROWS], (rest, *("",) * (len(self.headings) - 1))]
 
     def text(self) -> str:
-        """Lines for ``repr``, the columns in line."""
-        cells = [[*map(visible_text, row)] for row in (self.headings, *self.listed)]
+        """Return the table as lines with aligned columns, for ``repr``."""
+        cells = [[*map(visible_text, row)] for row in (self.headings, *self.visible_rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [visible_text(self.title)] if self.title else []
         for row in cells:
@@ -50,26 +57,30 @@ class Grid:
         return "\n".join(lines)
 
     def rich(self) -> Table:
-        """For ``rich.print``; names that look like markup are text."""
+        """Return the table for ``rich.print``; names that look like markup are escaped."""
         title = terminal_text(self.title) or None
-        made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
         for position, heading in enumerate(self.headings):
-            made.add_column(terminal_text(heading), justify="right" if position in self.numbers else "left")
-        for row in self.listed:
-            made.add_row(*map(terminal_text, row))
-        return made
+            table.add_column(terminal_text(heading), justify="right" if position in self.numbers else "left")
+        for row in self.visible_rows:
+            table.add_row(*map(terminal_text, row))
+        return table
 
     def html(self) -> str:
-        """For notebooks; everything that others named is escaped."""
+        """Return the table for notebooks; all texts are escaped."""
         caption = f"<caption>{html_text(self.title)}</caption>" if self.title else ""
         head = "".join(f"<th>{html_text(heading)}</th>" for heading in self.headings)
-        body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in self.listed)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in self.visible_rows
+        )
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 class Tabular(ABC):
-    """What is a table: it says what a display shows (``_grid``), and the columns of its frames (``_columns``). A
-    dataclass of this kind has ``repr=False``."""
+    """Base of classes that display as a table (``_grid``) and convert to data frames (``_columns``).
+
+    A dataclass that derives from it must be declared with ``repr=False``.
+    """
 
     @abstractmethod
     def _grid(self) -> Grid: ...
@@ -87,32 +98,32 @@ class Tabular(ABC):
         return self._grid().html()
 
     def to_pandas(self) -> Any:
-        """One long table as a ``pandas.DataFrame``."""
-        return framework("pandas", "to_pandas").DataFrame(self._columns())
+        """Return the table in long form as a ``pandas.DataFrame``."""
+        return import_framework("pandas", "to_pandas").DataFrame(self._columns())
 
     def to_polars(self) -> Any:
-        """The table of :meth:`to_pandas` as a ``polars.DataFrame``."""
-        return framework("polars", "to_polars").DataFrame(self._lists())
+        """Return the table of :meth:`to_pandas` as a ``polars.DataFrame``."""
+        return import_framework("polars", "to_polars").DataFrame(self._lists())
 
     def to_arrow(self) -> Any:
-        """The table of :meth:`to_pandas` as a ``pyarrow.Table``."""
-        return framework("pyarrow", "to_arrow").table(self._lists())
+        """Return the table of :meth:`to_pandas` as a ``pyarrow.Table``."""
+        return import_framework("pyarrow", "to_arrow").table(self._lists())
 
     def _lists(self) -> dict[str, Any]:
-        """The columns, those that are not numbers as lists."""
+        """Return the columns; those of objects become lists, as polars and pyarrow expect."""
         columns = self._columns().items()
         return {name: values.tolist() if values.dtype == object else values for name, values in columns}
 
 
-def objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """A column [N] of texts, or of anything else."""
+def object_column(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Return a column [N] of any Python objects, such as texts."""
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
 
 
-def framework(name: str, what: str) -> Any:
-    """A package that robustatlas does not need itself."""
+def import_framework(name: str, what: str) -> Any:
+    """Import an optional package for the method ``what``."""
     try:
         return import_module(name)
     except ImportError as error:

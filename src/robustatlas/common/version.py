@@ -1,3 +1,3 @@
-"""The version of the package, in one place, for whoever must not import the rest."""
+"""The version of the package, in a module that imports nothing else."""
 
 __version__ = "0.1.0"

@@ -6,7 +6,7 @@ from typing import Any
 
 from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, Search
 from robustatlas.attacks.lp import STRENGTHS, THREATS, UNITS
-from robustatlas.common.errors import check_among
+from robustatlas.common.errors import check_choice
 from robustatlas.compat.libraries import taken
 from robustatlas.models.classifier import Knowledge
 from robustatlas.optimizers.external import External, ExternalMinimum
@@ -52,7 +52,7 @@ def external(
         >>> evaluate(net, data, external(brighten, "linf", strengths=(0.1, 0.2))).attacks
         ('brighten',)
     """
-    check_among("norm", norm, THREATS)
+    check_choice("norm", norm, THREATS)
     found = taken(attack, settings, THREATS[norm].p)
     kind = ExternalMinimum if found.minimum else External
     optimizer = kind(found.call, json.dumps(dict(found.about), sort_keys=True), needs)

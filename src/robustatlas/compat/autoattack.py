@@ -15,10 +15,10 @@ from torch import Tensor
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack, grid
 from robustatlas.checks.sanity import check_inputs, check_logits
-from robustatlas.common.errors import UserError, brief, warn
-from robustatlas.common.files import named, one_sentence
+from robustatlas.common.errors import UserError, shorten, warn
+from robustatlas.common.files import explain_write_errors, parse_path
 from robustatlas.common.host import check_default_device
-from robustatlas.common.scalars import count_of, real
+from robustatlas.common.scalars import parse_count, real_or_nan
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
 from robustatlas.data.arrays import tensor_of
 from robustatlas.data.labels import class_numbers
@@ -102,12 +102,12 @@ class AutoAttack:
         if is_tf_model:
             raise UserError("is_tf_model=True is not supported; give robustatlas.from_tensorflow(model) as the model.")
         if norm not in NORMS:
-            raise UserError(f"norm={brief(repr(norm))} is not known; expected one of {', '.join(NORMS)}.")
-        if not 0 < real(eps) < float("inf"):
-            raise UserError(f"eps={brief(repr(eps))} is not a strength; expected a positive number, such as 8/255.")
+            raise UserError(f"norm={shorten(repr(norm))} is not known; expected one of {', '.join(NORMS)}.")
+        if not 0 < real_or_nan(eps) < float("inf"):
+            raise UserError(f"eps={shorten(repr(eps))} is not a strength; expected a positive number, such as 8/255.")
         self.model, self.norm, self.epsilon, self.seed, self.verbose = model, norm, float(eps), seed, verbose
         self.device = _device(model, device)
-        self.log_path = None if log_path is None else named(log_path)
+        self.log_path = None if log_path is None else parse_path(log_path)
         self.fast = fast
         self.result: Result | None = None
         self._ensemble = Ensemble.of(NORMS[norm])
@@ -128,7 +128,7 @@ class AutoAttack:
             UserError: there is no such version, or attacks are named that the version would replace.
         """
         if version not in ("standard", "plus", "rand", "custom"):
-            raise UserError(f"version={brief(repr(version))} is not known; expected standard, plus, rand or custom.")
+            raise UserError(f"version={shorten(repr(version))} is not known; expected standard, plus, rand or custom.")
         if self.attacks_to_run and version != "custom" and version != self.version:
             self.attacks_to_run = []
         if self.attacks_to_run and version != "custom":
@@ -231,7 +231,7 @@ class AutoAttack:
 
     def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
         check_default_device()
-        size = count_of("bs", bs)
+        size = parse_count("bs", bs)
         x = check_inputs(tensor_of(x_orig), y_orig)
         labels = torch.from_numpy(class_numbers(y_orig, "Labels")).to(x.device)
         logits = self._logits(x, size)
@@ -275,7 +275,7 @@ class AutoAttack:
 
     def _folder(self, state_path: str | Path | None) -> Path:
         if state_path is not None:
-            return named(state_path)
+            return parse_path(state_path)
         self._kept = tempfile.TemporaryDirectory(prefix="robustatlas-")
         return Path(self._kept.name) / "run"
 
@@ -283,7 +283,7 @@ class AutoAttack:
         if self.verbose:
             print(sentence)
         if self.log_path is not None:
-            with one_sentence(self.log_path), self.log_path.open("a", encoding="utf-8") as file:
+            with explain_write_errors(self.log_path), self.log_path.open("a", encoding="utf-8") as file:
                 file.write(sentence + "\n")
 
 

@@ -9,7 +9,7 @@ from robustatlas.attacks.definition import Attack, AttackInfo
 from robustatlas.attacks.lp import THREATS, UNITS
 from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 from robustatlas.models.objectives import Objective
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE, LARGE_RADIUS
@@ -32,7 +32,8 @@ class AttackSettings:
         if name not in self.__dataclass_fields__:  # type: ignore[attr-defined]
             known = tuple(self.__dataclass_fields__)  # type: ignore[attr-defined]
             raise UserError(
-                f"{type(self).__name__} has no setting {name!r}" + instead(name, known, f"there are {', '.join(known)}")
+                f"{type(self).__name__} has no setting {name!r}"
+                + suggestion(name, known, f"there are {', '.join(known)}")
             )
         super().__setattr__(name, value)
 
@@ -127,7 +128,7 @@ class Ensemble:
         """One of AutoAttack's attacks at one strength, by optimizers of ours that make the same steps."""
         if name not in ATTACKS:
             raise UserError(
-                f"attacks_to_run names {name!r}" + instead(name, ATTACKS, f"there are {', '.join(ATTACKS)}")
+                f"attacks_to_run names {name!r}" + suggestion(name, ATTACKS, f"there are {', '.join(ATTACKS)}")
             )
         about = AttackInfo(UNITS[self.norm], "Croce and Hein 2020 (AutoAttack)")
         runs, threat = self._runs(name), THREATS[self.norm]

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 """Types that torch stores and does not compute with."""
@@ -23,7 +23,9 @@ def array_of(values: Any) -> NDArray[Any]:
     except ValueError as error:
         raise _no_array(values) from error
     if np.ma.is_masked(array):
-        raise UserError(f"data holds {brief(repr(values))} with masked entries, which have no value; fill them first.")
+        raise UserError(
+            f"data holds {shorten(repr(values))} with masked entries, which have no value; fill them first."
+        )
     return np.asarray(array)
 
 
@@ -55,4 +57,4 @@ def _dense(values: Tensor) -> Tensor:
 
 
 def _no_array(values: Any) -> UserError:
-    return UserError(f"data holds {brief(repr(values))}, which is not an array of numbers; give images and labels.")
+    return UserError(f"data holds {shorten(repr(values))}, which is not an array of numbers; give images and labels.")

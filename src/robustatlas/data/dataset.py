@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import whole
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import integer_or_none
 from robustatlas.data.arrays import array_of
 from robustatlas.data.labels import class_numbers
 from robustatlas.data.rows import InMemory, Rows, check_scale, two_values, within_range
@@ -193,12 +193,12 @@ class Dataset:
         targets = torch.from_numpy(class_numbers(labels, f"Labels of {name!r}", [str(each) for each in names]))
         if len(rows) != len(targets):
             raise UserError(f"Data set {name!r} has {len(rows)} images but {len(targets)} labels; give one each.")
-        if (count := whole(classes)) is not None:
+        if (count := integer_or_none(classes)) is not None:
             classes = [str(label) for label in range(count)]
         if classes is None:
             classes = [str(label) for label in range(int(targets.max()) + 1)]
         if isinstance(classes, str) or not isinstance(classes, Collection):
-            raise UserError(f"classes={brief(repr(classes))}; expected names of classes, or how many there are.")
+            raise UserError(f"classes={shorten(repr(classes))}; expected names of classes, or how many there are.")
         if int(targets.min()) < 0 or int(targets.max()) >= len(classes):
             raise UserError(
                 f"Labels of {name!r} must lie in 0..{len(classes) - 1} ({len(classes)} classes), "
@@ -217,7 +217,7 @@ class Dataset:
         """
         if count is None:
             return self
-        asked = whole(count)
+        asked = integer_or_none(count)
         if asked is None or not 1 <= asked <= len(self):
             raise UserError(f"Data set {self.name!r} has {len(self)} samples; ask for 1 to {len(self)}, not {count!r}.")
         return self.chosen(some_of(self.labels, self.index, asked, seed, stratified))

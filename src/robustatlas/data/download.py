@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import one_sentence, write_atomically
+from robustatlas.common.files import explain_write_errors, write_atomically
 
 _TIMEOUT_SECONDS = 20.0
 
 
 def download(address: str, path: Path, md5: str) -> None:
     """Fetch ``address`` to ``path``, with a progress bar on standard error; :class:`UserError` where that fails."""
-    with one_sentence(path), Progress(console=Console(stderr=True, highlight=False), transient=True) as shown:
+    with explain_write_errors(path), Progress(console=Console(stderr=True, highlight=False), transient=True) as shown:
         bar = _Bar(shown, shown.add_task(path.name))
         fetch = pooch.HTTPDownloader(progressbar=bar, timeout=_TIMEOUT_SECONDS)
         try:

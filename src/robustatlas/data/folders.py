@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robustatlas.common.errors import UserError, warn
-from robustatlas.common.files import files_below
-from robustatlas.common.wording import counted, some
+from robustatlas.common.files import list_files
+from robustatlas.common.wording import list_names, pluralise
 from robustatlas.data.labels import MOST_CLASSES
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -56,7 +56,8 @@ def class_folders(
     names = list(order.names) if order.names is not None else _in_order(folder, list(pictures), order.count)
     if other := [name for name in filled if name not in names]:
         raise UserError(
-            f"The folder {other[0]!r} of {folder} is none of the classes {some(names)}; rename it, or {_GIVE_NAMES}."
+            f"The folder {other[0]!r} of {folder} is none of the classes {list_names(names)}; rename it, or "
+            f"{_GIVE_NAMES}."
         )
     numbers = {name: number for number, name in enumerate(names)}
     ordered = [(file, numbers[name]) for name in sorted(filled, key=numbers.__getitem__) for file in pictures[name]]
@@ -80,7 +81,7 @@ def _pictures_in(folder: Path, only: Sequence[str] | None) -> dict[str, list[Pat
     others = [path for path in folder.iterdir() if path.is_file() and not _passed_over(path.name)]
     hidden: list[Path] = []
     for entry in folder.iterdir() if only is None else map(folder.joinpath, only):
-        for path in files_below(entry) if entry.is_dir() else ():
+        for path in list_files(entry) if entry.is_dir() else ():
             picture = path.suffix.lower() in PICTURES
             if any(map(_passed_over, path.relative_to(folder).parts)):
                 hidden += [path] if picture else []
@@ -92,14 +93,17 @@ def _pictures_in(folder: Path, only: Sequence[str] | None) -> dict[str, list[Pat
     _say_left_out(folder, hidden, "that are hidden, or in hidden folders")
     empty = [name for name, files in found.items() if not files]
     if empty and len(empty) < len(found):
-        warn(f"{folder} holds folders without pictures: {some(empty)}. Each counts as a class; delete what is none.")
+        warn(
+            f"{folder} holds folders without pictures: {list_names(empty)}. Each counts as a class; delete what is "
+            "none."
+        )
     return found
 
 
 def _say_left_out(folder: Path, files: Sequence[Path], what: str) -> None:
     if files:
         such = files[0].relative_to(folder)
-        warn(f"{folder} holds files that are left out, such as {such}: {counted(len(files), 'file')} {what}.")
+        warn(f"{folder} holds files that are left out, such as {such}: {pluralise(len(files), 'file')} {what}.")
 
 
 def _refuse_splits(folder: Path, names: Sequence[str], split: str) -> None:
@@ -119,7 +123,8 @@ def _in_order(folder: Path, names: Sequence[str], count: int | None) -> list[str
         return _by_number(folder, {int(name): name for name in names}, len(names), count)
     if sorted(numbers) != sorted(numbers, key=int):
         raise UserError(
-            f"The folders of {folder} are called by numbers and by names ({some(names)}), whose order is not known; "
+            f"The folders of {folder} are called by numbers and by names ({list_names(names)}), whose order is not "
+            "known; "
             f"{_GIVE_NAMES}."
         )
     return list(names)

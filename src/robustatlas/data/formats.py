@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief, first_line, warn
-from robustatlas.common.wording import some
+from robustatlas.common.errors import UserError, first_line, shorten, warn
+from robustatlas.common.wording import list_names
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 _IDX_UBYTE = 0x08
@@ -38,7 +38,7 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
             if missing := {"images", "labels"} - set(archive.files):
                 raise UserError(
                     f"{path} must hold arrays named 'images' and 'labels'; it lacks {', '.join(sorted(missing))} "
-                    f"and has {some(map(repr, archive.files)) or 'nothing'}."
+                    f"and has {list_names(map(repr, archive.files)) or 'nothing'}."
                 )
             classes = names_of_classes(archive["classes"]) if "classes" in archive.files else None
             return archive["images"], archive["labels"], classes
@@ -99,7 +99,7 @@ class _Type:
         code = code.decode("latin1") if isinstance(code, bytes) else code
         found = np.dtype(code) if isinstance(code, str) else None
         if found is None or found.kind not in _KINDS:
-            raise pickle.UnpicklingError(f"it holds arrays of {brief(repr(code))}")
+            raise pickle.UnpicklingError(f"it holds arrays of {shorten(repr(code))}")
         self.dtype = found
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:

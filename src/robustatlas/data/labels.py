@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 from robustatlas.data.arrays import array_of
 
 MOST_CLASSES = 10**6
@@ -80,7 +80,7 @@ def class_number(given: Any, where: str) -> int:
         remedy = ": give the position of the name among the classes"
     elif values.dtype.kind == "f" and values.size == 1 and float(values.item()).is_integer():
         remedy = ": give int(label)"
-    raise UserError(f"{where} has the label {brief(repr(given))}; expected a class number{remedy}.")
+    raise UserError(f"{where} has the label {shorten(repr(given))}; expected a class number{remedy}.")
 
 
 def _sentence_on_size(whose: str, label: int) -> str:
@@ -119,10 +119,10 @@ def _numbers_of_names(values: NDArray[np.str_], whose: str, classes: Sequence[st
     if all(name.strip().lstrip("-").isdecimal() for name in names):
         remedy = "give labels.astype(int)"
     elif numbers:
-        remedy = f"{brief(repr(other))} is none of the {len(numbers)} classes"
+        remedy = f"{shorten(repr(other))} is none of the {len(numbers)} classes"
     else:
         remedy = "give the position of each name among the classes of the model"
-    raise UserError(f"{whose} are names, such as {brief(repr(other))}; expected class numbers 0, 1, ...: {remedy}.")
+    raise UserError(f"{whose} are names, such as {shorten(repr(other))}; expected class numbers 0, 1, ...: {remedy}.")
 
 
 def _fault(values: NDArray[Any]) -> str:
@@ -137,7 +137,7 @@ def _fault(values: NDArray[Any]) -> str:
         if len(wrong) and values[wrong[0]] is None:
             return f"label {wrong[0]} is missing (null); leave out samples without a label"
         if len(wrong):
-            return f"label {wrong[0]} is {brief(repr(values[wrong[0]]))}; expected integers (class numbers 0, 1, ...)"
+            return f"label {wrong[0]} is {shorten(repr(values[wrong[0]]))}; expected integers (class numbers 0, 1, ...)"
     if values.dtype.kind == "O":
         return "some are larger than 2^63; expected class numbers 0, 1, ..."
     return f"they are {values.dtype}; expected integers (class numbers 0, 1, ...)"

@@ -18,8 +18,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.files import files_below
-from robustatlas.common.wording import some
+from robustatlas.common.files import list_files
+from robustatlas.common.wording import list_names
 from robustatlas.data.dataset import channels_first
 from robustatlas.data.labels import class_numbers
 from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing, picture_of
@@ -200,7 +200,7 @@ def parquet_parts(
     """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
     and the files. A test split without labels is passed over for the validation split.
     """
-    known = [file for file in files_below(folder) if file.suffix == ".parquet" and not _is_hidden(file, folder)]
+    known = [file for file in list_files(folder) if file.suffix == ".parquet" and not _is_hidden(file, folder)]
     for kind in _SPLITS[split]:
         files = [file for file in known if file.stem.partition("-")[0].partition(".")[0] == kind]
         if files:
@@ -247,14 +247,16 @@ def _check_parts(folder: Path, files: Sequence[Path]) -> None:
     if len(places) > 1:
         raise UserError(
             f"{folder} holds {files[0].stem.partition('-')[0]} files in {len(places)} folders "
-            f"({some(list(map(str, places)))}), which are several configurations of a data set; give one of them, such "
+            f"({list_names(list(map(str, places)))}), which are several configurations of a data set; give one of "
+            "them, such "
             f"as hf:{folder / places[0]}."
         )
     numbered = [found for file in files if (found := _PART.fullmatch(file.stem))]
     kinds = sorted({(found["name"], found["count"]) for found in numbered})
     if len(kinds) > 1 or (kinds and len(numbered) < len(files)):
         raise UserError(
-            f"{files[0].parent} holds parts of several copies of a split ({some([file.name for file in files])}); "
+            f"{files[0].parent} holds parts of several copies of a split "
+            f"({list_names([file.name for file in files])}); "
             "leave one there."
         )
     for name, count in kinds:

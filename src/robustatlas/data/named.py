@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import cache_folder, named
-from robustatlas.common.scalars import whole
-from robustatlas.common.wording import instead
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.files import cache_folder, parse_path
+from robustatlas.common.scalars import integer_or_none
+from robustatlas.common.wording import suggestion
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
 from robustatlas.data.folders import Order
@@ -244,7 +244,7 @@ def load_dataset(
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
     sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
     shown = Shown(sizing, _channels(channels), _order(classes))
-    place = named(name, "the name of a data set, or the file or folder of one")
+    place = parse_path(name, "the name of a data set, or the file or folder of one")
     on_disk = load_on_disk(str(name), split, shown, _roots())
     if on_disk is not None:
         return on_disk
@@ -256,32 +256,32 @@ def load_dataset(
         return _folder(place, split)
     if source is None:
         known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
-        raise UserError(f"Unknown data set {str(name)!r}{instead(str(name).lower(), names(), known)}")
+        raise UserError(f"Unknown data set {str(name)!r}{suggestion(str(name).lower(), names(), known)}")
     return _find_or_fetch(str(name), source, split)
 
 
 def _pixels(what: str, value: object) -> int | None:
-    count = whole(value)
+    count = integer_or_none(value)
     if value is not None and (count is None or count < 1):
         raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
     return count
 
 
 def _channels(channels: object) -> int | None:
-    count = whole(channels)
+    count = integer_or_none(channels)
     if channels is not None and count not in (1, 3):
         raise UserError(f"channels={channels!r}; expected 1 or 3.")
     return count
 
 
 def _order(classes: int | Sequence[str] | None) -> Order:
-    count = whole(classes)
+    count = integer_or_none(classes)
     if classes is None or isinstance(classes, int) or count is not None:
         return Order(count=count)
     names = [classes] if isinstance(classes, str) else [str(name) for name in classes]
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(
-            f"classes={brief(repr(classes))}; expected at least two names, each once, or how many there are."
+            f"classes={shorten(repr(classes))}; expected at least two names, each once, or how many there are."
         )
     return Order(tuple(names))
 
@@ -300,7 +300,7 @@ def _folder(folder: Path, split: Split) -> Dataset:
         if place.name in source.folders and (found := source.find(place.parent, split)) is not None:
             return found
     raise UserError(
-        f"{brief(str(folder))} is a folder; give imagefolder:{folder} where it holds a folder of pictures for each "
+        f"{shorten(str(folder))} is a folder; give imagefolder:{folder} where it holds a folder of pictures for each "
         f"class, hf:{folder} where it is a data set of Hugging Face, or the name of a data set in it with "
         f"ROBUSTATLAS_DATA={folder}."
     )
@@ -308,7 +308,7 @@ def _folder(folder: Path, split: Split) -> Dataset:
 
 def _roots() -> list[Path]:
     given = os.environ.get("ROBUSTATLAS_DATA")
-    return [*([named(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
+    return [*([parse_path(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
 
 
 def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import cache_folder, files_below, named, write_text
+from robustatlas.common.files import cache_folder, list_files, parse_path, write_text
 from robustatlas.data.dataset import Dataset, Fingerprint
 from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
 from robustatlas.data.formats import names_of_classes, read_npz
@@ -75,12 +75,12 @@ def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> 
     """The data set of that name, None where it is none of those that stay on disk."""
     scheme, _, rest = name.partition(":")
     if scheme == "imagefolder" and rest:
-        return image_folder(named(rest), shown, split=split)
+        return image_folder(parse_path(rest), shown, split=split)
     if shown.order != AS_NAMED:
         raise UserError(f"{name!r} numbers its classes itself; classes are for imagefolder:FOLDER.")
     if scheme == "hf" and rest:
-        return _huggingface(named(rest), split, shown)
-    path = named(name)
+        return _huggingface(parse_path(rest), split, shown)
+    path = parse_path(name)
     if path.suffix in (".npz", ".npy"):
         shown.refuse_for(name)
         return _npz(path) if path.suffix == ".npz" else _npy(path, _labels_beside(path), path.stem)
@@ -229,13 +229,13 @@ def _huggingface(path: Path, split: str, shown: Shown) -> Dataset:
         raise UserError(
             f"There is no folder {path}; expected a data set of Hugging Face on disk (save_to_disk, or Parquet files)."
         )
-    if any(file.suffix == ".parquet" for file in files_below(path)):
+    if any(file.suffix == ".parquet" for file in list_files(path)):
         pictures, truth, names, used = parquet_parts(path, split, shown.sizing, path.name, shown.channels)
         settings = f"{split} {shown.sizing} {pictures.channels} channels"
         return _remembered(pictures, truth, path.name, names, used, settings)
     data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
     rows = FromHuggingFace(data, column, shown.sizing, path.name, shown.channels)
-    files = files_below(path)
+    files = list_files(path)
     settings = f"{split} {column} {shown.sizing} {rows.channels} channels"
     return _remembered(rows, labels, path.name, classes, files, settings)
 

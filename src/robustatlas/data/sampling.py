@@ -34,7 +34,7 @@ def some_of(labels: Tensor, index: Tensor, count: int, seed: int, by_class: bool
         by_class = is_sorted(labels)
     if not by_class:
         return torch.arange(count)
-    shuffled = Noise.of(seed, index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+    shuffled = Noise.for_samples(seed, index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
     turn = torch.empty(len(labels), dtype=torch.float64)
     for label in torch.unique(labels).tolist():
         members = shuffled[labels[shuffled] == label]

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.scalars import whole
+from robustatlas.common.scalars import integer_or_none
 from robustatlas.data.arrays import array_of, tensor_of
 from robustatlas.data.dataset import Dataset, Fingerprint, channels_first, check_transparency
 from robustatlas.data.labels import class_number, class_numbers
@@ -224,4 +224,4 @@ def _declared(data: Any) -> Sequence[str] | int | None:
     classes = getattr(data, "classes", None)
     if isinstance(classes, Mapping):  # of names to positions
         return sorted(classes, key=classes.__getitem__)
-    return list(classes) if isinstance(classes, (tuple, list, np.ndarray)) else whole(classes)
+    return list(classes) if isinstance(classes, (tuple, list, np.ndarray)) else integer_or_none(classes)

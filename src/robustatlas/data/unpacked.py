@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import files_below, read_text
-from robustatlas.common.wording import listed
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.files import list_files, read_text
+from robustatlas.common.wording import join_words
 from robustatlas.data.folders import PICTURES
 from robustatlas.data.pictures import AS_THEY_ARE, Sizing
 
@@ -69,7 +69,9 @@ def gtsrb(folder: Path, split: str) -> Labelled:
         raise UserError(f"The classes of the test images are missing: put GT-final_test.csv into {folder}.")
     rows = list(csv.DictReader(read_text(table).splitlines(), delimiter=";"))
     if strange := next((row for row in rows if not (row.get("Filename") and _is_number(row.get("ClassId")))), None):
-        raise UserError(f"{table} has the row {brief(repr(strange))}; expected a Filename and a whole ClassId in each.")
+        raise UserError(
+            f"{table} has the row {shorten(repr(strange))}; expected a Filename and a whole ClassId in each."
+        )
     return Labelled([images / row["Filename"] for row in rows], [int(row["ClassId"]) for row in rows], classes)
 
 
@@ -96,7 +98,7 @@ def _present(file: Path) -> Path:
 def _pictures(folder: Path) -> Sequence[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder} is missing; unpack the whole archive.")
-    found = [path for path in files_below(folder) if path.suffix.lower() in PICTURES]
+    found = [path for path in list_files(folder) if path.suffix.lower() in PICTURES]
     if not found:
-        raise UserError(f"{folder} has no pictures ({listed(sorted(PICTURES))}); unpack the whole archive.")
+        raise UserError(f"{folder} has no pictures ({join_words(sorted(PICTURES))}); unpack the whole archive.")
     return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.common.bundle import take
+from robustatlas.common.bundle import take_rows
 from robustatlas.engine.batch import Batch, evaluate
 from robustatlas.engine.evidence import record_margins
 from robustatlas.engine.execution import Execution
@@ -35,7 +35,9 @@ def evaluate_ahead(execution: Execution, run: AttackRun, batch: Batch, count: in
     held, records = len(batch.rows), execution.records
     number = torch.arange(count, device=batch.rows.device)
     state = run.optimizer.states_ahead(batch.problem, batch.state, count)
-    every: Batch = take(replace(batch, state=None), torch.arange(held, device=number.device).repeat_interleave(count))
+    every: Batch = take_rows(
+        replace(batch, state=None), torch.arange(held, device=number.device).repeat_interleave(count)
+    )
     with execution.model.counting() as passes:
         evaluation = evaluate(execution.model, every.problem, run, state.theta, state.step)
     there = ~run.optimizer.finished(state).view(held, count)
@@ -46,4 +48,4 @@ def evaluate_ahead(execution: Execution, run: AttackRun, batch: Batch, count: in
     record_margins(execution, run, replace(every, state=state, ended=every.ended | beyond), evaluation)
     records.forward[batch.rows] += (passes.forward // len(every.rows)) * (first + 1)
     chosen = torch.arange(held, device=number.device) * count + first
-    return replace(batch, state=take(state, chosen)), take(evaluation, chosen)
+    return replace(batch, state=take_rows(state, chosen)), take_rows(evaluation, chosen)

@@ -12,8 +12,18 @@ from torch import Tensor
 from robustatlas.attacks.search import Schedule
 from robustatlas.attacks.search.plan import AttackRun
 from robustatlas.attacks.search.rules import Trace
-from robustatlas.common.bundle import Bundle, Tree, gradient, largest, over, per_sample, select, take, watched
-from robustatlas.common.host import indices, looking_is_free
+from robustatlas.common.bundle import (
+    Bundle,
+    Tree,
+    gradient,
+    map_tensors,
+    max_abs,
+    per_sample,
+    require_gradient,
+    select,
+    take_rows,
+)
+from robustatlas.common.host import is_sync_free, true_rows
 from robustatlas.common.noise import Noise
 from robustatlas.engine.execution import Execution
 from robustatlas.engine.judging import judge_candidates, size_to_beat
@@ -65,7 +75,7 @@ class Batch(Bundle):
 
 def select_rows(tree: Tree, mask: Tensor, count: int) -> Tree:
     """Return the ``count`` rows where ``mask`` [B] holds; the tree itself, and no copy, if it holds everywhere."""
-    return tree if count == len(mask) else take(tree, indices(mask, count))
+    return tree if count == len(mask) else take_rows(tree, true_rows(mask, count))
 
 
 def fill_slots(execution: Execution, run: AttackRun, rows: Tensor) -> Batch:
@@ -94,13 +104,13 @@ def fill_slots(execution: Execution, run: AttackRun, rows: Tensor) -> Batch:
         bounding=bounding,
         problem=problem,
         state=state,
-        candidate=take(records.best_theta, rows),
+        candidate=take_rows(records.best_theta, rows),
         candidate_size=size_to_beat(records, schedule, run, rows),
         known=records.best_size[rows],
         trace=Trace.begin(epsilon),
         ended=torch.zeros_like(bounding),
         before=before,
-        clear=Example(take(records.best_theta, rows), torch.full_like(epsilon, torch.inf))
+        clear=Example(take_rows(records.best_theta, rows), torch.full_like(epsilon, torch.inf))
         if run.optimizer.sweeps
         else None,
     )
@@ -152,7 +162,7 @@ def compute_objective(
 ) -> ForwardPass:
     """Make the forward pass and measure objective and size."""
     noise = _draws(model, problem, step)
-    leaf = watched(theta) if run.optimizer.needs_gradient else theta
+    leaf = require_gradient(theta) if run.optimizer.needs_gradient else theta
     measuring = problem.threat.measuring(model, problem.reference)
     with torch.set_grad_enabled(run.optimizer.needs_gradient), going_back(run.backward), measuring as measured:
         changed = shown(problem.threat, problem.x, leaf, problem.eight_bit)
@@ -166,7 +176,7 @@ def gradients(model: Classifier, run: AttackRun, passed: ForwardPass) -> tuple[T
     """Return the gradients of the objective and of the size; the latter is None for optimizers that need none."""
     needs_size_gradient = run.optimizer.needs_size_gradient
     if not run.optimizer.needs_gradient:
-        return over(torch.zeros_like, passed.leaf), None
+        return map_tensors(torch.zeros_like, passed.leaf), None
     with products_in(model.precision):
         slope = _remove_rounding(gradient(passed.objective, passed.leaf, retain_graph=needs_size_gradient))
     return slope, gradient(passed.size, passed.leaf) if needs_size_gradient else None
@@ -211,8 +221,8 @@ def _measured_point(problem: Problem, run: AttackRun, theta: Tree, leaf: Tree, c
 
 def _remove_rounding(slope: Tree) -> Tree:
     """Return ``slope`` with zeros where rounding left less: its sign would be a direction that depends on the batch."""
-    floor = NUMERICS.rounding * largest(slope)
-    return over(lambda leaf: torch.where(leaf.abs() <= per_sample(floor, leaf), 0, leaf), slope)
+    floor = NUMERICS.rounding * max_abs(slope)
+    return map_tensors(lambda leaf: torch.where(leaf.abs() <= per_sample(floor, leaf), 0, leaf), slope)
 
 
 def evaluate_batch(execution: Execution, run: AttackRun, batch: Batch) -> tuple[Evaluation, Any]:
@@ -251,7 +261,7 @@ def end_runs(
         clear = Example(
             select(counts, batch.state.theta, clear.theta), torch.where(counts, evaluation.size, clear.size)
         )
-    if not looking_is_free(ended.device):
+    if not is_sync_free(ended.device):
         state = select(ended | ~evaluation.logits.isfinite().all(1), batch.state, state)
     return replace(
         batch, state=state, candidate=candidate, candidate_size=smallest, trace=trace, ended=ended, clear=clear

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.plan import AttackRun, Judge
-from robustatlas.common.bundle import Tree, put, select, take
+from robustatlas.common.bundle import Tree, select, take_rows, write_rows
 from robustatlas.engine.batch import Batch, select_rows
 from robustatlas.engine.execution import Execution
 from robustatlas.engine.judging import is_fooled, strength_columns
@@ -92,7 +92,7 @@ def verify(execution: Execution, over: Batch, fresh: Tensor, judge: Judge, *, cl
     """
     records, confirmed = execution.records, torch.zeros_like(over.bounding)
     if len(fresh):
-        new = over if len(fresh) == len(over.rows) else take(over, fresh)
+        new = over if len(fresh) == len(over.rows) else take_rows(over, fresh)
         confirmed[fresh] = good = _confirmed(execution, new)
         if clearer:
             confirmed[fresh] = good | _confirmed_clear(execution, new, good)
@@ -130,7 +130,7 @@ def _confirmed_clear(execution: Execution, new: Batch, good: Tensor) -> Tensor:
     again = (~good & has_clearer_mistake(new)).nonzero().squeeze(1)
     if len(again):
         second = replace(new, candidate=clear.theta, candidate_size=clear.size)
-        confirmed[again] = _confirmed(execution, take(second, again))
+        confirmed[again] = _confirmed(execution, take_rows(second, again))
     return confirmed
 
 
@@ -156,7 +156,7 @@ def enter_examples(
     best = records.best_size[rows]
     smaller = good & (size < best if execution.schedule.monotone else best.isinf())
     records.best_size[rows] = torch.where(smaller, size, best)
-    put(records.best_theta, rows, select(smaller, theta, take(records.best_theta, rows)))
+    write_rows(records.best_theta, rows, select(smaller, theta, take_rows(records.best_theta, rows)))
     for column, found in (
         (records.found_class, verdict.prediction),
         (records.found_run, torch.where(leg < 0, records.found_run[rows], leg)),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search import Schedule, Search, search_named
-from robustatlas.common.host import indices, to_host
+from robustatlas.common.host import to_host, true_rows
 from robustatlas.common.noise import Noise
 from robustatlas.engine.records import Records, open_records
 from robustatlas.engine.reduced import RoughMargins
@@ -90,7 +90,7 @@ def prepare(execution: Execution) -> None:
     """Order the classes of all samples by distance if a run asks for that, and tell the schedule where they begin."""
     schedule, records = execution.schedule, execution.records
     (count,) = to_host((~schedule.done).sum())
-    todo = torch.split(indices(~schedule.done, count), execution.slots) if count else ()
+    todo = torch.split(true_rows(~schedule.done, count), execution.slots) if count else ()
     if any(run.targets == "distance" for run in schedule.kinds):
         execution.targets.order_by_distance(execution.model, execution.attack, records, todo)
     schedule.begin(records.best_theta)

@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.common.bundle import join
-from robustatlas.common.host import indices, maybe_any, stride, to_host
+from robustatlas.common.bundle import concatenate
+from robustatlas.common.host import maybe_any, sync_interval, to_host, true_rows
 from robustatlas.engine.ahead import evaluate_ahead, points_at_once
 from robustatlas.engine.batch import Batch, end_runs, evaluate_batch, fill_slots, select_rows
 from robustatlas.engine.evidence import (
@@ -142,7 +142,7 @@ def run(
             check_finite(execution.attack, following.finite)
             return execution
         kind = schedule.kinds.index(schedule.attempts[following.attempt].run.settings)
-        rows = indices(kind_of == kind, following.waiting[kind])
+        rows = true_rows(kind_of == kind, following.waiting[kind])
         _run_kind(execution, schedule.kinds[kind], Queue(schedule, kind, rows, rows[:0], report))
 
 
@@ -159,7 +159,7 @@ def _run_kind(execution: Execution, run: AttackRun, queue: Queue) -> None:
         free = execution.slots - len(batch.rows)
         queue.read_if_needed(free, execution.slots)
         if free and len(queue.rows):
-            batch = join(batch, fill_slots(execution, run, queue.pop(free)))
+            batch = concatenate(batch, fill_slots(execution, run, queue.pop(free)))
 
 
 def _step(execution: Execution, run: AttackRun, batch: Batch) -> Batch:
@@ -189,7 +189,7 @@ def _retire_ended_runs(execution: Execution, run: AttackRun, batch: Batch, queue
     if not read.ended:
         return batch
     over = select_rows(replace(batch, state=None), batch.ended, read.ended)
-    found = indices(select_rows(fresh, batch.ended, read.ended), read.candidates)
+    found = true_rows(select_rows(fresh, batch.ended, read.ended), read.candidates)
     fooled = verify(execution, over, found, run.judge, clearer=read.clearer)
     record_true(execution, run, over)
     schedule.charge(over.rows, over.before + over.trace.evaluations)
@@ -208,7 +208,7 @@ def _steps_between_looks(execution: Execution, run: AttackRun) -> int:
     Runs of full length decide, or, where these are longer than the host would wait and rules may end some in half that
     time, the first that may end.
     """
-    length, usual = run.optimizer.steps + 1, stride(execution.records.x.device)
+    length, usual = run.optimizer.steps + 1, sync_interval(execution.records.x.device)
     rules = [rule for rule in execution.schedule.early_stops if rule.can_end(run.optimizer)]
     first = min((rule.earliest_end(run.optimizer) for rule in rules), default=length)
     if 2 * first <= usual < length:

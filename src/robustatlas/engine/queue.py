@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
-from robustatlas.common.host import indices, looking_is_free, to_host
+from robustatlas.common.host import is_sync_free, to_host, true_rows
 
 _EMPTY = 1 / 4
 """Share of the slots that may stay empty until the next look. A smaller share makes the host wait more often."""
@@ -43,13 +43,13 @@ class Queue:
         if counts:
             settled, staying = counts
             self.report(settled)
-            self.rows = torch.cat([self.unknown[indices(self._are_staying(), staying)], self.rows])
+            self.rows = torch.cat([self.unknown[true_rows(self._are_staying(), staying)], self.rows])
             self.unknown = self.unknown[:0]
 
     def read_if_needed(self, free: int, slots: int) -> None:
         """Read about the unknown at once if too many of the ``slots`` would stay empty; ``free`` of them are."""
         empty = free - len(self.rows)
-        if len(self.unknown) and (looking_is_free(self.unknown.device) or empty > _EMPTY * slots):
+        if len(self.unknown) and (is_sync_free(self.unknown.device) or empty > _EMPTY * slots):
             self.settle_unknown(*to_host(*self.counts()))
 
     def _are_staying(self) -> Tensor:

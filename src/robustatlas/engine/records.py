@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.common.bundle import Tree, put, take
+from robustatlas.common.bundle import Tree, take_rows, write_rows
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import CLEAN
@@ -114,9 +114,9 @@ def _counts_queries(model: Classifier, attack: Attack) -> bool:
 def _neutral(attack: Attack, x: Tensor, rows: Sequence[Tensor]) -> Tree:
     """The neutral theta of ``x`` [N, ...] in memory of its own, a batch of ``rows`` at a time: whole it would be there
     twice for a moment."""
-    theta = take(attack.threat.neutral(x[:1]), x.new_zeros(len(x), dtype=torch.int64))
+    theta = take_rows(attack.threat.neutral(x[:1]), x.new_zeros(len(x), dtype=torch.int64))
     for part in rows:
-        put(theta, part, attack.threat.neutral(x[part]))
+        write_rows(theta, part, attack.threat.neutral(x[part]))
     return theta
 
 

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from robustatlas.attacks.search import Schedule
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.common.bundle import Tree, gradient, over, put, select, take, watched
-from robustatlas.common.host import looking_is_free
+from robustatlas.common.bundle import Tree, gradient, map_tensors, require_gradient, select, take_rows, write_rows
+from robustatlas.common.host import is_sync_free
 from robustatlas.engine.numerics import CLEAN, DRAWS
 from robustatlas.engine.records import Records, charge_passes
 from robustatlas.models.classifier import Classifier
@@ -32,12 +32,14 @@ def starting_points(
     if run.optimizer.minimum_size and run.start == "best":
         best = records.best_size[rows]
         size = best if schedule.monotone else torch.full_like(best, torch.inf)
-        return select(size.isfinite(), _kick_example(run, problem, take(records.best_theta, rows), size), theta), None
+        return select(
+            size.isfinite(), _kick_example(run, problem, take_rows(records.best_theta, rows), size), theta
+        ), None
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(records.margins[rows], rows, schedule.source(rows))
         return threat.project(x, lowest, problem.epsilon), None
     warm = schedule.warm[rows] & records.best_size[rows].isfinite()
-    return select(warm, threat.project(x, take(records.best_theta, rows), problem.epsilon), theta), ~warm
+    return select(warm, threat.project(x, take_rows(records.best_theta, rows), problem.epsilon), theta), ~warm
 
 
 def choose_draws(
@@ -48,19 +50,19 @@ def choose_draws(
     Where these begin ``anew`` [B], the draws of the threat model are
     those that the gradient of the run's own objective at the clean input promises the most of. That takes one forward
     and one backward pass (of all ``rows`` where looking at which begin anew is not free)."""
-    at = anew.nonzero().squeeze(1) if looking_is_free(rows.device) else torch.arange(len(rows), device=rows.device)
+    at = anew.nonzero().squeeze(1) if is_sync_free(rows.device) else torch.arange(len(rows), device=rows.device)
     if not len(at):
         return theta
-    some, clean, begin = take(problem, at), watched(problem.x[at]), take(theta, at)
+    some, clean, begin = take_rows(problem, at), require_gradient(problem.x[at]), take_rows(theta, at)
     with charge_passes(model, records, rows[at]), going_back(run.backward):
         logits = model.logits(clean, labels=some.labels, noise=some.noise.child(CLEAN))
         value = OBJECTIVES[run.objective](logits, some.labels, some.targets if run.targets else None)
         slope = gradient(value, clean)
     records.finite &= logits.detach().isfinite().all()
     draws = some.threat.choose(some.x, slope, some.noise.child(DRAWS))
-    own = over(lambda _, free: free, draws, begin)
-    whole = take(theta, torch.arange(len(rows), device=rows.device))
-    put(whole, at, select(anew[at], own, begin))
+    own = map_tensors(lambda _, free: free, draws, begin)
+    whole = take_rows(theta, torch.arange(len(rows), device=rows.device))
+    write_rows(whole, at, select(anew[at], own, begin))
     return whole
 
 

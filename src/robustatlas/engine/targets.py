@@ -8,7 +8,7 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.common.bundle import dot, gradient, watched
+from robustatlas.common.bundle import dot, gradient, require_gradient
 from robustatlas.engine.numerics import CLEAN, NUMERICS, TARGET
 from robustatlas.engine.records import Records, charge_passes
 from robustatlas.models.classifier import Classifier
@@ -44,7 +44,7 @@ def _classes_by_distance(model: Classifier, attack: Attack, records: Records, ra
     those with the largest logits; the others follow by their logits."""
     count = min(NUMERICS.nearest, ranking.shape[1] - 1)
     x, labels = records.x[rows], records.labels[rows]
-    theta = watched(attack.threat.neutral(x))
+    theta = require_gradient(attack.threat.neutral(x))
     distances = []
     with charge_passes(model, records, rows):
         noise = records.noise.take(rows).child(CLEAN).child(0)

@@ -11,8 +11,9 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.suites import SUITES, attacks_of
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.wording import falls_from, instead
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.typed_strengths import falling_scale_start
+from robustatlas.common.wording import suggestion
 from robustatlas.data.arrays import array_of
 from robustatlas.evaluation.request import EIGHT_BIT, Attacks, Request, Strengths
 from robustatlas.models.classifier import Classifier
@@ -36,7 +37,7 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
     attacks = [scale_effort(attack, effort) for attack in attacks_of(request.attacks_on(model), protocol, sides)]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
-        there = instead(unknown[0], names, f"there are {', '.join(names)}")
+        there = suggestion(unknown[0], names, f"there are {', '.join(names)}")
         raise UserError(f"{unknown[0]!r} is to be left out, but is not among the attacks{there}")
     attacks = [attack for attack in attacks if attack.name not in exclude]
     if request.border is not None:
@@ -72,11 +73,11 @@ def read_grids(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
         return {}
     if not isinstance(given, Mapping):
         raise UserError(
-            f"strengths is {brief(repr(given))}; expected strengths for each attack by name, such as "
+            f"strengths is {shorten(repr(given))}; expected strengths for each attack by name, such as "
             '{"linf": [0.01, 0.02]}.'
         )
     if unknown := [str(name) for name in given if name not in names]:
-        there = instead(unknown[0], names, f"there are {', '.join(names)}")
+        there = suggestion(unknown[0], names, f"there are {', '.join(names)}")
         raise UserError(f"Strengths are given for {', '.join(unknown)}, which is not among the attacks{there}")
     wanted = {}
     for name, values in given.items():
@@ -85,9 +86,9 @@ def read_grids(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):
-            top = falls_from(name)
+            top = falling_scale_start(name)
             expected = "positive, increasing numbers" if top is None else f"falling numbers below {top:g}"
-            raise UserError(f"The strengths of {name!r} are {brief(repr(values))}; expected {expected}.")
+            raise UserError(f"The strengths of {name!r} are {shorten(repr(values))}; expected {expected}.")
         check_strengths(grid, name)
         wanted[name] = grid
     return wanted

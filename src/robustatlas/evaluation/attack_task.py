@@ -14,7 +14,7 @@ from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.passes import maximal_passes
 from robustatlas.attacks.search import search_named
-from robustatlas.common.bundle import take
+from robustatlas.common.bundle import take_rows
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import JUDGED
 from robustatlas.engine.records import Records, check_finite
@@ -176,7 +176,7 @@ class _AttackedBatch:
         # Smoothed by what the run recorded when the model was first measured, wherever this chunk is attacked.
         attacked = model if gradient is None else model.smoothed_by(gradient.kinks)
         attacked = attacked.judged_by(attack.errors)
-        noise = Noise.of(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
+        noise = Noise.for_samples(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
         records, draws, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
         certified = None if task.certified is None else torch.from_numpy(task.certified.sizes_at(index)).to(x)
@@ -239,7 +239,7 @@ class _AttackedBatch:
         records, attack = self._recorded, self.task.attack
         broken = records.best_size.isfinite() & torch.from_numpy(self.settled).to(records.x.device)
         rows = broken.nonzero().squeeze(1)
-        theta = take(records.best_theta, rows)
+        theta = take_rows(records.best_theta, rows)
         images = shown(attack.threat, records.x[rows], theta, attack.eight_bit) if len(rows) else records.x[:0]
         return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
 

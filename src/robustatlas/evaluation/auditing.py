@@ -154,7 +154,7 @@ def _kinds(
     with undisturbed(), seeded(0, model.device), model.evaluating():
         work = choose_samples(data, list(positions[:_LOOKED_AT]))
         x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
-        noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
+        noise = Noise.for_samples(0, torch.from_numpy(work.index).to(model.device), "repair")
         ways = around(model, LookedAt(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from robustatlas.common.errors import UserError, warn
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.evaluation.chunks import ChunkRunner, ChunkSettings, ModelWorkload, RowStore, Task
 from robustatlas.evaluation.cores import Cores, can_share
 from robustatlas.evaluation.costs import Costs
@@ -85,7 +85,7 @@ class Prepared:
             fewer = size > 1 and not halves
             advice = f"a batch size of {size // 2}" if fewer else "a smaller network, or on another device"
             raise UserError(
-                f"{self.model.device} ran out of memory with {counted(1 if halves else size, 'sample')} at work at "
+                f"{self.model.device} ran out of memory with {pluralise(1 if halves else size, 'sample')} at work at "
                 f"once; run the same again with {advice}. Finished parts of the run are kept."
             ) from error
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from robustatlas.common.wording import some
+from robustatlas.common.wording import list_names
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, RowStore, Task
 from robustatlas.evaluation.cores import SMALLEST_CHUNK
 from robustatlas.evaluation.costs import Costs
@@ -145,7 +145,7 @@ class Dispatcher:
     def describe(self, chunk: Chunk) -> str:
         """Return the words for a chunk in the middle of a sentence: its samples of the data set."""
         spans = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in spans_of(chunk.index)]
-        return f"samples {some(spans, at_most=_LISTED_SPANS)} of {self.tasks[chunk.task].record.name!r}"
+        return f"samples {list_names(spans, at_most=_LISTED_SPANS)} of {self.tasks[chunk.task].record.name!r}"
 
     def work_seconds(self) -> float:
         """Return the seconds of work that are left, for one worker."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore
 from robustatlas.evaluation.completion import complete, show_warning
 from robustatlas.evaluation.cores import cores_for
@@ -35,7 +35,7 @@ def evaluate_request(model: Model, data: Data, request: Request) -> Result:
     with cores.limit_threads(), evaluation_context(classifier, request) as display:
         ready = prepare_attacks(classifier, samples, request, display)
         if request.batch_size == "auto":
-            fitting = counted(ready.batch_size, "sample")
+            fitting = pluralise(ready.batch_size, "sample")
             ready.display.note(f"{fitting} at work at once is what {ready.model.device} is fast with.")
         run = request.begin_run(ready.identity)
         check_answers(ready.model, run, ready.samples)

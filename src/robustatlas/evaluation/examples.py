@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import Address, named
+from robustatlas.common.files import Address, parse_path
 from robustatlas.outcomes import Run, sha256_of_array
 from robustatlas.outcomes.storage import is_run
 
@@ -65,7 +65,7 @@ def read_examples(path: str | Path) -> Examples:
     Raises:
         UserError: nothing there, or none of these.
     """
-    place = named(path)
+    place = parse_path(path)
     if isinstance(place, Address) or place.is_dir():
         return _read_run(place) if is_run(place) else _read_folder(place)
     if not place.is_file():

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.files import named, read_text
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import in_path
+from robustatlas.common.files import parse_path, read_text
+from robustatlas.common.scalars import parse_fraction
+from robustatlas.common.wording import safe_file_name
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.request import Data, Request
@@ -48,7 +48,7 @@ class FieldModel:
 
     def run(self, store: str | Path) -> Path:
         """Its run in the folder, or at the address, of all."""
-        return named(store) / self.name
+        return parse_path(store) / self.name
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def read_field(path: str | Path) -> list[FieldModel]:
         ...     [(entry.name, entry.options) for entry in read_field(file.name)]
         [('builtin-digits-linf', {}), ('deep', {'arguments': {'depth': 3}})]
     """
-    file = named(path, "a file that lists models")
+    file = parse_path(path, "a file that lists models")
     try:
         lines = read_text(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -220,10 +220,10 @@ def _entry(words: list[str], place: str) -> FieldModel:
         raise UserError(f"{place} is not understood ({str(error).rstrip('.')}); expected {_GRAMMAR}.") from error
     stem = f"{said.source}-{Path(said.weights).stem}" if said.weights else said.source
     return FieldModel(
-        in_path(said.name or stem), said.source, {name: value for name, value in options.items() if value}
+        safe_file_name(said.name or stem), said.source, {name: value for name, value in options.items() if value}
     )
 
 
 def _statistic(given: str | None) -> float | tuple[float, ...] | None:
-    values = tuple(fraction(value) for value in given.split(",")) if given else ()
+    values = tuple(parse_fraction(value) for value in given.split(",")) if given else ()
     return values if len(values) > 1 else next(iter(values), None)

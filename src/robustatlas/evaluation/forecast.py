@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.attacks.passes import expected_passes
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import Chunk
 from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, cores_for
@@ -110,8 +110,8 @@ def forecasted(
     model: Model, data: Data, request: Request, budget: float, throughput: DeviceThroughput | None = None
 ) -> Forecast:
     """Return the forecast of an evaluation, as :func:`robustatlas.evaluation.forecast`, of a request."""
-    if not 0 < real(budget) < math.inf:
-        raise UserError(f"budget={brief(repr(budget))}; expected a positive number of seconds.")
+    if not 0 < real_or_nan(budget) < math.inf:
+        raise UserError(f"budget={shorten(repr(budget))}; expected a positive number of seconds.")
     classifier, samples = open_model(model, data, request)
     cores = request.cores or cores_for(classifier, samples.rows)
     with cores.limit_threads(), evaluation_context(classifier, request) as display:
@@ -125,7 +125,7 @@ def forecasted(
             missing = np.flatnonzero(mine & ~np.isin(ready.samples.index, held))
             if len(missing):
                 pace = (
-                    _measure_pace(ready, task, missing, real(budget))
+                    _measure_pace(ready, task, missing, real_or_nan(budget))
                     if throughput is None
                     else _throughput_pace(ready, throughput)
                 )

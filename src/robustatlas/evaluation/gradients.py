@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.sanity.gradients import margin_gradients, without_gradient
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
 from robustatlas.models.classifier import Classifier
@@ -60,8 +60,10 @@ def projected_gradients(model: Classifier, first: Beginning, ways: Collection[Ba
 def _projected(gradients: Tensor) -> Numbers:
     """Return the length of each sample's gradient, as a power of two, and projections of its direction. Both are zero
     if the gradient is zero or not finite."""
-    slopes = flat(gradients).double().cpu()
-    signs = Noise.of(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
+    slopes = flatten(gradients).double().cpu()
+    signs = (
+        Noise.for_samples(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
+    )
     lengths = slopes.norm(dim=1, keepdim=True)
     rows = torch.cat([lengths.log2(), (slopes / lengths) @ signs.T], 1).tolist()
     return tuple(tuple(round(v, 2) + 0.0 for v in row) if all(map(math.isfinite, row)) else () for row in rows)

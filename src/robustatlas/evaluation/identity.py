@@ -51,7 +51,7 @@ def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
 
 def _probe_images(shape: Sequence[int]) -> Tensor:
     index = torch.arange(8)
-    drawn = Noise.of(0, index, "probe").uniform(*shape)
+    drawn = Noise.for_samples(0, index, "probe").uniform(*shape)
     return drawn ** per_sample(2.0 ** (index - 3.5), drawn)
 
 
@@ -164,7 +164,7 @@ def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int
     """Softmax margins [B], the lowest and the highest that rounding of the logits explains; each ``number`` draws
     others, in other company."""
     company = torch.arange(len(x), device=x.device).roll(number)
-    noise = Noise.of(number, company, "answers")
+    noise = Noise.for_samples(number, company, "answers")
     parts = torch.split(company, -(-AT_ONCE // (number + 1)))
     with torch.no_grad(), seeded(number, model.device):
         logits = torch.cat(

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from robustatlas.attacks.definition import Attack, Plan, Search
 from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_classes, check_model, ways_back
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import looking_is_free
-from robustatlas.common.wording import invalid_sentence
+from robustatlas.common.host import is_sync_free
+from robustatlas.common.wording import masked_warning
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import ChunkSettings
@@ -91,7 +91,7 @@ def prepare_attacks(model: Classifier, samples: ChosenSamples, request: Request,
     tasks = _attack_tasks(attacks, searches, model, samples, request)
     lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
     if invalid := {name: share for name, share in lost.items() if share}:
-        show_warning(display, invalid_sentence(invalid))
+        show_warning(display, masked_warning(invalid))
     identity, settings = identity_of(model, samples.rows.shape[1:], samples.record), _settings(model, samples, request)
     seconds = _seconds_per_pair(model, samples, min(settings.batch_size, len(samples.labels)))
     return PreparedAttacks(model, samples, tasks, identity, (*warnings, *left_out), settings, display, seconds)
@@ -166,7 +166,7 @@ def _seconds_per_pair(model: Classifier, samples: ChosenSamples, batch: int) -> 
 
     An accelerator is about as fast with one sample as with many, so it is measured with a batch.
     """
-    if model.knowledge == "gradients" and not looking_is_free(model.device):
+    if model.knowledge == "gradients" and not is_sync_free(model.device):
         while (seconds := seconds_of_a_batch(model, _on_device(model, samples.rows[:1]), batch)) is None and batch > 1:
             batch //= 2
         return (seconds or 0.0) / batch

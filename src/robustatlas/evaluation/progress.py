@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from robustatlas.common.escaping import terminal_text
-from robustatlas.common.wording import duration, strength
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import format_duration
 
 D = TypeVar("D")
 
@@ -91,7 +92,8 @@ class _Tally:
             return ""
         share = 100 * self.robust / self.through
         return (
-            f"{share:.1f} % {self.record.kept} at {strength(self.record.strengths[self.middle], of=self.record.name)}"
+            f"{share:.1f} % {self.record.kept} at "
+            f"{format_strength(self.record.strengths[self.middle], attack=self.record.name)}"
         )
 
     def rate(self, settled: int = 0) -> float:
@@ -134,7 +136,7 @@ class BarProgress(Progress):
             self.total = self._row("all", len(self.tallies) * self.samples)
         if self.total is not None:
             through = sum(tally.through for tally in self.tallies.values())
-            self.bars.update(self.total, completed=through, left=f"{duration(seconds)} left")
+            self.bars.update(self.total, completed=through, left=f"{format_duration(seconds)} left")
 
     def note(self, message: str) -> None:
         self.console.print(terminal_text(message), highlight=False)
@@ -146,7 +148,7 @@ class BarProgress(Progress):
             self.bars.start_task(task)
         rate = tally.rate(settled)
         through = tally.through + settled
-        left = f"{duration((self.samples - through) / rate)} left" if rate else ""
+        left = f"{format_duration((self.samples - through) / rate)} left" if rate else ""
         self.bars.update(task, completed=through, rate=f"{rate:.3g}/s" if rate else "", left=left)
 
     def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -183,14 +185,14 @@ class LineProgress(Progress):
 
     def expect(self, seconds: float) -> None:
         if len(self.tallies) > 1 and seconds > 0:
-            self._say(f"All attacks: {duration(seconds)} left")
+            self._say(f"All attacks: {format_duration(seconds)} left")
 
     def _line(self, record: Announced, settled: int) -> None:
         tally = self.tallies[record.key]
         through, rate = tally.through + settled, tally.rate(settled)
         parts = [f"{through}/{self.samples} samples", tally.note]
         if rate:
-            parts += [f"{rate:.3g} samples/s", f"{duration((self.samples - through) / rate)} left"]
+            parts += [f"{rate:.3g} samples/s", f"{format_duration((self.samples - through) / rate)} left"]
         self._say(f"{record.name}: {', '.join(part for part in parts if part)}")
         self.last = time.perf_counter()
 

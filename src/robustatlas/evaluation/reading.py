@@ -13,7 +13,7 @@ from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measu
 from robustatlas.checks.sanity import ways_back
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.noise import Noise
-from robustatlas.common.scalars import generator_of
+from robustatlas.common.scalars import random_generator
 from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.samples import ChosenSamples
@@ -78,7 +78,7 @@ class Question:
 
     def noise(self, rows: Tensor, device: torch.device, of: str = "diagnosis") -> Noise:
         """The streams of the samples at ``rows`` [M]; ``of``: what draws from them."""
-        return Noise.of(self.seed, torch.from_numpy(self.work.index[rows.numpy()]).to(device), of)
+        return Noise.for_samples(self.seed, torch.from_numpy(self.work.index[rows.numpy()]).to(device), of)
 
 
 def question_of(
@@ -100,7 +100,7 @@ def question_of(
     number = min(everyone, max(FEWEST, int(affordable / (_PASSES + each))) if count is None else count)
     ends = number if count is not None else max(FEWEST_ENDS, int((affordable - _PASSES * number) / max(each, 1)))
     indicators = tuple(
-        kind for kind in INDICATORS.usable().values() if kind.part == "always" and (everything or kind.decides)
+        kind for kind in INDICATORS.load_usable().values() if kind.part == "always" and (everything or kind.decides)
     )
     return Question(work, attacks, plans, seed, number, batch, indicators, ends, gradients)
 
@@ -180,7 +180,7 @@ def _select_samples(model: Classifier, question: Question, size: int) -> Tensor:
     """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
     work = question.work
     order = torch.from_numpy(np.argsort(work.index, kind="stable"))
-    order = order[torch.from_numpy(generator_of(question.seed).permutation(len(order)))]
+    order = order[torch.from_numpy(random_generator(question.seed).permutation(len(order)))]
     found: list[Tensor] = []
     with torch.no_grad():
         for rows in torch.split(order, max(1, min(size, question.count))):

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Effort, ProtocolName, Search
 from robustatlas.attacks.suites import default_attacks
-from robustatlas.common.errors import UserError, check_among
-from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.common.errors import UserError, check_choice
+from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.data import Dataset
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.progress import Progress
@@ -83,7 +83,7 @@ class Request:
     cores: Cores | None = None
 
     def __post_init__(self) -> None:
-        self._keep("seed", seed_of(self.seed))
+        self._keep("seed", parse_seed(self.seed))
         if not isinstance(self.batch_size, str) or self.batch_size != "auto":
             self._keep_count("batch_size")
         self._keep_count("shard_size")
@@ -94,8 +94,8 @@ class Request:
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
-        check_among("pixels", self.pixels, get_args(Pixels))
-        check_among("border", self.border, (None, *get_args(Border)))
+        check_choice("pixels", self.pixels, get_args(Pixels))
+        check_choice("border", self.border, (None, *get_args(Border)))
         _check_switch("keep_adversarial", self.keep_adversarial)
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
@@ -108,11 +108,11 @@ class Request:
     @property
     def is_number_of_samples(self) -> bool:
         """True if a number of samples is asked for, or all, and not positions or a mask."""
-        return self.samples is None or whole(self.samples) is not None
+        return self.samples is None or integer_or_none(self.samples) is not None
 
     def _keep_count(self, name: str) -> None:
         if (value := getattr(self, name)) is not None:
-            self._keep(name, count_of(name, value))
+            self._keep(name, parse_count(name, value))
 
     def attacks_on(self, model: Classifier) -> Attacks:
         """Return the attacks that are named, or the default ones of ``model``."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.host import check_default_device
-from robustatlas.common.scalars import whole
+from robustatlas.common.scalars import integer_or_none
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
 from robustatlas.data.arrays import tensor_of
 from robustatlas.data.labels import class_numbers
@@ -64,7 +64,7 @@ def open_data(data: Data, samples: Samples = None) -> Data:
 
 def _first_holding(samples: Samples) -> int | None:
     """Return how many of the first items of a data set hold ``samples``; None where these are nothing to count."""
-    if (count := whole(samples)) is not None:
+    if (count := integer_or_none(samples)) is not None:
         return count if count > 0 else None
     try:
         positions = np.asarray(samples)
@@ -116,7 +116,7 @@ def select_positions(
     if samples is None:
         return None
     positions = torch.from_numpy(positions_from_request(samples, len(work.rows)))
-    if whole(samples) is None:
+    if integer_or_none(samples) is None:
         return positions
     return some_of(work.labels, torch.from_numpy(work.index), len(positions), seed, _stratification(work.labels, run))
 
@@ -160,7 +160,7 @@ def positions_from_request(samples: Samples, count: int) -> Integers:
         return np.arange(int(given))
     if given.ndim != 1 or given.dtype.kind not in "iub":
         raise UserError(
-            f"samples is {brief(repr(samples))}; expected how many, their positions, or a mask of those to take."
+            f"samples is {shorten(repr(samples))}; expected how many, their positions, or a mask of those to take."
         )
     if given.dtype.kind == "b":
         if len(given) != count:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import listed
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import parse_fraction
+from robustatlas.common.wording import join_words
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,12 @@ class DeviceThroughput:
         """
         if given in PUBLISHED:
             return cls(given)
-        passes = fraction(given)
+        passes = parse_fraction(given)
         if not 0 < passes < torch.inf:
             raise UserError(
-                f"The device throughput is {brief(repr(given))}; expected passes of one image a second, such as 2000, "
-                f"or a device with published speeds: {listed(list(PUBLISHED))}."
+                f"The device throughput is {shorten(repr(given))}; expected passes of one image a second, such as "
+                "2000, "
+                f"or a device with published speeds: {join_words(list(PUBLISHED))}."
             )
         return cls(f"a device of {passes:,g} passes a second", passes)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import whole
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import integer_or_none
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
 from robustatlas.metrics.references.matching import chosen_attacks, match_entries, seen_mask, table_of, weights_at
@@ -101,11 +101,11 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
     counts = {len(statistic.columns) for statistic in statistics}
     if len(counts) != 1:
         raise UserError(f"Statistics of the same samples are expected; these have {sorted(counts)} samples.")
-    count, origin = whole(replicates), whole(seed)
+    count, origin = integer_or_none(replicates), integer_or_none(seed)
     if count is None or count < 1:
-        raise UserError(f"The number of replicates is {brief(replicates)}; at least 1 is expected, 1000 are usual.")
+        raise UserError(f"The number of replicates is {shorten(replicates)}; at least 1 is expected, 1000 are usual.")
     if origin is None or origin < 0:
-        raise UserError(f"The seed of the draws is {brief(repr(seed))}; a whole number from 0 on is expected.")
+        raise UserError(f"The seed of the draws is {shorten(repr(seed))}; a whole number from 0 on is expected.")
     samples = counts.pop()
     if not samples:
         raise UserError("There are no samples to draw from; at least one is expected.")

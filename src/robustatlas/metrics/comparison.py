@@ -8,7 +8,7 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import reals
+from robustatlas.common.scalars import real_array
 from robustatlas.outcomes.shared import check_paired
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.outcomes.table import OutcomeTable
@@ -240,7 +240,7 @@ def holm(p_values: ArrayLike) -> Floats:
         >>> holm([0.01, 0.04, 0.03])
         array([0.03, 0.06, 0.06])
     """
-    p = reals(p_values, "p-values")
+    p = real_array(p_values, "p-values")
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         raise UserError("A list of p-values between 0 and 1 is expected.")
     order = np.argsort(p)

@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, reals
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_array, real_or_nan
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import axis, counted, value_as_typed
-from robustatlas.common.wording import size as written
+from robustatlas.common.typed_strengths import axis_label, format_size, value_as_typed
+from robustatlas.common.wording import pluralise
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
 
@@ -137,15 +137,15 @@ class RobustnessCurve(Tabular):
         sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
         low, high = self.band(kind="pointwise").at(sizes)
         rows = [
-            (written(float(size), of=self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
+            (format_size(float(size), attack=self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
             for size, error, below, above in zip(sizes, self.at(sizes), low, high, strict=True)
         ]
         median = float(self.quantile(0.5))
-        half = "half never break" if np.isinf(median) else f"half break at {written(median, of=self.attack)}"
-        about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
+        half = "half never break" if np.isinf(median) else f"half break at {format_size(median, attack=self.attack)}"
+        about = f"{self.attack or 'Robustness curve'} on {pluralise(self.samples, 'sample')}: {half}"
         return Grid(
             about,
-            (axis(self.unit or "size", of=self.attack), "robust error, %", "95 % interval"),
+            (axis_label(self.unit or "size", attack=self.attack), "robust error, %", "95 % interval"),
             rows,
             numbers=(0, 1, 2),
         )
@@ -201,7 +201,7 @@ class RobustnessCurve(Tabular):
         Raises:
             UserError: a share outside of [0, 1].
         """
-        shares = reals(share, "shares of samples")
+        shares = real_array(share, "shares of samples")
         if not ((shares >= 0) & (shares <= 1)).all():
             raise UserError(f"Shares of samples between 0 and 1 are expected; given: {shares.tolist()}.")
         # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
@@ -218,8 +218,8 @@ class RobustnessCurve(Tabular):
         Raises:
             UserError: `up_to` is not a positive finite size.
         """
-        if not 0 < real(up_to) < np.inf:
-            raise UserError(f"The area is taken up to a positive finite size; given: {brief(up_to)}.")
+        if not 0 < real_or_nan(up_to) < np.inf:
+            raise UserError(f"The area is taken up to a positive finite size; given: {shorten(up_to)}.")
         sizes, counts = self.steps
         widths = np.diff(np.minimum(np.append(sizes, np.inf), up_to))
         return float(percent(counts @ widths, self.samples) / up_to)
@@ -273,12 +273,12 @@ class RobustnessCurve(Tabular):
             [(1.5, 2.0, 1, 0)]
         """
         check_confidence(confidence)
-        if not 0 <= real(tolerance) < 1:
+        if not 0 <= real_or_nan(tolerance) < 1:
             raise UserError(
-                f"The tolerance is {brief(tolerance)}; a relative difference of sizes in [0, 1) is expected."
+                f"The tolerance is {shorten(tolerance)}; a relative difference of sizes in [0, 1) is expected."
             )
         if not isinstance(other, RobustnessCurve):
-            raise UserError(f"Curves cross other curves; given: {brief(repr(other))}.")
+            raise UserError(f"Curves cross other curves; given: {shorten(repr(other))}.")
         sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = self.at(reach) - other.at(reach)
@@ -392,7 +392,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
 
 
 def _sizes(given: ArrayLike) -> NDArray[np.float64]:
-    sizes = reals(given, "sizes")
+    sizes = real_array(given, "sizes")
     if not (sizes >= 0).all():
         raise UserError("Robustness curves are defined at sizes >= 0; a smaller one or NaN is given.")
     return sizes

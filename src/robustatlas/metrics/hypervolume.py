@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import real, reals
+from robustatlas.common.scalars import real_array, real_or_nan
 from robustatlas.outcomes.outcome import percent
 
 
@@ -90,11 +90,11 @@ def adversarial_hypervolume(
         >>> volume.per_sample, volume.corrected
         (array([0.375, 0.325]), 50.0)
     """
-    found = reals(margins, "margins")
+    found = real_array(margins, "margins")
     if found.ndim != 2 or found.size == 0:
         raise UserError(f"Margins [samples, levels] are expected; given an array of shape {found.shape}.")
     if strengths is not None:
-        _check_equal_steps(reals(strengths, "strengths"), found.shape[1])
+        _check_equal_steps(real_array(strengths, "strengths"), found.shape[1])
     clean = _clean_margins(clean_margin, len(found))
     _check_margins(found, "the margins")
 
@@ -190,8 +190,8 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
         >>> normalised_cross_entropy([1.0, 0.5, 0.0], classes=4)
         array([ 1. ,  0.5, -1. ])
     """
-    probability = reals(true_probability, "probabilities")
-    if not real(classes) >= 2 or not ((probability >= 0) & (probability <= 1)).all():
+    probability = real_array(true_probability, "probabilities")
+    if not real_or_nan(classes) >= 2 or not ((probability >= 0) & (probability <= 1)).all():
         raise UserError("Probabilities in [0, 1] of the true class and at least 2 classes are expected.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(1 + np.log(probability) / np.log(classes), -1.0))

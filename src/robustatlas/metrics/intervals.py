@@ -6,8 +6,8 @@ import numpy as np
 import scipy  # which imports its parts where they are used: special takes long
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, reals
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_array, real_or_nan
 from robustatlas.outcomes.outcome import percent
 
 
@@ -44,8 +44,8 @@ class Interval:
 
 def check_confidence(confidence: float) -> None:
     """Raise where a confidence level is not strictly between 0 and 1."""
-    if not 0.0 < real(confidence) < 1.0:
-        raise UserError(f"The confidence is {brief(confidence)}; a number between 0 and 1 is expected, such as 0.95.")
+    if not 0.0 < real_or_nan(confidence) < 1.0:
+        raise UserError(f"The confidence is {shorten(confidence)}; a number between 0 and 1 is expected, such as 0.95.")
 
 
 def proportion_bounds(
@@ -73,8 +73,8 @@ def proportion_bounds(
         (array([ 0.  , 78.19]), array([ 7.11, 96.67]))
     """
     check_confidence(confidence)
-    counts = reals(successes, "successes")
-    if not real(total) >= 1 or not ((counts >= 0) & (counts <= total)).all():
+    counts = real_array(successes, "successes")
+    if not real_or_nan(total) >= 1 or not ((counts >= 0) & (counts <= total)).all():
         raise UserError(
             f"The successes must lie between 0 and the {total} trials, of which there must be at least one."
         )
@@ -125,8 +125,8 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
         >>> print(accuracy_interval(90.0, samples=50))
         90.00 [78.19, 96.67]
     """
-    if not 0 <= real(accuracy) <= 100:
-        raise UserError(f"The accuracy is {brief(accuracy)}; a percentage in [0, 100] is expected.")
+    if not 0 <= real_or_nan(accuracy) <= 100:
+        raise UserError(f"The accuracy is {shorten(accuracy)}; a percentage in [0, 100] is expected.")
     successes = accuracy * samples / 100
     if not np.isclose(successes, round(successes), atol=1e-6 * samples):
         raise UserError(f"An accuracy of {accuracy:g} % is not a whole number of {samples} samples; give their number.")

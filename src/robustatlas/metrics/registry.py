@@ -195,7 +195,7 @@ def against_reference() -> list[Metric]:
     >>> [metric.name for metric in against_reference()][:2]
     ['CR ind-avg', 'CR ind-worst']
     """
-    return [metric for metric in METRICS.usable().values() if metric.against]
+    return [metric for metric in METRICS.load_usable().values() if metric.against]
 
 
 def of_model() -> list[Metric]:
@@ -204,7 +204,7 @@ def of_model() -> list[Metric]:
     >>> [metric.name for metric in of_model()]
     ['UA2']
     """
-    return [metric for metric in METRICS.usable().values() if metric.of_model]
+    return [metric for metric in METRICS.load_usable().values() if metric.of_model]
 
 
 def of_attack() -> list[Metric]:
@@ -213,4 +213,4 @@ def of_attack() -> list[Metric]:
     >>> [metric.name for metric in of_attack()][:2]
     ['CR', 'UAR']
     """
-    return [metric for metric in METRICS.usable().values() if metric.of_attack]
+    return [metric for metric in METRICS.load_usable().values() if metric.of_attack]

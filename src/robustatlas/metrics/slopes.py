@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import strength, words_up_to
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
+from robustatlas.common.typed_strengths import format_strength, words_up_to
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
 
@@ -72,10 +72,10 @@ def change_of_slope(
     if curve.judged is not None:
         raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
-    if not 0 < real(up_to) < np.inf:
-        raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")
+    if not 0 < real_or_nan(up_to) < np.inf:
+        raise UserError(f"up_to is {shorten(up_to)}; a positive finite size is expected.")
     if replicates < 2:
-        raise UserError(f"The number of replicates is {brief(replicates)}; at least 2 are expected, 200 are usual.")
+        raise UserError(f"The number of replicates is {shorten(replicates)}; at least 2 are expected, 200 are usual.")
     grid = np.linspace(0, up_to, _POINTS)
     candidates = grid[_ENDS:-_ENDS]
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
@@ -84,7 +84,8 @@ def change_of_slope(
     knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(
-            f"The curve does not rise {words_up_to(curve.attack)} {strength(up_to, of=curve.attack)}; look farther."
+            f"The curve does not rise {words_up_to(curve.attack)} {format_strength(up_to, attack=curve.attack)}; look "
+            "farther."
         )
     generator, samples = np.random.default_rng(seed), len(wrong)
     drawn = (generator.integers(samples, size=samples) for _ in range(replicates))

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import some
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
+from robustatlas.common.wording import list_names
 from robustatlas.metrics.references.matching import MatchedEntries, match_entries, seen_mask, table_of, values_at
 from robustatlas.metrics.references.points import CLEAN, Points, points_of
 from robustatlas.metrics.references.reference import Reference
@@ -93,9 +93,10 @@ def stability_constant(
         >>> stability_constant(model, reference, {"p": 1.5}, alpha=1, attacks=["p"], difficulty="epsilon").value
         30.0
     """
-    if not 0 <= real(floor) < real(alpha):
+    if not 0 <= real_or_nan(floor) < real_or_nan(alpha):
         raise UserError(
-            f"alpha is {brief(alpha)} and floor is {brief(floor)}; expected in units of difficulty: 0 <= floor < alpha."
+            f"alpha is {shorten(alpha)} and floor is {shorten(floor)}; expected in units of difficulty: 0 <= floor < "
+            "alpha."
         )
     entries = match_entries(accuracies, reference, attacks)
     hard = difficulty_of(entries, difficulty, table_of(reference))
@@ -123,13 +124,14 @@ def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTab
             raise UserError(f"There is no difficulty {given!r}; give reference, epsilon, or a number for each point.")
         if len(several := set(entries.attacks) - {CLEAN}) > 1:
             raise UserError(
-                f"Strengths of {some(sorted(several))} have different units, so they are not one difficulty; take one "
+                f"Strengths of {list_names(sorted(several))} have different units, so they are not one difficulty; "
+                "take one "
                 "attack, or give a number for each point."
             )
         return entries.strengths
     found = values_at(entries, points_of(given, "difficulties", known))
     if lacking := [entries.name(int(k)) for k in np.flatnonzero(np.isnan(found))]:
-        raise UserError(f"No difficulty is given of {some(lacking)}; give one for each point.")
+        raise UserError(f"No difficulty is given of {list_names(lacking)}; give one for each point.")
     return found
 
 

@@ -9,7 +9,7 @@ import scipy  # which imports its parts where they are used: stats takes long
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import reals
+from robustatlas.common.scalars import real_array
 from robustatlas.metrics.bootstrap import FEW, SampleStatistic, bootstrap_replicates, confidence_intervals
 from robustatlas.metrics.intervals import Interval, check_confidence, percentile_interval
 
@@ -69,7 +69,7 @@ def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
         55.00 [52.52, 57.48]
     """
     check_confidence(confidence)
-    found = reals(values, "values")
+    found = real_array(values, "values")
     if found.ndim != 1 or not found.size or not np.isfinite(found).all():
         raise UserError("One finite number for each training is expected, of one training at least.")
     mean = float(found.mean())

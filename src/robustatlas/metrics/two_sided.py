@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength, words_up_to
+from robustatlas.common.typed_strengths import format_strength, words_up_to
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
 
 CLOSED = 1.01
@@ -36,7 +36,7 @@ class Between:
     attack: str = ""
 
     def __str__(self) -> str:
-        at = strength(self.size, of=self.attack)
+        at = format_strength(self.size, attack=self.attack)
         return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {at}"
 
 
@@ -69,7 +69,7 @@ class TwoSided:
             )
         if (crossed := np.flatnonzero(self.lower > self.upper)).size:
             row, attack = int(crossed[0]), self.found.attack
-            example, least = (strength(float(side[row]), 6, of=attack) for side in (self.upper, self.lower))
+            example, least = (format_strength(float(side[row]), 6, attack=attack) for side in (self.upper, self.lower))
             raise UserError(
                 f"Sample {row} has an example of size {example} and is certified {words_up_to(attack)} {least}: one of "
                 "the two is wrong; please report it."

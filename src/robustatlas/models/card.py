@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, read_text, write_text
+from robustatlas.common.files import parse_path, read_text, write_text
 from robustatlas.common.version import __version__
 from robustatlas.outcomes.differences import differences
 
@@ -125,7 +125,7 @@ def read_card(folder: str | Path) -> Card:
         ...     read_card(folder) == trained.card
         True
     """
-    path = named(folder)
+    path = parse_path(folder)
     path = path if path.suffix == ".json" else path / CARD
     try:
         return Card.model_validate_json(read_text(path))

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.files import parse_path
 from robustatlas.models.checkpoints import Fitted
 from robustatlas.models.classifier import Classifier, Origin, Precision
 from robustatlas.models.classifier.normalisation import Given, Statistic, statistic
@@ -60,7 +60,7 @@ def load_model(
     found = source_named(source)
     if not isinstance(arguments, Mapping):
         raise UserError(
-            f"arguments={brief(repr(arguments))}; expected a mapping of names to values, such as {{'depth': 18}}."
+            f"arguments={shorten(repr(arguments))}; expected a mapping of names to values, such as {{'depth': 18}}."
         )
     settings = dict(arguments)
     if weights is not None and found.pretrains:
@@ -75,7 +75,7 @@ def load_model(
     if isinstance(module, nn.Module):
         _to_eval_mode(module)
     code = found.sha256(arguments) or made.code_sha256
-    home = str(named(weights).resolve()) if weights is not None else made.home
+    home = str(parse_path(weights).resolve()) if weights is not None else made.home
     licence = made.licence if weights is None else None
     asked = {"source": source, "weights": weights, "mean": mean, "std": std, "name": name, "arguments": dict(arguments)}
     origin = Origin(source, code, tuple(notes), licence, home, made.library, asked | {"precision": precision})

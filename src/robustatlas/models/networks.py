@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset
 from robustatlas.models import load_model
 from robustatlas.models.architectures import Normalised, architecture_named
@@ -97,7 +97,7 @@ def load_trained(folder: str | Path) -> Classifier:
     card = read_card(folder)
     data = card.identity.data
     net = network_named(card.architecture, data.shape, len(data.classes))
-    place = named(folder)
+    place = parse_path(folder)
     load_weights(net, place / WEIGHTS)
     return Classifier(net.eval(), classes=data.classes if len(data.classes) > 1 else None, name=place.name)
 

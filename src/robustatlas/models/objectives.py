@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.errors import unknown
+from robustatlas.common.errors import unknown_name_error
 
 Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin", "log-margin"]
 
@@ -116,4 +116,4 @@ def check_objective(name: str) -> None:
         robustatlas.common.errors.UserError: There is no objective 'marginn'; did you mean 'margin'?
     """
     if name not in OBJECTIVES:
-        raise unknown("objective", name, OBJECTIVES)
+        raise unknown_name_error("objective", name, OBJECTIVES)

@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.models.architectures import Normalised
 from robustatlas.models.checkpoints import Fitted, Tensors, fit, read_weights
 from robustatlas.models.classifier import Classifier
@@ -32,7 +32,7 @@ def load_weights(net: nn.Module, path: str | Path) -> Fitted:
         Traceback (most recent call last):
         robustatlas.common.errors.UserError: There is no weights file nothing.safetensors; give the path of ...
     """
-    file = named(path, "a file of weights")
+    file = parse_path(path, "a file of weights")
     return _fit_into(read_weights(file), net, file)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.registry import Registry, subclass_test
 from robustatlas.optimizers.base import Optimizer
 
 __all__ = ["OPTIMIZERS", "Optimizer"]
@@ -35,5 +35,5 @@ OPTIMIZERS: Registry[type[Optimizer[Any]]] = Registry(
         "perceptual-descent": "optimizers.perceptual_descent:PerceptualDescent",
     },
     "a class derived from robustatlas.extending.Optimizer",
-    subclass_of(Optimizer),
+    subclass_test(Optimizer),
 )

@@ -6,7 +6,7 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, gradient, over, per_sample, watched
+from robustatlas.common.bundle import Tree, gradient, map_tensors, per_sample, require_gradient
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 
@@ -51,7 +51,7 @@ class Adam(Optimizer[AdamState]):
 
     def init(self, problem: Problem, theta: Tree) -> AdamState:
         theta = problem.threat.project(problem.x, theta, problem.epsilon)
-        zeros = over(torch.zeros_like, theta)
+        zeros = map_tensors(torch.zeros_like, theta)
         return AdamState(theta, counter(problem.epsilon), zeros, zeros)
 
     def step(self, problem: Problem, state: AdamState, evaluation: Evaluation) -> AdamState:
@@ -59,11 +59,11 @@ class Adam(Optimizer[AdamState]):
         if self.roughness:
             weight = self.roughness / problem.epsilon.clamp_min(1e-12)
             roughness = _roughness_gradient(problem, state.theta)
-            ascent = over(lambda grad, rough: grad - per_sample(weight, grad) * rough, ascent, roughness)
+            ascent = map_tensors(lambda grad, rough: grad - per_sample(weight, grad) * rough, ascent, roughness)
         # Algorithm 1 of Kingma and Ba 2015, with its names; it minimises, so the sign of the step is another.
         beta_1, beta_2 = self.decay
-        first = over(lambda m, grad: beta_1 * m + (1 - beta_1) * grad, state.first, ascent)
-        second = over(lambda v, grad: beta_2 * v + (1 - beta_2) * grad.square(), state.second, ascent)
+        first = map_tensors(lambda m, grad: beta_1 * m + (1 - beta_1) * grad, state.first, ascent)
+        second = map_tensors(lambda v, grad: beta_2 * v + (1 - beta_2) * grad.square(), state.second, ascent)
 
         def adam_step(theta: Tensor, m: Tensor, v: Tensor) -> Tensor:
             t = per_sample(state.step + 1, theta).to(theta.dtype)
@@ -72,12 +72,12 @@ class Adam(Optimizer[AdamState]):
             length = per_sample(self.rate * problem.epsilon, theta)
             return theta + length * m_hat / (v_hat.sqrt() + 1e-8)
 
-        theta = over(adam_step, state.theta, first, second)
+        theta = map_tensors(adam_step, state.theta, first, second)
         return AdamState(problem.threat.project(problem.x, theta, problem.epsilon), state.step + 1, first, second)
 
 
 def _roughness_gradient(problem: Problem, theta: Tree) -> Tree:
     """Return the gradient of the roughness of ``theta``, built like it."""
     with torch.enable_grad():
-        theta = watched(theta)
+        theta = require_gradient(theta)
         return gradient(cast(Smooth, problem.threat).smoothness(theta), theta)

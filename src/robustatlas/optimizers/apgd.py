@@ -6,8 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, over, select
-from robustatlas.common.host import cached
+from robustatlas.common.bundle import Tree, map_tensors, select
+from robustatlas.common.host import cached_tensor
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter
 
 
@@ -86,7 +86,7 @@ class APGD(Optimizer[APGDState]):
             previous=theta,
             best=theta,
             best_objective=low,
-            best_gradient=over(torch.zeros_like, theta),
+            best_gradient=map_tensors(torch.zeros_like, theta),
             last_objective=torch.zeros_like(low),
             length=self.rate * problem.epsilon,
             rises=counter(low),
@@ -106,7 +106,7 @@ class APGD(Optimizer[APGDState]):
         rises = torch.where(first, 0, state.rises + (objective > objective_before))
         reviewed_objective = torch.where(first, objective, state.reviewed_objective)
 
-        period = cached(review_periods, self.steps, like=state.step)[state.step.clamp_max(self.steps + 1)]
+        period = cached_tensor(review_periods, self.steps, like=state.step)[state.step.clamp_max(self.steps + 1)]
         review = period > 0
         stuck = ~state.halved & (reviewed_objective >= best_objective)  # condition 2
         halve = review & ((rises <= self.rho * period) | stuck)  # condition 1: "<" in the paper, "<=" in AutoAttack
@@ -116,7 +116,7 @@ class APGD(Optimizer[APGDState]):
 
         # z and x of the paper's algorithm 1; the first move has no momentum.
         ahead = threat.project(x, threat.move(x, here, threat.steepest(x, gradient), length), problem.epsilon)
-        mixed = over(self._with_momentum, ahead, here, state.previous)
+        mixed = map_tensors(self._with_momentum, ahead, here, state.previous)
         theta = select(first, ahead, threat.project(x, mixed, problem.epsilon))
         return APGDState(
             theta=theta,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
-from robustatlas.common.host import constant, maybe_any
+from robustatlas.common.host import constant_tensor, maybe_any
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import JpegL1
@@ -84,7 +84,7 @@ class APGDL1(Optimizer[APGDL1State]):
 
     def _radius(self, problem: Problem, stage: Tensor) -> Tensor:
         """Return the radius [B] of the ball of each sample's ``stage`` [B]."""
-        factors = constant([factor for factor, _ in self.schedule], problem.epsilon)
+        factors = constant_tensor([factor for factor, _ in self.schedule], problem.epsilon)
         return problem.epsilon * factors[stage]
 
     def _enter(self, problem: Problem, theta: Tensor, stage: Tensor, step: Tensor) -> APGDL1State:
@@ -115,7 +115,7 @@ class APGDL1(Optimizer[APGDL1State]):
         best = select(better, state.theta, state.best)
         best_gradient = select(better, evaluation.gradient, state.best_gradient)
         best_objective = torch.where(better, evaluation.objective, state.best_objective)
-        total = constant(self.lengths, state.stage)[state.stage]
+        total = constant_tensor(self.lengths, state.stage)[state.stage]
         radius = self._radius(problem, state.stage)
 
         # A review after every 4 % of a stage. If the best point became much sparser, the step is long again and goes

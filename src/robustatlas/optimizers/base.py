@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import Bundle, Tree
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -188,7 +188,7 @@ def annealed(step: Tensor, steps: int, like: Tensor) -> Tensor:
         >>> annealed(torch.tensor([0, 5, 10, 11]), 10, torch.zeros(1, dtype=torch.float64)).tolist()
         [1.0, 0.5, 0.0, 0.0]
     """
-    return cached(_half_cosine, steps, like.dtype, like=like)[step.clamp_max(steps)]
+    return cached_tensor(_half_cosine, steps, like.dtype, like=like)[step.clamp_max(steps)]
 
 
 def _half_cosine(steps: int, dtype: torch.dtype) -> Tensor:

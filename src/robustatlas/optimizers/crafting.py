@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.bundle import Tree, gradient, per_sample, select, watched
+from robustatlas.common.bundle import Tree, gradient, per_sample, require_gradient, select
 from robustatlas.common.noise import Noise
 from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
@@ -144,7 +144,7 @@ def craft(
         >>> x, labels = torch.rand(2, 4), torch.tensor([0, 2])
         >>> loss = lambda logits: nn.functional.cross_entropy(logits, labels, reduction="none")
         >>> found = craft(net, Opponent("linf", Linf(), 0.1, PGD(3)), x, labels, torch.full((2,), 0.1),
-        ...               Noise.of(0, torch.arange(2), "example"), loss)
+        ...               Noise.for_samples(0, torch.arange(2), "example"), loss)
         >>> bool((found.x - x).abs().max() <= 0.1 + 1e-6)
         True
     """
@@ -196,7 +196,7 @@ def adversarial_examples(
     Example:
         >>> from robustatlas.threats.lp import Linf
         >>> net, x, labels = nn.Linear(4, 2), torch.full((1, 4), 0.5), torch.tensor([0])
-        >>> epsilon, noise = torch.tensor([0.1]), Noise.of(0, torch.arange(1), "example")
+        >>> epsilon, noise = torch.tensor([0.1]), Noise.for_samples(0, torch.arange(1), "example")
         >>> found = adversarial_examples(net, Linf(), x, labels, epsilon, noise)
         >>> bool((found - x).abs().max() <= 0.1 + 1e-6)
         True
@@ -267,7 +267,7 @@ def craft_pair(
     problems = [_problem(opponent, x, labels, epsilon, noise.child(k), None) for k in range(2)]
     states = [optimizer.init(p, _start(p, "random")) for p in problems]
     for _ in range(optimizer.steps):
-        thetas = watched(tuple(state.theta for state in states))
+        thetas = require_gradient(tuple(state.theta for state in states))
         apart = distance(*(net(p.threat.apply(p.x, theta)) for p, theta in zip(problems, thetas, strict=True)))
         gradients = gradient(apart, thetas)
         # No class is asked for: the distance stands in the place of the logits, and nothing counts as misclassified.
@@ -307,7 +307,7 @@ def _evaluate(
     net: Callable[[Tensor], Tensor], problem: Problem, theta: Tree, value: Value, optimizer: Optimizer[Any]
 ) -> Evaluation:
     """Evaluate ``net`` at ``theta`` by one forward and one backward pass, with respect to theta only."""
-    leaves = watched(theta)
+    leaves = require_gradient(theta)
     logits = net(problem.threat.apply(problem.x, leaves))
     objective = value(logits)
     slope = gradient(objective, leaves)

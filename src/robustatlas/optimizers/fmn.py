@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, dot, largest, per_sample
+from robustatlas.common.bundle import Tree, dot, max_abs, per_sample
 from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.jpeg import Jpeg
@@ -88,7 +88,7 @@ def _dense_direction(threat: ThreatModel, x: Tensor, gradient: Tensor) -> Tensor
 
     It is scaled before it is measured, as threat models may bound single numbers.
     """
-    unit = gradient / per_sample(largest(gradient).clamp_min(1e-12), gradient)
+    unit = gradient / per_sample(max_abs(gradient).clamp_min(1e-12), gradient)
     return unit / per_sample(threat.size(x, unit).clamp_min(1e-12), unit)
 
 

@@ -6,7 +6,7 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, over, per_sample
+from robustatlas.common.bundle import Tree, map_tensors, per_sample
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, unsearchable
 from robustatlas.threats.base import ThreatModel
 
@@ -39,7 +39,7 @@ class FrankWolfe(Optimizer[State]):
         oracle = cast(HasLinearOracle, problem.threat)
         vertex = oracle.linear_oracle(problem.x, state.theta, evaluation.gradient, problem.epsilon)
         share = 1 / (state.step + 1).to(problem.epsilon.dtype)
-        theta = over(lambda end, start: start + per_sample(share, end) * (end - start), vertex, state.theta)
+        theta = map_tensors(lambda end, start: start + per_sample(share, end) * (end - start), vertex, state.theta)
         return State(theta, state.step + 1)
 
 
@@ -64,5 +64,5 @@ class VertexAscent(Optimizer[State]):
         threat, x = problem.threat, problem.x
         here, length = threat.apply(x, state.theta), self.rate * problem.epsilon
         move = cast(HasLinearOracle, threat).linear_oracle(here, state.theta, evaluation.gradient, length)
-        theta = over(torch.add, state.theta, move)
+        theta = map_tensors(torch.add, state.theta, move)
         return State(threat.project(x, theta, problem.epsilon), state.step + 1)

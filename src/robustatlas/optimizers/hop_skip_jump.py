@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import flat, per_sample, select
+from robustatlas.common.bundle import flatten, per_sample, select
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
@@ -171,7 +171,7 @@ class HopSkipJump(Optimizer[HopSkipJumpState]):
     def _random_direction(self, problem: Problem, base: Tensor, rounds: Tensor, noise: Noise) -> Tensor:
         """Return a random direction, as long as the paper's radius in this round (delta_t)."""
         ray = noise.normal(*problem.x.shape[1:], dtype=problem.x.dtype)
-        dimensions = flat(base).shape[1]
+        dimensions = flatten(base).shape[1]
         radius = dimensions**0.5 * _closeness(problem) * norm(base, 2)
         radius = torch.where(rounds == 0, _FIRST_RADIUS * torch.ones_like(radius), radius)
         return ray / per_sample(norm(ray, 2) + _TINY, ray) * per_sample(radius, ray)
@@ -186,7 +186,7 @@ def _closeness(problem: Problem) -> float:
 
     It is theta = d^(-3/2) of the authors' code, for inputs of d numbers.
     """
-    dimensions = flat(problem.x).shape[1]
+    dimensions = flatten(problem.x).shape[1]
     return float(dimensions**-1.5)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from robustatlas.common.bundle import Tree, norm, over
+from robustatlas.common.bundle import Tree, map_tensors, norm
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, annealed, counter
 
 
@@ -58,7 +58,7 @@ class PGD(Optimizer[PGDState]):
             length = length * annealed(state.step, self.steps, length)
         theta = threat.move(x, state.theta, threat.steepest(x, evaluation.gradient), length)
         if self.momentum:
-            theta = over(
+            theta = map_tensors(
                 lambda ahead, here, before: ahead + self.momentum * (here - before), theta, state.theta, state.previous
             )
         return PGDState(threat.project(x, theta, problem.epsilon), state.step + 1, state.theta)

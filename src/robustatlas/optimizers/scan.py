@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
 from robustatlas.threats.base import ThreatModel
@@ -67,7 +67,7 @@ class Scan(SweepingOptimizer[ScanState]):
 
     def _sizes_from_clean(self, like: Tensor) -> Tensor:
         """Return 0 and the sizes, increasing."""
-        return constant((0.0, *self.sizes), like)
+        return constant_tensor((0.0, *self.sizes), like)
 
     def step(self, problem: Problem, state: ScanState, evaluation: Evaluation) -> ScanState:
         size, halving = state.theta.abs().flatten(), state.high.isfinite()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
@@ -105,7 +105,7 @@ class Square(Optimizer[SquareState]):
         x, noise = problem.x, problem.noise
         batch, channels, height, width = x.shape
         side = max(min(height, width) // 5, 1)
-        pattern = cached(_pattern, side, self._power(problem), like=x)
+        pattern = cached_tensor(_pattern, side, self._power(problem), like=x)
         across, down = width // side, height // side
         across, down = min(across, 5), min(down, 5)
         sign = noise.child(0).sign(channels, down, across, dtype=x.dtype)
@@ -137,7 +137,7 @@ class Square(Optimizer[SquareState]):
         old, _, _ = _random_window(noise.child(2), side, height, width)
         union = torch.maximum(new, old)[:, None]
         sign = noise.child(3).sign(channels, 1, 1, dtype=best.dtype)
-        pattern = cached(_patterns, smallest, power, like=best)[side]
+        pattern = cached_tensor(_patterns, smallest, power, like=best)[side]
         transposed = per_sample(noise.child(4).uniform() < 0.5, pattern)
         pattern = torch.where(transposed, pattern.transpose(1, 2), pattern)
         placed = _shifted(pattern, top, left, height, width)[:, None] * sign

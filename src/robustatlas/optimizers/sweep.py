@@ -11,9 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import take
+from robustatlas.common.bundle import take_rows
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter, unsearchable
 from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
 from robustatlas.outcomes.strengths import same_strength
@@ -103,12 +103,12 @@ class Sweep(SweepingOptimizer[SweepState]):
     def states_ahead(self, problem: Problem, state: SweepState, count: int) -> SweepState:
         rows = torch.arange(len(state.step), device=state.step.device).repeat_interleave(count)
         steps_ahead = torch.arange(count, device=state.step.device).repeat(len(state.step))
-        repeated: SweepState = take(state, rows)
-        return self._state_at(take(problem, rows), replace(repeated, step=repeated.step + steps_ahead))
+        repeated: SweepState = take_rows(state, rows)
+        return self._state_at(take_rows(problem, rows), replace(repeated, step=repeated.step + steps_ahead))
 
     def init(self, problem: Problem, theta: Tensor) -> SweepState:
         # Points come in the order of size, so the sizes of the table say how many are within epsilon: no second table.
-        sizes = cached(self.grid, like=problem.x)[:, : self.bounded].abs().amax(1)
+        sizes = cached_tensor(self.grid, like=problem.x)[:, : self.bounded].abs().amax(1)
         points = count_within(sizes, problem.epsilon)
         state = SweepState(theta, counter(theta), torch.zeros_like(problem.epsilon, dtype=torch.bool), points)
         return self._state_at(problem, state)
@@ -148,7 +148,7 @@ class Sweep(SweepingOptimizer[SweepState]):
 
     def _state_at(self, problem: Problem, state: SweepState) -> SweepState:
         """Return ``state`` with theta at the point of its step; a sample that has ended keeps its own."""
-        table = cached(self.grid, like=problem.x)
+        table = cached_tensor(self.grid, like=problem.x)
         point = table[state.step.clamp_max(len(table) - 1)]
         bounded, free = point[:, : self.bounded], point[:, self.bounded :]
         for column, (kind, count) in enumerate(self.free):

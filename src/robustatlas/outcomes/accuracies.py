@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
-from robustatlas.common.files import named
-from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import invalid_sentence, marked, value_as_typed
-from robustatlas.common.wording import strength as written
+from robustatlas.common.files import parse_path
+from robustatlas.common.tabular import Grid, Tabular, object_column
+from robustatlas.common.typed_strengths import format_strength, value_as_typed
+from robustatlas.common.wording import add_mark, masked_warning
 from robustatlas.outcomes.strengths import check_strengths, read_strength, same_strength
 
 
@@ -58,7 +58,9 @@ class AccuracyTable(Tabular):
             check_strengths(strengths, attack)
             values = [_number(value, attack) for value in row.values()]
             for strength, value in zip(strengths, values, strict=True):
-                _check_percent(value, f"the accuracy under {attack} at strength {written(strength, of=attack)}")
+                _check_percent(
+                    value, f"the accuracy under {attack} at strength {format_strength(strength, attack=attack)}"
+                )
             entries[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "entries", MappingProxyType(entries))
@@ -76,23 +78,23 @@ class AccuracyTable(Tabular):
         rows = []
         for attack in self.attacks:
             strengths, values = self.strengths(attack), self.values(attack)
-            span, found = written(strengths[0], of=attack), f"{values[0]:.1f}"
+            span, found = format_strength(strengths[0], attack=attack), f"{values[0]:.1f}"
             if len(strengths) > 1:
                 span, found = (
-                    f"{span} to {written(strengths[-1], of=attack)} ({len(strengths)})",
+                    f"{span} to {format_strength(strengths[-1], attack=attack)} ({len(strengths)})",
                     f"{found} to {values[-1]:.1f}",
                 )
-            rows.append((marked(attack, attack in self.invalid), span, found, f"{values.mean():.1f}"))
+            rows.append((add_mark(attack, attack in self.invalid), span, found, f"{values.mean():.1f}"))
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
         if self.invalid:
-            clean = f"{clean}\n{invalid_sentence(self.invalid)}"
+            clean = f"{clean}\n{masked_warning(self.invalid)}"
         return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
         attacks, strengths, values = zip(*entries, strict=True)
         at = [value_as_typed(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
-        return {"attack": objects(attacks), "strength": np.array(at), "accuracy": np.array(values)}
+        return {"attack": object_column(attacks), "strength": np.array(at), "accuracy": np.array(values)}
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -120,8 +122,9 @@ class AccuracyTable(Tabular):
             if same_strength(known, strength):
                 return value
         raise UserError(
-            f"The table has no accuracy under {attack} at strength {written(strength, of=attack)}; it has the "
-            f"strengths {', '.join(f'{written(known, of=attack)}' for known in row)}."
+            f"The table has no accuracy under {attack} at strength {format_strength(strength, attack=attack)}; it has "
+            "the "
+            f"strengths {', '.join(f'{format_strength(known, attack=attack)}' for known in row)}."
         )
 
     def restrict(
@@ -160,7 +163,7 @@ class AccuracyTable(Tabular):
     def warn_of_invalid(self, attacks: Iterable[str]) -> None:
         """Warn that a number rests on some of the ``attacks``, whose accuracies are invalid."""
         if shares := {attack: self.invalid[attack] for attack in attacks if attack in self.invalid}:
-            warn(invalid_sentence(shares))
+            warn(masked_warning(shares))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`.
@@ -202,7 +205,7 @@ are expected; multiply them by 100.
 
     def to_json(self, path: str | Path) -> None:
         """Write the table as a JSON file."""
-        named(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        parse_path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path) -> AccuracyTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counts
+from robustatlas.common.wording import format_counts
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.identity import DataRecord, Identity, ModelRecord
 from robustatlas.outcomes.records import AttackRecord
@@ -53,7 +53,7 @@ class Subject:
         """The sentence that says how many samples the run still lacks; empty of a finished one."""
         if not self.missing:
             return ""
-        return f"{self.name} is unfinished; samples that it has not evaluated yet: {counts(self.missing)}."
+        return f"{self.name} is unfinished; samples that it has not evaluated yet: {format_counts(self.missing)}."
 
 
 def different_data(subjects: Sequence[Subject]) -> str:

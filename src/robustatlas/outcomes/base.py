@@ -5,9 +5,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
-from robustatlas.common.documents import fault
+from robustatlas.common.documents import validation_message
 from robustatlas.common.errors import UserError
-from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.interrupts import delay_interrupts
 
 
 def _plain(value: object) -> object:
@@ -25,7 +25,7 @@ class Record(BaseModel):
 
     def to_json(self) -> str:
         """Return the text of the record's file."""
-        with interrupts_wait():
+        with delay_interrupts():
             return self.model_dump_json(indent=2) + "\n"
 
 
@@ -37,4 +37,4 @@ def parse(kind: type[R], text: str, source: str) -> R:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        raise UserError(f"{source} is not what it should be: {fault(error, 'its content')}") from error
+        raise UserError(f"{source} is not what it should be: {validation_message(error, 'its content')}") from error

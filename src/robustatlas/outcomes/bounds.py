@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import UPPER_BOUND, listed, some
-from robustatlas.common.wording import strength as written
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import UPPER_BOUND, join_words, list_names
 
 Point = tuple[str, float]
 """An attack and one of its strengths."""
@@ -87,10 +87,11 @@ def describe_unsearched(unsearched: tuple[Point, ...]) -> str:
     'linf was not searched at 0.1, 0.2 and l2 was not searched at 1'
     """
     said = [
-        f"{attack} was not searched at {some([written(strength, of=attack) for strength in strengths])}"
+        f"{attack} was not searched at "
+        f"{list_names([format_strength(strength, attack=attack) for strength in strengths])}"
         for attack, strengths in _strengths_of_attacks(unsearched).items()
     ]
-    return listed(said)
+    return join_words(said)
 
 
 def command_to_search(unsearched: tuple[Point, ...]) -> str:
@@ -100,7 +101,7 @@ def command_to_search(unsearched: tuple[Point, ...]) -> str:
     'robustatlas evaluate ... --strengths linf=0.1,0.2'
     """
     options = [
-        f"--strengths {attack}={','.join(written(strength, 6, of=attack) for strength in strengths)}"
+        f"--strengths {attack}={','.join(format_strength(strength, 6, attack=attack) for strength in strengths)}"
         for attack, strengths in _strengths_of_attacks(unsearched).items()
     ]
     return " ".join(["robustatlas evaluate ...", *options])

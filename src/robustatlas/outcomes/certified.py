@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robustatlas.common.errors import UserError, warn
-from robustatlas.common.interrupts import interrupts_wait
-from robustatlas.common.wording import size as written
+from robustatlas.common.interrupts import delay_interrupts
+from robustatlas.common.typed_strengths import format_size
 from robustatlas.outcomes.base import Json, Record, parse
 from robustatlas.outcomes.columns import CERTIFIED_COLUMNS, Arrays, check_columns, rows_at
 from robustatlas.outcomes.hashes import digest
@@ -56,7 +56,7 @@ class CertificateRecord(Record):
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
-        with interrupts_wait():
+        with delay_interrupts():
             return digest(self.model_dump(mode="json", exclude={"unit", "source", "strengths"}))
 
     @property
@@ -232,7 +232,7 @@ def check_sides(name: str, attack: str, index: Integers, certified: CertifiedSiz
     if not len(crossed):
         return
     row = int(crossed[0])
-    example, least = (written(float(sizes[row]), of=attack) for sizes in (found, certified.sizes))
+    example, least = (format_size(float(sizes[row]), attack=attack) for sizes in (found, certified.sizes))
     more = f" ({len(crossed)} samples cross)" if len(crossed) > 1 else ""
     raise CrossedError(
         f"{name}: of sample {index[row]} an example under {attack!r} has the size {example}, and "

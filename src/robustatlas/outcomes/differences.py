@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from robustatlas.common.errors import brief
+from robustatlas.common.errors import shorten
 
 
 def differences(known: Any, given: Any, where: str, place: str = "", there: str = "given") -> Iterator[str]:
@@ -26,4 +26,4 @@ def differences(known: Any, given: Any, where: str, place: str = "", there: str 
 def _told(value: object) -> str:
     if isinstance(value, list):
         return f"{len(value)} of them"
-    return "nothing" if value is None else brief(value)
+    return "nothing" if value is None else shorten(value)

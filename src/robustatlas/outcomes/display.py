@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.tabular import Grid, objects
-from robustatlas.common.wording import counted, marked, size, strength
+from robustatlas.common.tabular import Grid, object_column
+from robustatlas.common.typed_strengths import format_size, format_strength
+from robustatlas.common.wording import add_mark, pluralise
 from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -25,7 +26,7 @@ def heading(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
     """Model, data, number of samples and clean accuracy; after it the ``verdict`` of a diagnosis, and the ``warnings``
     that do not repeat it, each in a line."""
     first = (
-        f"{table.name} on {counted(table.samples, 'sample')} of {table.data} ({classes_in(table)}): "
+        f"{table.name} on {pluralise(table.samples, 'sample')} of {table.data} ({classes_in(table)}): "
         f"{table.clean_accuracy:.1f} % clean accuracy"
     )
     rest = [f"Warning: {warning}" for warning in warnings if not verdict or verdict not in warning]
@@ -37,10 +38,12 @@ def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
     found = []
     for attack in table.attacks:
         outcome = table.outcome(attack)
-        first, last = (strength(float(outcome.strengths[position]), of=attack) for position in (0, -1))
+        first, last = (format_strength(float(outcome.strengths[position]), attack=attack) for position in (0, -1))
         span = first if len(outcome.strengths) == 1 else f"{first} to {last} ({len(outcome.strengths)})"
         passes = f"{sum(table.passes(attack)):.0f}"
-        found.append((marked(attack, attack in table.invalid), size(outcome.median_size, of=attack), span, passes))
+        found.append(
+            (add_mark(attack, attack in table.invalid), format_size(outcome.median_size, attack=attack), span, passes)
+        )
     return found
 
 
@@ -52,11 +55,12 @@ def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
         for attack, median, span, passes in listed[:_MOST_LINES]
     ]
     if len(listed) > _MOST_LINES:
-        lines.append(f"  and {counted(len(listed) - _MOST_LINES, 'more attack')}")
+        lines.append(f"  and {pluralise(len(listed) - _MOST_LINES, 'more attack')}")
     for row, held in table.certified_sizes.items():
         middle = np.sort(held.sizes)[(len(held.sizes) - 1) // 2]
         lines.append(
-            f"  {row}: median certified size {size(float(middle), of=held.attack)}, by {', '.join(held.methods)}"
+            f"  {row}: median certified size {format_size(float(middle), attack=held.attack)}, by "
+            f"{', '.join(held.methods)}"
         )
     return "\n".join([heading(table, warnings, verdict), *lines])
 
@@ -78,7 +82,7 @@ def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
     names = [*table.attacks, *alone]
     samples = {"index": table.index, "label": table.labels, "clean_prediction": table.clean_prediction}
     columns = {name: np.tile(values, len(names)) for name, values in samples.items()}
-    columns["attack"] = np.repeat(objects(names), table.samples)
+    columns["attack"] = np.repeat(object_column(names), table.samples)
     for name, nothing in _NOT_RUN.items():
         found = [_as_typed(outcome.attack, name, getattr(outcome, name)) for outcome in outcomes]
         columns[name] = np.concatenate([*found, np.full(table.samples * len(alone), nothing)])
@@ -107,5 +111,7 @@ def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[A
         "certified_size": np.concatenate(
             [unknown if each is None else _as_typed(each.attack, "certified_size", each.sizes) for each in held]
         ),
-        "certified_by": objects([by for each in held for by in ([""] * table.samples if each is None else each.by)]),
+        "certified_by": object_column(
+            [by for each in held for by in ([""] * table.samples if each is None else each.by)]
+        ),
     }

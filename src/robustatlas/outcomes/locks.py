@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import Address, inside, one_sentence
+from robustatlas.common.files import Address, check_inside, explain_write_errors
 
 _FOLDER = "locks"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -68,7 +68,7 @@ def start_lock(run: Path | None) -> Iterator[None]:
     if run is None or isinstance(run, Address):
         yield
         return
-    lock = _acquire(inside(run, run / _FOLDER / "start.lock"), wait=True)
+    lock = _acquire(check_inside(run, run / _FOLDER / "start.lock"), wait=True)
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ def start_lock(run: Path | None) -> Iterator[None]:
 
 def _acquire_part(run: Path, number: int, of: int) -> FileLock | None:
     """Acquire the lock of a part; None where the file system has no locks."""
-    own = inside(run, run / _FOLDER / f"{number}-of-{of}.lock")
+    own = check_inside(run, run / _FOLDER / f"{number}-of-{of}.lock")
     held = None
     try:
         held = _acquire(own)
@@ -106,7 +106,7 @@ def _overlapping_locks(own: Path, number: int, of: int) -> Iterator[Path]:
 
 def _acquire(file: Path, wait: bool = False) -> FileLock | None:
     """Acquire a lock; None where the file system has no locks. Raise ``_HeldError`` where another command holds it."""
-    with one_sentence(file):
+    with explain_write_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         # Existence of a file would be no lock here: it outlives a command that is killed on another machine.
         lock = FileLock(file, timeout=-1 if wait else 0, fallback_to_soft=False)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import Address, named, one_sentence
+from robustatlas.common.files import Address, explain_write_errors, parse_path
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.columns import Arrays
 from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, spans_of
@@ -73,7 +73,7 @@ def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run]
     there = Run.begun(into, given[0].identity)
     parts = given if there is None else [there, *given]
     _check(parts)
-    place = named(into, "the folder of a run")
+    place = parse_path(into, "the folder of a run")
     free = there is None and not isinstance(place, Address)
     with _temporary_folder(place) as temporary:
         joined = Run.begin(temporary / "joined", given[0].identity)
@@ -83,7 +83,7 @@ def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run]
         _check_sizes(joined)
         if free:
             Storage(place).check_is_free()
-            with one_sentence(place):
+            with explain_write_errors(place):
                 (temporary / "joined").replace(place.resolve())
         else:
             _add(joined, Run.begin(into, given[0].identity))
@@ -97,9 +97,9 @@ def _temporary_folder(place: Path) -> Iterator[Path]:
         above = None
     else:
         above = place.absolute().parent
-        with one_sentence(place):
+        with explain_write_errors(place):
             above.mkdir(parents=True, exist_ok=True)
-    with one_sentence(place), TemporaryDirectory(prefix=".joining-", dir=above) as folder:
+    with explain_write_errors(place), TemporaryDirectory(prefix=".joining-", dir=above) as folder:
         yield Path(folder)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import reals
-from robustatlas.common.wording import strength
+from robustatlas.common.scalars import real_array
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
 
@@ -339,11 +339,15 @@ class Outcome:
         Raises:
             UserError: a strength at which the attack was not evaluated.
         """
-        grid, wanted = self.strengths.tolist(), np.atleast_1d(reals(strengths, f"strengths of {self.attack}")).tolist()
+        grid, wanted = (
+            self.strengths.tolist(),
+            np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist(),
+        )
         found = [position_of(strength, grid) for strength in wanted]
         if None in found:
             raise UserError(
-                f"{self.attack} was not evaluated at strength {strength(wanted[found.index(None)], of=self.attack)}."
+                f"{self.attack} was not evaluated at strength "
+                f"{format_strength(wanted[found.index(None)], attack=self.attack)}."
             )
         kept = np.asarray(found, np.int64)
         return replace(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
-from robustatlas.common.wording import strength
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.outcomes.strengths import position_of
 
 
@@ -53,6 +53,6 @@ def different_points(
             extra.append(attack)
         else:
             mine, wanted = list(ours[attack]), list(theirs[attack])
-            missing += [f"{attack}@{strength(s, of=attack)}" for s in wanted if position_of(s, mine) is None]
-            extra += [f"{attack}@{strength(s, of=attack)}" for s in mine if position_of(s, wanted) is None]
+            missing += [f"{attack}@{format_strength(s, attack=attack)}" for s in wanted if position_of(s, mine) is None]
+            extra += [f"{attack}@{format_strength(s, attack=attack)}" for s in mine if position_of(s, wanted) is None]
     return missing, extra

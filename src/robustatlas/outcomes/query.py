@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief, warn
-from robustatlas.common.files import named
-from robustatlas.common.tabular import Grid, Tabular, objects
+from robustatlas.common.errors import UserError, shorten, warn
+from robustatlas.common.files import parse_path
+from robustatlas.common.tabular import Grid, Tabular, object_column
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.views import create_views
@@ -53,7 +53,7 @@ def written(value: object) -> str:
 
 def column_of(values: Sequence[Any]) -> NDArray[Any]:
     """A column as numbers, where it is one."""
-    return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else objects(values)
+    return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else object_column(values)
 
 
 MOST_MEMORY, MOST_VALUES = "4GB", 10_000_000
@@ -131,11 +131,11 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
     import duckdb
 
     if not isinstance(sql, str):
-        raise UserError(f"The SQL is {brief(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")
+        raise UserError(f"The SQL is {shorten(repr(sql))}; expected a text, such as 'SELECT * FROM outcomes'.")
     paths = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not paths:
         raise UserError("No runs given; name at least one run directory.")
-    opened = {str(named(path)): Run.open(path) for path in paths}
+    opened = {str(parse_path(path)): Run.open(path) for path in paths}
     for note in _comparison_notes(opened):
         warn(note)
     try:

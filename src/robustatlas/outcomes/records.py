@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.interrupts import interrupts_wait
-from robustatlas.common.wording import significant
+from robustatlas.common.interrupts import delay_interrupts
+from robustatlas.common.wording import format_significant
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.hashes import digest
@@ -131,7 +131,7 @@ class AttackRecord(Record):
     @cached_property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
-        with interrupts_wait():
+        with delay_interrupts():
             words = {"unit", "source", "note", "calibrated", "effort", "runs", "counterpart", "largest"}
             told = self.model_dump(mode="json", exclude={"gradient", *words})
             if self.gradient is not None:
@@ -178,7 +178,7 @@ class AttackRecord(Record):
             each for each in _run_settings(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)
         ]
         spacings: list[Any] = [each["spacing"] for each in optimizers if each.get("kind") == "Sweep"]
-        return [f"exact to steps of {significant(min(spacings), 3)}"] if spacings else []
+        return [f"exact to steps of {format_significant(min(spacings), 3)}"] if spacings else []
 
     @property
     def lowers_margins(self) -> bool:

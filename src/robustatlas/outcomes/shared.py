@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import some
+from robustatlas.common.wording import list_names
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.table import OutcomeTable
@@ -85,7 +85,7 @@ def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integer
     """
     common = np.sort(reduce(np.intersect1d, (index for index, _ in samples)))
     if common.size == 0:
-        raise UserError(f"{some(names)} share no samples; evaluate the same samples.")
+        raise UserError(f"{list_names(names)} share no samples; evaluate the same samples.")
     labels = [labels[rows_of(index, common)] for index, labels in samples]
     for name, own in zip(names, labels, strict=True):
         if not np.array_equal(labels[0], own):

@@ -21,10 +21,10 @@ from pydantic import TypeAdapter
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.files import (
     Address,
-    inside,
+    check_inside,
+    explain_write_errors,
     is_temporary,
-    named,
-    one_sentence,
+    parse_path,
     publish_once,
     remove_stale_temporaries,
     write_atomically,
@@ -92,7 +92,7 @@ class Storage:
             UserError: the place holds something else, or it cannot be written.
         """
         if self.folder is not None:
-            with one_sentence(self.folder):
+            with explain_write_errors(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
         if (there := self.identity()) is None:
             self.check_is_free()
@@ -178,7 +178,7 @@ class Storage:
     def _path(self, file: str) -> str:
         """Return the path of a file on the file system; links that lead out of a folder are refused."""
         if self.folder is not None:
-            inside(self.folder, self.folder / file)
+            check_inside(self.folder, self.folder / file)
         return f"{self._base}/{file}"
 
     def _files(self, folder: str) -> list[str]:
@@ -219,7 +219,7 @@ class Storage:
         """Return a file on this machine for each table: the table's own, or a copy that is freed with this object."""
         files = [_table_file(name) for name in names]
         if self.folder is not None:
-            return [inside(self.folder, self.folder / file) for file in files]
+            return [check_inside(self.folder, self.folder / file) for file in files]
         if self._copies is None:
             self._copies = Path(tempfile.mkdtemp(prefix="robustatlas-"))
             weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
@@ -245,11 +245,11 @@ class Storage:
     def _publish(self, file: str, fill: Callable[[Path], object]) -> None:
         """Let `fill` write a temporary file, and keep it as `file`."""
         if self.folder is not None:
-            write_atomically(inside(self.folder, self.folder / file), fill)
+            write_atomically(check_inside(self.folder, self.folder / file), fill)
             return
         with tempfile.TemporaryDirectory(prefix="robustatlas-") as folder:
             temporary = Path(folder, Path(file).name)
-            with one_sentence(temporary):
+            with explain_write_errors(temporary):
                 fill(temporary)
             self._put(file, temporary.read_bytes())
 
@@ -260,7 +260,7 @@ class Storage:
     def _create(self, file: str, text: str) -> str:
         """Write a text unless the file exists, and return the text that is there afterwards."""
         if self.folder is not None:
-            is_new = publish_once(inside(self.folder, self.folder / file), text)
+            is_new = publish_once(check_inside(self.folder, self.folder / file), text)
             return text if is_new else self._read_texts([file])[0]
         try:
             self._filesystem.pipe_file(self._path(file), text.encode(), mode="create")
@@ -303,7 +303,7 @@ def is_run(path: str | Path) -> bool:
     >>> is_run("memory://nothing/here")
     False
     """
-    return Storage(named(path, "the folder of a run")).identity() is not None
+    return Storage(parse_path(path, "the folder of a run")).identity() is not None
 
 
 _METADATA = TypeAdapter(dict[str, str])

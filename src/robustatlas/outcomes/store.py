@@ -31,7 +31,7 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import json_value
-from robustatlas.common.files import inside, named
+from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.circumstances import now, told
@@ -177,7 +177,7 @@ class Run:
     def audit(self) -> Run | None:
         """What an audit found, kept apart from what the run holds; None: there was none."""
         if self._audit is None and self.path is not None:
-            place = inside(self.path, self.path / "audit")
+            place = check_inside(self.path, self.path / "audit")
             self._audit = Run.open(place) if is_run(place) else None
         return self._audit
 
@@ -373,4 +373,4 @@ class Run:
 
 
 def _open_storage(path: str | Path) -> Storage:
-    return Storage(named(path, "the folder of a run"))
+    return Storage(parse_path(path, "the folder of a run"))

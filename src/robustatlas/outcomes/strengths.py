@@ -7,9 +7,9 @@ becomes another number only here and at the printers:
 - **Doors**: :func:`read_strength` reads whatever people type or pass: options, requirements, studies, files of
   references, weights and models, SQL, and arguments of Python that choose strengths (``strengths`` of `evaluate`,
   `certify` and `Result.from_arrays`, ``against`` of `train`). It needs the name of the attack.
-- **Printers**: ``strength``, ``size``, ``interval`` and ``value_as_typed`` of :mod:`robustatlas.common.wording` give
-  back what people type. All need the name of the attack. Text, JSON, CSV, data frames, SQL and figures hold typed
-  strengths.
+- **Printers**: ``format_strength``, ``format_size``, ``format_interval`` and ``value_as_typed`` of
+  :mod:`robustatlas.common.typed_strengths` give back what people type. All need the name of the attack. Text, JSON,
+  CSV, data frames, SQL and figures hold typed strengths.
 - **Between them** (arrays of tables, curves and metrics, and the files of a run), a strength or size is the distance
   from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an attack whose
   strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality").
@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction, real, reals
-from robustatlas.common.wording import falls_from, text_as_typed, value_as_typed
-from robustatlas.common.wording import strength as written
+from robustatlas.common.scalars import parse_fraction, real_array, real_or_nan
+from robustatlas.common.typed_strengths import falling_scale_start, format_strength, text_as_typed, value_as_typed
 
 STRENGTH_TOLERANCE = 1e-5
 """Relative difference up to which two strengths are the same one (8/255 in float32 and in float64 are), and up to
@@ -45,8 +44,8 @@ def read_strength(given: Any, attack: str) -> float:
     >>> read_strength("8/256", "linf"), read_strength(80, "resolution"), read_strength("80", "resolution")
     (0.03125, 20.0, 20.0)
     """
-    found = fraction(given) if isinstance(given, str) else real(given)
-    top = falls_from(attack)
+    found = parse_fraction(given) if isinstance(given, str) else real_or_nan(given)
+    top = falling_scale_start(attack)
     return found if top is None else round(top - found, 10)
 
 
@@ -75,10 +74,10 @@ def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
     >>> read_sizes([80.0, 0.0, np.inf], "resolution")
     array([20.,  0., inf])
     """
-    top = falls_from(attack)
+    top = falling_scale_start(attack)
     if top is None:
         return given
-    sizes = reals(given, f"the sizes of {attack}")
+    sizes = real_array(given, f"the sizes of {attack}")
     return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
 
 
@@ -88,7 +87,7 @@ def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float6
     >>> sizes_as_typed(np.array([20.0, 0.0, np.inf]), "resolution").tolist()
     [80.0, 100.0, -inf]
     """
-    top = falls_from(attack)
+    top = falling_scale_start(attack)
     return sizes if top is None else np.round(top - sizes, 10)
 
 
@@ -131,7 +130,7 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
     ``levels`` where it has no others."""
     if not strengths:
         raise UserError(f"{attack} has no strengths; at least one is expected.")
-    top = falls_from(attack)
+    top = falling_scale_start(attack)
     if not all(0 < strength <= LARGEST_STRENGTH for strength in strengths):
         limit = f"positive numbers of at most {LARGEST_STRENGTH:g}" if top is None else f"numbers below {top:g}"
         raise UserError(f"The strengths of {attack} must be {limit}; given: {listed_strengths(strengths, attack)}.")
@@ -142,7 +141,8 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
     for smaller, larger in pairwise(strengths):
         if same_strength(smaller, larger):
             raise UserError(
-                f"The strength {written(larger, of=attack)} of {attack} is given twice; give each strength once."
+                f"The strength {format_strength(larger, attack=attack)} of {attack} is given twice; give each "
+                "strength once."
             )
         if smaller > larger:
             raise UserError(
@@ -174,7 +174,7 @@ def in_levels(strength: float, largest: float) -> str:
 
 def listed_strengths(strengths: Iterable[float], of: str) -> str:
     """Strengths of the attack ``of``, as people type them, in a row, for a sentence."""
-    return ", ".join(written(strength, 6, of=of) for strength in strengths)
+    return ", ".join(format_strength(strength, 6, attack=of) for strength in strengths)
 
 
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
@@ -222,7 +222,7 @@ def strengths_in(text: str, attack: str, said: str = "") -> tuple[float, ...]:
         most = read_strength(last, attack)
         found = grid(most, int(count)) if math.isfinite(most) else ()
     if not found or not all(0 < strength < math.inf for strength in found):
-        top = falls_from(attack)
+        top = falling_scale_start(attack)
         below = "" if top is None else f", below {text_as_typed(top)}"
         example = "0.01,0.02,0.05 or LAST:COUNT, such as 8/255:20" if top is None else "80,50,20 or LAST:COUNT"
         raise UserError(f"{said} is not understood; expected {example}{below}.")

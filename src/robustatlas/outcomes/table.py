@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, reals
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_array, real_or_nan
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.certified import CertifiedSizes
@@ -202,13 +202,13 @@ class OutcomeTable:
     def _checked(self, strengths: Mapping[str, float]) -> dict[str, float]:
         if not isinstance(strengths, Mapping):
             raise UserError(
-                f"{brief(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
+                f"{shorten(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
             )
-        found = {attack: real(given) for attack, given in strengths.items()}
+        found = {attack: real_or_nan(given) for attack, given in strengths.items()}
         for attack, strength in found.items():
             if not strength >= 0:
                 raise UserError(
-                    f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected a number from 0 on."
+                    f"The strength of {attack} is {shorten(repr(strengths[attack]))}; expected a number from 0 on."
                 )
         return found
 
@@ -308,8 +308,8 @@ class OutcomeTable:
         Raises:
             UserError: an attack without strengths, or arrays that do not fit together.
         """
-        classes = reals(labels, "labels").astype(np.int64)
-        predictions = reals(clean_prediction, "clean predictions").astype(np.int64)
+        classes = real_array(labels, "labels").astype(np.int64)
+        predictions = real_array(clean_prediction, "clean predictions").astype(np.int64)
         outcomes = {}
         if not isinstance(minimal_size, Mapping) or not isinstance(strengths, Mapping):
             raise UserError("The minimal sizes and the strengths are expected by attack, such as {'linf': [0.1, 0.2]}.")
@@ -317,7 +317,7 @@ class OutcomeTable:
             if attack not in strengths:
                 raise UserError(f"There are no strengths of {attack}; give those at which {model} is judged.")
             size = check_minimal(read_sizes(sizes, attack), f"{model} under {attack}")
-            given = np.atleast_1d(reals(strengths[attack], f"the strengths of {attack}"))
+            given = np.atleast_1d(real_array(strengths[attack], f"the strengths of {attack}"))
             grid = np.array([read_strength(each, attack) for each in given.tolist()])
             shape, none = (len(size), len(grid)), np.zeros(len(size), np.int64)
             outcome = Outcome(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
-from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.interrupts import delay_interrupts
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +38,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def _cursor() -> Iterator[duckdb.DuckDBPyConnection]:
-    with interrupts_wait(), _database().cursor() as connection:
+    with delay_interrupts(), _database().cursor() as connection:
         yield connection
 
 

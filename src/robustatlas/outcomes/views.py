@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import unit_as_typed
+from robustatlas.common.typed_strengths import unit_as_typed
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.strengths import sizes_as_typed
@@ -91,7 +91,7 @@ class _Rows:
         origins = ", ".join(map(quoted, outcome.origins))
         fields = [
             *named,
-            f"{quoted(unit_as_typed(outcome.unit, of=outcome.attack))} AS unit",
+            f"{quoted(unit_as_typed(outcome.unit, attack=outcome.attack))} AS unit",
             strengths,
             f"{outcome.monotone} AS monotone",
             f"CAST([{origins}] AS VARCHAR[]) AS origins",

@@ -6,18 +6,15 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 
-from robustatlas.common.files import named, picture_kind, write_text
-from robustatlas.common.wording import (
-    MARK,
-    MASKED,
-    falls_from,
-    marked,
-    shortened,
-    size,
-    strength,
+from robustatlas.common.files import parse_path, picture_kind, write_text
+from robustatlas.common.typed_strengths import (
+    falling_scale_start,
+    format_size,
+    format_strength,
     word_beyond,
     words_up_to,
 )
+from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import chosen_reference
@@ -75,7 +72,7 @@ class RobustnessCard:
         """
         from robustatlas.metrics.figures.paper import save_figure
 
-        target = named(path)
+        target = parse_path(path)
         if picture_kind(target) == "svg":
             write_text(target, self.svg() + "\n")
         else:
@@ -152,8 +149,8 @@ def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape
 def _strip(strip: Strip, top: float) -> list[Shape]:
     middle, end = top + _STRIP / 2, top + _STRIP
     room = _LABELS - 2 * strip.own_threat - 2 * strip.masked
-    label = shortened(strip.label, room)
-    label = marked(f"≈ {label}" if strip.own_threat else label, strip.masked)
+    label = elide_middle(strip.label, room)
+    label = add_mark(f"≈ {label}" if strip.own_threat else label, strip.masked)
     shapes: list[Shape] = [Words(_LEFT - 5, middle + 4, label, _TEXT, _INK, "end")]
     shapes.append(Words(WIDTH - _EDGE, middle + 4, _sizes(strip), _TEXT, _INK, "end"))
     shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
@@ -168,15 +165,17 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
 
 def _sizes(strip: Strip) -> str:
     """Where the clean accuracy is halved, of the last strength, in the attack's own unit."""
-    last = strength(strip.last, 3, of=strip.attack)
+    last = format_strength(strip.last, 3, attack=strip.attack)
     if not strip.searched:
         return f"{words_up_to(strip.attack)} {last}"
     within = strip.halved <= strip.last
     if not within:
         return f"{word_beyond(strip.attack)} {last}"
-    halved = size(strip.halved, of=strip.attack)
+    halved = format_size(strip.halved, attack=strip.attack)
     return (
-        f"{halved} of {last}" if falls_from(strip.attack) is None else f"{halved}, {words_up_to(strip.attack)} {last}"
+        f"{halved} of {last}"
+        if falling_scale_start(strip.attack) is None
+        else f"{halved}, {words_up_to(strip.attack)} {last}"
     )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds
 from robustatlas.common.escaping import latex_text
-from robustatlas.common.papers import Paper, known, named_in
+from robustatlas.common.papers import Paper, find_citations, find_paper
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import counted, listed, strength
+from robustatlas.common.wording import join_words, pluralise
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers import OPTIMIZERS, Optimizer
 from robustatlas.outcomes.records import AttackRecord
@@ -87,7 +88,7 @@ class _Papers:
 
     def cite(self, *names: str) -> str:
         """`` \\cite{...}`` of those that are known; nothing for none."""
-        cited = [paper for name in names if (paper := known(name))]
+        cited = [paper for name in names if (paper := find_paper(name))]
         self.found |= {paper.name: paper for paper in cited}
         return f" \\cite{{{','.join(dict.fromkeys(paper.key for paper in cited))}}}" if cited else ""
 
@@ -118,8 +119,8 @@ def _evaluated(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
     for number, ((data, samples), names) in enumerate(models.items()):
         version = f" with robustatlas {__version__} \\cite{{robustatlas}}" if number == 0 else ""
         yield (
-            f"{listed(list(dict.fromkeys(names)))} {'were' if len(names) > 1 else 'was'} evaluated on "
-            f"{counted(samples, 'image')} of {latex_text(data)}{papers.cite(DATA.get(data, ''))}{version}."
+            f"{join_words(list(dict.fromkeys(names)))} {'were' if len(names) > 1 else 'was'} evaluated on "
+            f"{pluralise(samples, 'image')} of {latex_text(data)}{papers.cite(DATA.get(data, ''))}{version}."
         )
 
 
@@ -159,32 +160,32 @@ def _searched(used: Sequence[_Used], runs: int, papers: _Papers) -> str:
     first = used[0].record
     names = []
     for one in used:
-        of = "" if len(one.models) == runs else f" of {latex_text(listed(one.models))}"
+        of = "" if len(one.models) == runs else f" of {latex_text(join_words(one.models))}"
         names.append(
             f"{latex_text(one.record.name)}{papers.cite(*_sources(one.record.source))} ({_span(one.record)}){of}"
         )
-    stem = f"{listed(names)} {'were' if len(names) > 1 else 'was'}"
+    stem = f"{join_words(names)} {'were' if len(names) > 1 else 'was'}"
     if first.finder is not None:
         return f"{stem} judged by examples of {latex_text(first.finder)}, each checked again."
-    known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.usable().values()}
+    known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.load_usable().values()}
     searched_by = [known_kinds.get(kind, (kind, "")) for kind in dict.fromkeys(_kinds(first))]
     if any(run.get("kick") for run in _recorded_runs(first)):
         searched_by.append(HOPPING)
     by = [f"{latex_text(name)}{papers.cite(paper)}" for name, paper in searched_by]
     protocol = papers.cite(BENCHMARK) if first.protocol.get("search") == "bisection" else ""
-    return f"{stem} searched by {latex_text(first.origin)}{protocol}{f', with {listed(by)}' if by else ''}."
+    return f"{stem} searched by {latex_text(first.origin)}{protocol}{f', with {join_words(by)}' if by else ''}."
 
 
 def _span(record: AttackRecord) -> str:
-    first, last = (strength(record.strengths[end], of=record.name) for end in (0, -1))
-    return f"{counted(len(record.strengths), 'strength')}, {first if first == last else f'{first} to {last}'}"
+    first, last = (format_strength(record.strengths[end], attack=record.name) for end in (0, -1))
+    return f"{pluralise(len(record.strengths), 'strength')}, {first if first == last else f'{first} to {last}'}"
 
 
 def _sources(source: str) -> list[str]:
     """Return the papers of an attack: those that its source names first, before what is said of strengths and runs."""
     first, _, more = source.partition(": ")
-    own = [match[0] for match in named_in(first.split(", as run by")[0])]
-    return own or [match[0] for match in named_in(more)]
+    own = [match[0] for match in find_citations(first.split(", as run by")[0])]
+    return own or [match[0] for match in find_citations(more)]
 
 
 def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Papers) -> Iterator[str]:
@@ -194,7 +195,7 @@ def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Pa
         ratio, uar = (papers.cite(paper) for paper in REFERENCES.values())
         yield (
             f"Competitiveness ratios{ratio} and unforeseen attack robustness{uar} are relative to the reference "
-            f"{latex_text(reference.name)}{papers.cite(*(match[0] for match in named_in(reference.source)))}."
+            f"{latex_text(reference.name)}{papers.cite(*(match[0] for match in find_citations(reference.source)))}."
         )
     if any(outcome.frontier for result in results for outcome in result.outcomes.values()):
         yield f"The adversarial hypervolume{papers.cite(VOLUME)} is computed from margins searched at every strength."
@@ -202,7 +203,7 @@ def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Pa
         yield f"Whether the attacks failed for the wrong reasons was checked by indicators{papers.cite(*INDICATORS)}."
     held = [sizes for result in results for sizes in result.certified_sizes.values()]
     for method, source in {record.method: record.source for sizes in held for record in sizes.records}.items():
-        yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in named_in(source)))}."
+        yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in find_citations(source)))}."
 
 
 def _compared(results: Sequence[Result], papers: _Papers) -> Iterator[str]:

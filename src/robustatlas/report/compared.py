@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from robustatlas.common.escaping import json_text, latex_text, spreadsheet_cell
-from robustatlas.common.latex import pvalue
-from robustatlas.common.wording import MASKED, counted, value_as_typed
+from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.common.wording import MASKED, format_p_value, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.pairs import Pair
 
@@ -84,7 +84,7 @@ class Comparison:
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self.pairs]
         lines = [
             rf"% {self.samples} images of {data}; 95 \% intervals over images in brackets; p-values are",
-            f"% corrected (Holm) for {counted(len(self.pairs), 'pair')}, for each number by itself.",
+            f"% corrected (Holm) for {pluralise(len(self.pairs), 'pair')}, for each number by itself.",
             rf"\begin{{tabular}}{{l{'r' * (len(models) + len(pairs))}}}",
             r"\toprule",
             " & ".join(["", *models, *pairs]) + r" \\",
@@ -95,7 +95,9 @@ class Comparison:
                 f"{numbers[key]:.1f}{' (upper bound)' if key in masked else ''}"
                 for numbers, masked in zip(self.numbers, self.masked, strict=True)
             ]
-            chances = [f"${pvalue(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self.pairs]
+            chances = [
+                f"${format_p_value(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self.pairs
+            ]
             lines.append(" & ".join([latex_text(key), *cells, *chances]) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 

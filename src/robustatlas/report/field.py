@@ -7,7 +7,8 @@ import numpy as np
 from markupsafe import Markup
 
 from robustatlas.common.escaping import html_text
-from robustatlas.common.wording import beside_masked, strength
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import label_masked
 from robustatlas.report.facts.field import Beside
 from robustatlas.report.pages import web_address
 
@@ -46,7 +47,7 @@ def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView
 
 
 def _rows(name: str, beside: Beside) -> tuple[Neighbour, ...]:
-    note = beside_masked("your run", beside.masked)
+    note = label_masked("your run", beside.masked)
     number, entries = beside.accuracy, beside.neighbours
     said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
     own = Neighbour(name, "", said, f"{beside.clean.value:.1f}", note, own=True)
@@ -74,7 +75,7 @@ def _drawing(beside: Beside, series: int) -> Markup:
         points = zip(sizes.tolist(), beside.curve.robust_accuracy(sizes).tolist(), strict=True)
         drawn = " ".join(f"{_x(size, end):.1f},{_y(accuracy):.1f}" for size, accuracy in points)
         shapes.append(Markup('<polyline class="series-{}" points="{}"/>').format(series, drawn))
-        first, last = (strength(edge, of=beside.field.attack) for edge in (0.0, end))
+        first, last = (format_strength(edge, attack=beside.field.attack) for edge in (0.0, end))
         shapes += [_text(_LEFT, HEIGHT - 20, first, "middle"), _text(WIDTH - _RIGHT, HEIGHT - 20, last, "end")]
     number = beside.accuracy
     whisker = Markup('<path class="whisker series-{}" d="M{:.1f} {:.1f}V{:.1f}"/>')

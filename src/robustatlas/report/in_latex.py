@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import latex_text
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import strength, wording
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_strength
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
@@ -57,7 +57,7 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     for attack in facts.attacks:
         if attack.accuracy and attack.average:
             grid = attack.strengths.tolist()
-            at = [strength(grid[place], of=attack.attack) for place in _chosen(attack.attack, grid)]
+            at = [format_strength(grid[place], attack=attack.attack) for place in _chosen(attack.attack, grid)]
             blocks.setdefault((attack.unit, *at), []).append(attack)
     columns = max((len(key) - 1 for key in blocks), default=1)
     lines = [_row("no attack", [""] * columns, facts.clean)]
@@ -87,7 +87,7 @@ def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interv
     leading = None if first is None else position_of(first.at.get(attack.attack, math.nan), grid)
     for place in _chosen(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
-        yield strength(grid[place], of=attack.attack), attack.accuracy[place]
+        yield format_strength(grid[place], attack=attack.attack), attack.accuracy[place]
     if attack.average is not None and len(grid) > 1:
         yield f"mean of {len(grid)}", attack.average
 
@@ -95,14 +95,14 @@ def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interv
 def _chosen(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
     if len(grid) <= _MOST:
         return list(range(len(grid)))
-    usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]
+    usual = [k for k, each in enumerate(grid) if abs(each / STANDARD_STRENGTHS.get(attack, (1e9, ""))[0] - 1) < 1e-5]
     usual += [] if leading is None else [leading]
     return sorted({*usual, (len(grid) - 1) // 2, len(grid) - 1})
 
 
 def _named(attack: AttackFacts) -> str:
     norm = {"linf": r"$L_\infty$", "l2": "$L_2$", "l1": "$L_1$", "l0": "$L_0$"}
-    return norm.get(attack.attack) or latex_text(wording(attack.attack).label)
+    return norm.get(attack.attack) or latex_text(attack_label(attack.attack).label)
 
 
 def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:

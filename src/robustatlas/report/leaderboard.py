@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.attack_labels import GROUPS, attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, one_sentence
-from robustatlas.common.standard import NEAR, STANDARD
-from robustatlas.common.styles import Style, styles_of
-from robustatlas.common.wording import GROUPS, axis, counted, falls_from, listed, strength, text_as_typed, wording
+from robustatlas.common.files import explain_write_errors, parse_path
+from robustatlas.common.styles import Style, model_styles
+from robustatlas.common.typed_strengths import (
+    STANDARD_STRENGTHS,
+    STANDARD_TOLERANCE,
+    axis_label,
+    falling_scale_start,
+    format_strength,
+    text_as_typed,
+)
+from robustatlas.common.wording import join_words, pluralise
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.points import CLEAN, value_at
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
@@ -90,7 +98,7 @@ def board_data(
         "title": title,
         "compared": compared,
         "long": len(rows) > LONG,
-        "hypervolume": wording(HYPERVOLUME_ATTACK).label,
+        "hypervolume": attack_label(HYPERVOLUME_ATTACK).label,
         "official": reference.weights is None and reference.name in {*available_references()} - {*available_fields()},
         "alpha": alpha,
         "reference": _reference(reference, rows),
@@ -98,14 +106,16 @@ def board_data(
         "attacks": [
             {
                 "name": attack,
-                "label": wording(attack).label,
-                "axis": axis(unit_of(attack), of=attack),
-                "falls": falls_from(attack),
-                "usual": STANDARD.get(attack),
-                "group": wording(attack).group,
+                "label": attack_label(attack).label,
+                "axis": axis_label(unit_of(attack), attack=attack),
+                "falls": falling_scale_start(attack),
+                "usual": STANDARD_STRENGTHS.get(attack),
+                "group": attack_label(attack).group,
                 "ranked": attack in reference.ranked,
                 "strengths": reference.accuracies.strengths(attack).tolist(),
-                "written": [strength(at, of=attack) for at in reference.accuracies.strengths(attack).tolist()],
+                "written": [
+                    format_strength(at, attack=attack) for at in reference.accuracies.strengths(attack).tolist()
+                ],
                 "reference": reference.accuracies.values(attack).tolist(),
                 "weights": _weights(reference, attack),
                 "standard": _standard(attack, reference.accuracies.strengths(attack)),
@@ -179,7 +189,7 @@ def build_leaderboard(
     rows = [*published_rows(against), *own]
     images = None if ground is None else len(ground.index)
     board = board_data(against, rows, title or _title(reference), reference is not None, images, alpha)
-    folder = named(output)
+    folder = parse_path(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
@@ -210,7 +220,7 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
 
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
-    return styles_of([row.fingerprint or row.name for row in rows])
+    return model_styles([row.fingerprint or row.name for row in rows])
 
 
 def _own_rows(
@@ -253,7 +263,7 @@ def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
 
 def _write_all(folder: Path, texts: Mapping[str, str]) -> None:
     """Write files into a folder, all or none: only once every one is on the disk do they take their names."""
-    with one_sentence(folder):
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as new:
             for name, text in texts.items():
@@ -273,33 +283,34 @@ def _summary(board: Mapping[str, Any]) -> str:
     own = sum(defense["ownRun"] for defense in board["defenses"])
     published = len(board["defenses"]) - own
     ranked = sum(attack["ranked"] for attack in board["attacks"])
-    shown = [counted(published, "published defense")] if published else []
-    shown += [f"{counted(own, 'run')} of yours"] if own else []
+    shown = [pluralise(published, "published defense")] if published else []
+    shown += [f"{pluralise(own, 'run')} of yours"] if own else []
     strengths = (
         "several strengths" if any(len(attack["strengths"]) > 1 for attack in board["attacks"]) else "one strength"
     )
-    measured = f"{listed(shown)}, measured with {counted(len(board['attacks']), 'attack')} at {strengths}"
+    measured = f"{join_words(shown)}, measured with {pluralise(len(board['attacks']), 'attack')} at {strengths}"
     if not board["compared"]:
         return (
-            f"{measured}. Ranked by the mean of the clean accuracy and those under {counted(ranked, 'attack')}, on the "
-            f"{counted(board['images'], 'image')} that all have."
+            f"{measured}. Ranked by the mean of the clean accuracy and those under {pluralise(ranked, 'attack')}, on "
+            "the "
+            f"{pluralise(board['images'], 'image')} that all have."
         )
     what, name = board["reference"]["what"], board["reference"]["name"]
     if not board["reference"]["trained"]:
-        return f"{measured}, relative to {what}. The ranking counts {counted(ranked, 'attack')}."
+        return f"{measured}, relative to {what}. The ranking counts {pluralise(ranked, 'attack')}."
     against = what if published else f"the reference {name}, of {what}"
     whose = "official ranking" if board["official"] else "ranking of the reference"
-    return f"{measured} and held against {against}. The {whose} counts {counted(ranked, 'attack')}."
+    return f"{measured} and held against {against}. The {whose} counts {pluralise(ranked, 'attack')}."
 
 
 def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
     """The level of the board that is nearest to the strength at which papers give the accuracy; None where none is."""
-    if attack not in STANDARD:
+    if attack not in STANDARD_STRENGTHS:
         return None
-    usual, written = STANDARD[attack]
+    usual, written = STANDARD_STRENGTHS[attack]
     level = int(np.abs(strengths - usual).argmin())
     off = abs(strengths[level] / usual - 1)
-    return {"level": level, "strength": written, "exact": bool(off < 1e-5)} if off < NEAR else None
+    return {"level": level, "strength": written, "exact": bool(off < 1e-5)} if off < STANDARD_TOLERANCE else None
 
 
 def _headline(row: Row) -> str:
@@ -323,7 +334,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "trainedOn": read_strengths(row.about.trained_on) if row.about.tells_training else None,
         "trainedTyped": dict(row.about.trained_on),
         "trainedWords": {
-            attack: f"{'≤' if falls_from(attack) is None else '≥'} {text_as_typed(at)}"
+            attack: f"{'≤' if falling_scale_start(attack) is None else '≥'} {text_as_typed(at)}"
             for attack, at in row.about.trained_on.items()
         },
         "clean": finite(row.accuracies.clean),
@@ -393,7 +404,7 @@ def _with_unique_names(rows: Sequence[Row]) -> list[Row]:
 def _place(reference: Reference, attack: str) -> tuple[int, bool, int]:
     """By group; within a group ranked attacks come first, and then the reference's own order counts."""
     return (
-        GROUPS.index(wording(attack).group),
+        GROUPS.index(attack_label(attack).group),
         attack not in reference.ranked,
         reference.accuracies.attacks.index(attack),
     )

@@ -19,7 +19,7 @@ MARKS = {
 
 def look_of(style: Style) -> dict[str, str]:
     """What scripts need to draw with a style."""
-    return {**style.page(), "mark": MARKS[style.symbol]}
+    return {**style.drawing(), "mark": MARKS[style.symbol]}
 
 
 def style_sheet(styles: Sequence[Style]) -> Markup:
@@ -27,7 +27,7 @@ def style_sheet(styles: Sequence[Style]) -> Markup:
     colours = "".join(f"--series-{k}:light-dark({s.colour},{s.on_dark});" for k, s in enumerate(styles, start=1))
     dashes = "".join(
         f".series-{k}{{stroke:var(--series-{k});color:var(--series-{k})"
-        f"{f';stroke-dasharray:{s.strokes(2)}' if s.dash else ''}}}"
+        f"{f';stroke-dasharray:{s.dash_lengths(2)}' if s.dash else ''}}}"
         for k, s in enumerate(styles, start=1)
     )
     return Markup(f":root{{{colours}}}{dashes}")

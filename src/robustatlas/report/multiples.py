@@ -7,8 +7,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import MASKED, axis, counted, listed, shortened, strength, wording
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_strength
+from robustatlas.common.wording import MASKED, elide_middle, join_words, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
@@ -100,7 +101,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     ]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
-    label, unit = wording(attack).label, axis(items[0].unit, of=attack)
+    label, unit = attack_label(attack).label, axis_label(items[0].unit, attack=attack)
     entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
     lines = [
         (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
@@ -134,13 +135,15 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
 
 
 def _masked(attack: str, runs: Sequence[RunFacts]) -> list[str]:
-    behind = [shortened(run.name, _NAME) for run in runs if masked(run, [attack])]
-    return [f"{listed(behind)} {MASKED}"] if behind else []
+    behind = [elide_middle(run.name, _NAME) for run in runs if masked(run, [attack])]
+    return [f"{join_words(behind)} {MASKED}"] if behind else []
 
 
 def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
     """Of what the lines are that stand apart."""
-    return [listed([f"{shortened(run.name, _NAME)} on {counted(run.samples, 'image')}" for _, run, _ in known])] * apart
+    return [
+        join_words([f"{elide_middle(run.name, _NAME)} on {pluralise(run.samples, 'image')}" for _, run, _ in known])
+    ] * apart
 
 
 def _names(models: Sequence[str]) -> list[str]:
@@ -151,7 +154,7 @@ def _names(models: Sequence[str]) -> list[str]:
     """
     sources = {model[: max(model.rfind(":"), model.rfind("/")) + 1] for model in models}
     start = len(sources.pop()) if len(sources) == 1 else 0
-    return [shortened(model[start:], _NAME) for model in models]
+    return [elide_middle(model[start:], _NAME) for model in models]
 
 
 def _labelled(lines: Sequence[Curve], models: Sequence[str]) -> list[tuple[str, Label]]:
@@ -202,10 +205,10 @@ def _band(xs: NDArray[np.float64], entries: Sequence[Interval]) -> str:
 
 
 def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick]:
-    ticks = [Tick(0.0, strength(0.0, of=attack))]
-    if attack in STANDARD and STANDARD[attack][0] < end:
-        ticks.append(Tick(STANDARD[attack][0] / end, STANDARD[attack][1], line=True))
-    ticks.append(Tick(1.0, strength(end, of=attack)))
+    ticks = [Tick(0.0, format_strength(0.0, attack=attack))]
+    if attack in STANDARD_STRENGTHS and STANDARD_STRENGTHS[attack][0] < end:
+        ticks.append(Tick(STANDARD_STRENGTHS[attack][0] / end, STANDARD_STRENGTHS[attack][1], line=True))
+    ticks.append(Tick(1.0, format_strength(end, attack=attack)))
     if (distance := distances.get(attack)) and distance <= end:
         ticks.append(Tick(distance / end, "classes", line=True))
     return ticks

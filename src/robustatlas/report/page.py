@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from markupsafe import Markup
 
 from robustatlas.common import wording
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, write_text
-from robustatlas.common.styles import styles_of
+from robustatlas.common.files import parse_path, write_text
+from robustatlas.common.styles import model_styles
+from robustatlas.common.typed_strengths import axis_label, falling_scale_start, format_size
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
@@ -123,7 +125,7 @@ def build_report(
         for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
     apart = [replace(r.facts, attacks=tuple(a for a in r.facts.attacks if a.attack in r.apart)) for r in runs]
-    styles, several = styles_of([run.fingerprint for run in facts]), len(runs) > 1
+    styles, several = model_styles([run.fingerprint for run in facts]), len(runs) > 1
     charts = multiples.panels(sides.together, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
         "report.html",
@@ -210,11 +212,10 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
     attacks = [attack for run in facts for attack in run.attacks]
     return {
         "attacks": list(dict.fromkeys(attack.attack for attack in attacks)),
-        "axes": {attack.attack: wording.axis(attack.unit, of=attack.attack) for attack in attacks},
+        "axes": {attack.attack: axis_label(attack.unit, attack=attack.attack) for attack in attacks},
         "measured": {attack.attack for attack in attacks if attack.frontier},
         "masked": masked,
         "confidence": round(100 * CONFIDENCE),
-        "wording": wording,
         "percent": words.percent,
         "over": words.attacks_and_strengths,
     }
@@ -230,7 +231,7 @@ def _cards(
 
 
 def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tuple[Section, Markup]]:
-    said = [(section, section.body(results, facts)) for section in SECTIONS.usable().values()]
+    said = [(section, section.body(results, facts)) for section in SECTIONS.load_usable().values()]
     return [(section, Markup(body)) for section, body in said if body]
 
 
@@ -255,7 +256,7 @@ def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, 
 def _file(output: str | Path, runs: int) -> Path:
     if not 1 <= runs <= MOST_RUNS:
         raise UserError(f"A report shows 1 to {MOST_RUNS} runs; {runs} are given.")
-    file = named(output)
+    file = parse_path(output)
     if file.is_dir():
         raise UserError(f"{output} is a folder; give the name of an HTML file.")
     return file
@@ -316,7 +317,7 @@ def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
 def _title(facts: Sequence[RunFacts]) -> str:
     if len(facts) > 2:
         return f"How robust are these {len(facts)} models?"
-    names = wording.listed([wording.shortened(run.name) for run in facts])
+    names = wording.join_words([wording.elide_middle(run.name) for run in facts])
     return f"How robust {'is' if len(facts) == 1 else 'are'} {names}?"
 
 
@@ -348,14 +349,14 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:
-                    leaders = [wording.shortened(run.name) for run in (first, second)]
+                    leaders = [wording.elide_middle(run.name) for run in (first, second)]
                     sides = [(crossing.better_before, crossing.start), (crossing.better_after, crossing.end)]
                     below, above = (
-                        (leaders[leader], wording.size(at, of=ours.attack))
-                        for leader, at in (sides if wording.falls_from(ours.attack) is None else reversed(sides))
+                        (leaders[leader], format_size(at, attack=ours.attack))
+                        for leader, at in (sides if falling_scale_start(ours.attack) is None else reversed(sides))
                     )
                     sentences.append(
-                        f"{wording.wording(ours.attack).label}, by the sizes found: {below[0]} is more robust "
+                        f"{attack_label(ours.attack).label}, by the sizes found: {below[0]} is more robust "
                         f"below {below[1]}, {above[0]} above {above[1]}."
                     )
     return sentences

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import jinja2
 from markupsafe import Markup
 
+from robustatlas.common import typed_strengths, wording
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import html_text, visible_text
-from robustatlas.common.wording import shortened
+from robustatlas.common.wording import elide_middle
 
 LONGEST_PART = 20
 """Characters that stand together without a place to break."""
@@ -34,6 +36,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(attack_label=attack_label, typed_strengths=typed_strengths, wording=wording)
     environment.filters["model"] = breakable
     environment.filters["packed"] = packed
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
@@ -104,9 +107,9 @@ def parts(name: str) -> list[str]:
     >>> parts("WideResNet-28-10")
     ['WideResNet-', '28-', '10']
     """
-    words = [word for word in _JOINTS.split(shortened(name)) if word]
+    words = [word for word in _JOINTS.split(elide_middle(name)) if word]
     pieces = [piece for word in words for piece in (_CAPITALS.split(word) if len(word) > LONGEST_WORD else [word])]
-    return [part for piece in pieces for part in _JOINTS.split(shortened(piece, LONGEST_PART)) if part]
+    return [part for piece in pieces for part in _JOINTS.split(elide_middle(piece, LONGEST_PART)) if part]
 
 
 def breakable(name: str) -> Markup:

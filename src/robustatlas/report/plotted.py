@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common import wording
-from robustatlas.common.standard import STANDARD
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.styles import Style
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, falling_scale_start
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
@@ -37,7 +38,7 @@ def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], chart
     found = [_of_group(group, charts) for group in groups]
     return {
         "runs": [run.name for run in runs],
-        "short": [wording.shortened(run.name, 34) for run in runs],
+        "short": [wording.elide_middle(run.name, 34) for run in runs],
         "styles": [look_of(style) for style in styles],
         "about": "; ".join(dict.fromkeys(_about(group) for group in groups if any(run.attacks for run in group))),
         "cards": [card for cards, _ in found for card in cards],
@@ -60,25 +61,25 @@ def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[d
 
 
 def _about(runs: Sequence[RunFacts]) -> str:
-    images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in runs)
+    images = dict.fromkeys(f"{wording.pluralise(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
     behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
-    mark = f"; {wording.listed(behind)}: {wording.MASKED}" if behind else ""
-    return f"{wording.listed(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}{mark}"
+    mark = f"; {wording.join_words(behind)}: {wording.MASKED}" if behind else ""
+    return f"{wording.join_words(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}{mark}"
 
 
 def _head(attack: str, found: Found) -> dict[str, Any]:
     unit = next(item.unit for item in found if item)
     return {
-        "label": wording.wording(attack).label,
-        "axis": wording.axis(unit, of=attack),
-        "falls": wording.falls_from(attack),
+        "label": attack_label(attack).label,
+        "axis": axis_label(unit, attack=attack),
+        "falls": falling_scale_start(attack),
     }
 
 
 def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
     end = max(float(item.strengths[-1]) for item in found if item)
-    usual = STANDARD.get(attack)
+    usual = STANDARD_STRENGTHS.get(attack)
     return _head(attack, found) | {
         "attack": attack,
         "usual": usual if usual and usual[0] <= end else None,

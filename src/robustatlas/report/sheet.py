@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import falls_from, shortened, strength, value_as_typed, wording
+from robustatlas.common.typed_strengths import falling_scale_start, format_strength, value_as_typed
+from robustatlas.common.wording import elide_middle
 from robustatlas.data import Dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.evaluation.attack_choice import read_grids
@@ -81,7 +83,7 @@ def _attempt(model: Classifier, data: Dataset, attack: Attack, strength: float, 
     label = data.labels[sample : sample + 1].to(model.device)
     opponent = Opponent(attack.name, attack.threat, strength, PGD(_STEPS, 2 / _STEPS))
     loss = partial(cross_entropy, labels=label, targets=None)
-    noise = Noise.of(0, torch.tensor([sample]), "gallery")
+    noise = Noise.for_samples(0, torch.tensor([sample]), "gallery")
     with model.evaluating():
         judged = partial(model.logits, labels=label)
         crafted = craft(judged, opponent, x, label, x.new_tensor([strength]), noise, loss, keep="best")
@@ -170,16 +172,17 @@ def _row(
     """The pictures of one attack, and their differences below them, all on one scale."""
     size = min(7.0, 9 * side)
     letters = int(side * 72 / (0.6 * size))
-    named = [shortened(data.classes[cell.predicted], max(letters - 8, 5)) for cell in found]
+    named = [elide_middle(data.classes[cell.predicted], max(letters - 8, 5)) for cell in found]
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
-    name = wording(attack.name).label
+    name = attack_label(attack.name).label
     sizes = [
-        f"{'≤' if falls_from(attack.name) is None else '≥'} {strength(cell.strength, of=attack.name)},"
+        f"{'≤' if falling_scale_start(attack.name) is None else '≥'} "
+        f"{format_strength(cell.strength, attack=attack.name)},"
         for cell in found
     ]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
-    _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
+    _show(axes[0, 0], clean, f"clean,\n{elide_middle(data.classes[label], letters)}", size)
     axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
     for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
         title = f"{name} {text}" if roomy else text

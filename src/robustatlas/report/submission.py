@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from robustatlas.common.wording import counted, some
+from robustatlas.common.wording import list_names, pluralise
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.report.facts.against import hold_against
 from robustatlas.report.facts.rows import PUBLISHED_SAMPLES
@@ -40,18 +40,21 @@ def submission_faults(result: Result, reference: Reference) -> list[str]:
     if not held.complete:
         lacking = held.ranked_points - held.points
         found.append(
-            f"It lacks {lacking} of {counted(held.ranked_points, 'ranked point')}: {some(held.missing)}; evaluate with "
+            f"It lacks {lacking} of {pluralise(held.ranked_points, 'ranked point')}: {list_names(held.missing)}; "
+            "evaluate with "
             f"the attacks and strengths of {reference.name}."
         )
     if result.missing:
-        found.append(f"The run is unfinished ({some(result.missing)}); the same evaluation goes on.")
+        found.append(f"The run is unfinished ({list_names(result.missing)}); the same evaluation goes on.")
     images = PUBLISHED_SAMPLES.get(reference.name)
     if images is not None and result.samples < images:
         found.append(f"It has {result.samples:,} of the {images:,} test images; evaluate all.")
     if held.own_threat:
-        found.append(f"Threat models of {some(held.own_threat)} are not as published; evaluate --protocol paper.")
+        found.append(f"Threat models of {list_names(held.own_threat)} are not as published; evaluate --protocol paper.")
     if result.invalid:
-        found.append(f"Gradients of {some(result.invalid)} mislead, so that its accuracies are upper bounds only.")
+        found.append(
+            f"Gradients of {list_names(result.invalid)} mislead, so that its accuracies are upper bounds only."
+        )
     found += held.doubts
     if lacking_entries := [name for name in CARD_ENTRIES if result.about.get(name) in (None, "")]:
         said = ", ".join(f"{name} ({CARD_ENTRIES[name]})" for name in lacking_entries)

@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.files import named, write_text
-from robustatlas.common.styles import styles_of
-from robustatlas.common.wording import text_as_typed, wording
+from robustatlas.common.files import parse_path, write_text
+from robustatlas.common.styles import model_styles
+from robustatlas.common.typed_strengths import text_as_typed
 from robustatlas.metrics.figures import COLUMN, STYLE
 from robustatlas.metrics.figures.paper import INK, legend_above, percent_axis
 from robustatlas.models.card import Card, read_card
@@ -61,7 +62,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
         above.plot(epochs, [record["loss"] for record in history], color=INK)
         above.set_ylabel("loss")
         curves = _curves(history)
-        for (label, values), style in zip(curves.items(), styles_of(list(curves)), strict=True):
+        for (label, values), style in zip(curves.items(), model_styles(list(curves)), strict=True):
             below.plot(
                 epochs, values, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
                 markevery=max(1, len(epochs) // 8), label=figure_text(label),
@@ -94,7 +95,7 @@ def write_training_page(folder: str | Path) -> Path:
         ...     "held out" in write_training_page(place).read_text()
         True
     """
-    place = named(folder)
+    place = parse_path(folder)
     card, history = read_card(place), read_history(place)
     drawing = StringIO()
     figure = plot_training(history)
@@ -134,12 +135,12 @@ def _columns(history: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     keys = dict.fromkeys(key for record in history for key in record)
     attacks = [key for key in keys if key.startswith(_PER_ATTACK)]
     found = {"training_accuracy": "training", "clean": "clean, held out"}
-    found |= {key: f"{wording(key.removeprefix(_PER_ATTACK)).label}, held out" for key in attacks}
+    found |= {key: f"{attack_label(key.removeprefix(_PER_ATTACK)).label}, held out" for key in attacks}
     if len(attacks) > 1:
         found["robust"] = "all attacks, held out"
     for beginning, what in _AS_TRAINED.items():
         own = [key for key in keys if key.startswith(beginning)]
-        found |= {key: f"{wording(key.removeprefix(beginning)).label}, {what}" for key in own}
+        found |= {key: f"{attack_label(key.removeprefix(beginning)).label}, {what}" for key in own}
     return {key: label for key, label in found.items() if any(_value(record, key) is not None for record in history)}
 
 
@@ -157,7 +158,7 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
 
 def _about(card: Card) -> list[tuple[str, str]]:
     identity = card.identity
-    against = ", ".join(f"{wording(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
+    against = ", ".join(f"{attack_label(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
     return [
         ("Network", f"{card.architecture}, {card.parameters:,} parameters"),
         ("Recipe", f"{identity.recipe['name']}{f' against {against}' if against else ''}"),

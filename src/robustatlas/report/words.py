@@ -5,20 +5,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustatlas.common.latex import pvalue
-from robustatlas.common.standard import STANDARD
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_size, format_strength
 from robustatlas.common.wording import (
     MASKED,
-    axis,
-    beside_masked,
-    counted,
-    listed,
+    elide_middle,
+    format_p_value,
+    join_words,
+    label_masked,
+    list_names,
     ordinal,
-    shortened,
-    size,
-    some,
-    strength,
-    wording,
+    pluralise,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
@@ -51,7 +48,7 @@ def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float]
     >>> withstand(Headline({"linf": 8 / 255}, Interval(45, 42, 48, 0.95), "as asked"), 1000, "cifar10")
     '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
-    images = f"{counted(samples, 'image')} of {data}"
+    images = f"{pluralise(samples, 'image')} of {data}"
     verb = "withstands" if samples == 1 else "withstand"
     return f"{percent(first.accuracy, why)} of {images} {verb} {first.explained()}"
 
@@ -60,7 +57,7 @@ def headline(facts: RunFacts) -> str:
     """How robust: the headline with its interval and why it is that one, clean accuracy, then the average."""
     if facts.headline is None or facts.average is None:
         verb = "is" if facts.samples == 1 else "are"
-        images = f"{counted(facts.samples, 'image')} of {facts.data}"
+        images = f"{pluralise(facts.samples, 'image')} of {facts.data}"
         return (
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
@@ -78,7 +75,7 @@ def judged_of(facts: RunFacts) -> list[str]:
 def attacks_and_strengths(facts: RunFacts) -> str:
     """What the average accuracy goes over."""
     judged = [len(attack.strengths) for attack in facts.attacks if attack.average is not None]
-    strengths = counted(sum(judged), "strength")
+    strengths = pluralise(sum(judged), "strength")
     if len(judged) == 1:
         return f"the {strengths} of one attack" if judged[0] > 1 else "the one strength of one attack"
     return f"{len(judged)} attacks and their {strengths}"
@@ -87,13 +84,13 @@ def attacks_and_strengths(facts: RunFacts) -> str:
 def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
     """The values of an accuracy over strength: without attack, at the standard or middle strength, at the largest."""
     accuracy = item.accuracy or ()
-    standard = STANDARD.get(item.attack, (float("nan"), ""))[0]
+    standard = STANDARD_STRENGTHS.get(item.attack, (float("nan"), ""))[0]
     near = np.flatnonzero(np.isclose(item.strengths, standard, rtol=1e-5))
     middle = int(near[0]) if len(near) else (len(item.strengths) - 1) // 2
     held, why = run.certified_under(item.attack), masked(run, [item.attack])
     said = [
         f"{percent(accuracy[k], why)}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
-        f"at {strength(item.strengths[k], of=item.attack)}"
+        f"at {format_strength(item.strengths[k], attack=item.attack)}"
         for k in dict.fromkeys((middle, len(item.strengths) - 1))
     ]
     return f"{f'{run.name}: ' if named else ''}{percent(run.clean)} without attack, {', '.join(said)}."
@@ -101,7 +98,7 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
 
 def certified(facts: RunFacts) -> list[str]:
     """What is certain of a run from below, and what attacks left of it from above: a sentence for each attack."""
-    return [wording(held.row).label + held.sentence.removeprefix(held.row) for held in facts.certified]
+    return [attack_label(held.row).label + held.sentence.removeprefix(held.row) for held in facts.certified]
 
 
 def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> list[tuple[str, str, str]]:
@@ -126,7 +123,7 @@ def breaking(point: BreakingPoint) -> str:
     ('L∞ 0.0235 = 6/255', 'L2 0.25')
     """
     in_levels = f" = {255 * point.half:.2g}/255" if point.attack == "linf" else ""
-    return f"{wording(point.attack).label} {size(point.half, of=point.attack)}{in_levels}"
+    return f"{attack_label(point.attack).label} {format_size(point.half, attack=point.attack)}{in_levels}"
 
 
 def half_words(attack: str, half: float, why: Mapping[str, float] | None = None) -> str:
@@ -136,7 +133,7 @@ def half_words(attack: str, half: float, why: Mapping[str, float] | None = None)
     'Half of the images are wrong from L2 0.25 on.'
     """
     if math.isinf(half):
-        label = beside_masked(wording(attack).label, why)
+        label = label_masked(attack_label(attack).label, why)
         return f"More than half of the images withstand every attack that counts, even {label}."
     if half == 0:
         return "Half of the images are wrong before any attack."
@@ -151,7 +148,7 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
     if point is None:
         return about, "Not known", "No attack was run."
     weakest = next(attack for attack in facts.attacks if attack.attack == point.attack)
-    label = wording(point.attack).label
+    label = attack_label(point.attack).label
     why = masked(facts, [point.attack])
     mark = f" ({MASKED})" if why else ""
     left = f" Averaged over its strengths, {percent(weakest.average, why)} stay correct." if weakest.average else ""
@@ -161,20 +158,21 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
         return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
     distance = distances.get(point.attack)
     share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
-    unit = f" Unit: {axis(weakest.unit, of=weakest.attack)}." if weakest.unit else ""
+    unit = f" Unit: {axis_label(weakest.unit, attack=weakest.attack)}." if weakest.unit else ""
     return about, breaking(point), f"Half of the images are wrong from here on{share}{mark}.{left}{unit}"
 
 
 def _best_known(attack: AttackFacts) -> str:
     assert attack.best_known is not None
-    known, label = attack.best_known, wording(attack.attack).label
+    known, label = attack.best_known, attack_label(attack.attack).label
     if known.searched is None or known.known is None or not known.names:
         return known.sentence(label)
     most = int(np.argmax(known.searched - known.known))
     if known.searched[most] == known.known[most]:
         return f"{known.sentence(label)} No accuracy changes."
     return (
-        f"{known.sentence(label)} At {size(attack.strengths[most], of=attack.attack)} they lower the accuracy from "
+        f"{known.sentence(label)} At {format_size(attack.strengths[most], attack=attack.attack)} they lower the "
+        "accuracy from "
         f"{known.searched[most]:.1f} % to {known.known[most]:.1f} %."
     )
 
@@ -192,9 +190,9 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
         about = "Against specialists" if held_to_specialists(reference) else "Against a reference"
         return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
-    own = [wording(attack).label for attack in reference.held.own_threat]
+    own = [attack_label(attack).label for attack in reference.held.own_threat]
     other = (
-        f" About: other threat models than the reference's under {some(own, at_most=2)}."
+        f" About: other threat models than the reference's under {list_names(own, at_most=2)}."
         if reference.held.approximate
         else ""
     )
@@ -242,7 +240,7 @@ def verdict(contests: Standings) -> list[str]:
     if contests.headline:
         sentences.append((contests.headline, f"Under {contests.headline.label}", "withstand"))
     if contests.together:
-        attacks = some(contest.label for contest in contests.attacks)
+        attacks = list_names(contest.label for contest in contests.attacks)
         over = f"In the mean over {attacks} and their {contests.together.strengths} strengths"
         sentences.append((contests.together, over, "stay correct"))
     said = [_answer(contests, *asked, degree) for asked in sentences if _contested(asked[0])]
@@ -253,7 +251,7 @@ def verdict(contests: Standings) -> list[str]:
         by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
     for alike in by_leaders.values():
         said.append(f"Against {_each(alike)}, {_lead(contests, alike[0], f'{degree} robust')}.")
-    behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
+    behind = [f"{elide_middle(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
     clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
     leading = int(_contested(contests.leading))
     return [*said[:leading], *behind, *said[leading:], clean]
@@ -263,13 +261,15 @@ def _answer(contests: Standings, contest: Contest, where: str, withstand: str, d
     if len(contest.leaders) != 1:
         return f"{where}, {_tied(contests, contest)}{_paired(contests, contest)}."
     (leader,) = contest.leaders
-    said = f"{shortened(contests.names[leader])} is the {degree} robust: {percent(contest.values[leader])} {withstand}"
+    said = (
+        f"{elide_middle(contests.names[leader])} is the {degree} robust: {percent(contest.values[leader])} {withstand}"
+    )
     return f"{where}, {said}{_paired(contests, contest)}."
 
 
 def _each(contests: Sequence[Contest]) -> str:
     """The attacks, and over what the mean under each goes."""
-    attacks = listed([contest.label for contest in contests])
+    attacks = join_words([contest.label for contest in contests])
     if len(contests) > 1:
         return f"{attacks}, each in the mean over its strengths"
     return f"{attacks}, in the mean over {contests[0].strengths} strengths" if contests[0].strengths > 1 else attacks
@@ -282,12 +282,12 @@ def _paired(contests: Standings, contest: Contest) -> str:
         return ""
     doubt = f"{gap.low:.1f} to {gap.high:.1f}"
     if contest.p_value is not None:
-        p = pvalue(contest.p_value)
+        p = format_p_value(contest.p_value)
         doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
         doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
     if not contest.told_apart:
         return f": {gap.value:.1f} points between them ({doubt}) on the same images"
-    other = shortened(contests.names[contest.best[1]])
+    other = elide_middle(contests.names[contest.best[1]])
     return f"; {gap.value:.1f} points more than {other} ({doubt}) on the same images"
 
 
@@ -297,7 +297,9 @@ def _contested(contest: Contest) -> bool:
 
 def _lead(contests: Standings, contest: Contest, what: str) -> str:
     leaders = contest.leaders
-    return f"{shortened(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, contest)
+    return (
+        f"{elide_middle(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, contest)
+    )
 
 
 def _tied(contests: Standings, contest: Contest) -> str:
@@ -305,7 +307,7 @@ def _tied(contests: Standings, contest: Contest) -> str:
         return "no model leads all others"
     if not contest.told_apart:
         return "no clear difference shows"
-    names = listed([shortened(contests.names[run]) for run in contest.leaders])
+    names = join_words([elide_middle(contests.names[run]) for run in contest.leaders])
     behind = len(contest.values) - len(contest.masked) - len(contest.leaders)
     return f"{names} are ahead of the {'other' if behind == 1 else 'others'} and tied"
 
@@ -325,7 +327,7 @@ def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str
 
 
 def _how_robust(facts: RunFacts) -> str:
-    text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
+    text = f"Of {pluralise(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
     average = percent(facts.average, masked(facts, judged_of(facts)))
@@ -336,10 +338,11 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
     ranked = sorted(attacks, key=lambda attack: -attack.average.value if attack.average else 0.0)
     best, worst = ranked[0], ranked[-1]
     if best.average is None or worst.average is None or best is worst:
-        return f"{wording(best.attack).label} is the only attack whose every strength was searched."
+        return f"{attack_label(best.attack).label} is the only attack whose every strength was searched."
     return (
-        f"It holds best against {wording(best.attack).label}, where {percent(best.average)} stay correct on average "
-        f"over the strengths, and worst against {wording(worst.attack).label}, with {percent(worst.average)}."
+        f"It holds best against {attack_label(best.attack).label}, where {percent(best.average)} stay correct on "
+        "average "
+        f"over the strengths, and worst against {attack_label(worst.attack).label}, with {percent(worst.average)}."
     )
 
 
@@ -349,16 +352,16 @@ def _where(facts: RunFacts) -> str:
         {a.attack: f" ({MASKED})" if masked(facts, [a.attack]) else "" for a in facts.attacks},
     )
     broken = [
-        f"{wording(a.attack).label} {size(a.quartiles[1], of=a.attack)}{words[a.attack]}"
+        f"{attack_label(a.attack).label} {format_size(a.quartiles[1], attack=a.attack)}{words[a.attack]}"
         for a in attacks
         if math.isfinite(a.quartiles[1])
     ]
-    holding = [f"{wording(a.attack).label}{words[a.attack]}" for a in attacks if math.isinf(a.quartiles[1])]
+    holding = [f"{attack_label(a.attack).label}{words[a.attack]}" for a in attacks if math.isinf(a.quartiles[1])]
     parts = []
     if broken:
-        parts.append(f"Half of all images are misclassified from these sizes on: {listed(broken)}.")
+        parts.append(f"Half of all images are misclassified from these sizes on: {join_words(broken)}.")
     if holding:
-        parts.append(f"More than half withstand {listed(holding)} as far as it was searched.")
+        parts.append(f"More than half withstand {join_words(holding)} as far as it was searched.")
     return " ".join(parts)
 
 
@@ -377,7 +380,7 @@ def _compared(reference: ReferenceFacts) -> str:
 
 def _intervals(facts: RunFacts) -> str:
     return (
-        f"Ranges in brackets are 95% intervals for the draw of the {counted(facts.samples, 'image')}: the clean "
+        f"Ranges in brackets are 95% intervals for the draw of the {pluralise(facts.samples, 'image')}: the clean "
         f"accuracy is known to lie between {facts.clean.low:.1f} and {facts.clean.high:.1f}%."
     )
 

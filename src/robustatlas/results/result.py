@@ -18,7 +18,7 @@ from robustatlas.checks.verdict import Diagnosis, at_other_ends
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import invalid_sentence
+from robustatlas.common.wording import masked_warning
 from robustatlas.metrics.audit import Audited, concern
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -134,7 +134,7 @@ class Result(OutcomeTable, Tabular):
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
-        found = [invalid_sentence(lost)] if lost else []
+        found = [masked_warning(lost)] if lost else []
         found += self._audits.concerns()
         if diagnosis is not None and diagnosis.doubted:
             found.append(diagnosis.warned)

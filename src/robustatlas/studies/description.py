@@ -9,14 +9,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from robustatlas.attacks.definition import Effort, ProtocolName, Search
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import fraction, real
-from robustatlas.common.wording import instead, listed, text_as_typed
+from robustatlas.common.scalars import parse_fraction, real_or_nan
+from robustatlas.common.typed_strengths import text_as_typed
+from robustatlas.common.wording import join_words, suggestion
 from robustatlas.metrics.references.building import Rule
 from robustatlas.outcomes.strengths import strengths_in
 
 
 def _strength(given: Any) -> float:
-    found = fraction(given) if isinstance(given, str) else real(given)
+    found = parse_fraction(given) if isinstance(given, str) else real_or_nan(given)
     if not 0 < found < float("inf"):
         raise ValueError(f"{given!r} is not a strength; expected a positive number or a fraction such as '8/255'")
     return found
@@ -265,4 +266,4 @@ def check_known(name: str, among: Iterable[str], place: str) -> None:
     """
     names = list(among)
     if name not in names:
-        raise UserError(f"{place} names {name!r}{instead(name, names, f'there are {listed(names)}')}")
+        raise UserError(f"{place} names {name!r}{suggestion(name, names, f'there are {join_words(names)}')}")

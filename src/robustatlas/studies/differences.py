@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from robustatlas.common.wording import some
+from robustatlas.common.wording import list_names
 from robustatlas.studies.description import Study
 from robustatlas.studies.planning import request_of
 from robustatlas.studies.running import plan_of
@@ -50,7 +50,7 @@ def _with_names(trainings: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     found: dict[str, list[str]] = {}
     for name, sentence in trainings:
         found.setdefault(sentence, []).append(name)
-    return tuple(f"{some(dict.fromkeys(names), at_most=3)}: {sentence}" for sentence, names in found.items())
+    return tuple(f"{list_names(dict.fromkeys(names), at_most=3)}: {sentence}" for sentence, names in found.items())
 
 
 def _preset_sentences(study: Study) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import one_sentence, write_text
+from robustatlas.common.files import explain_write_errors, write_text
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.models import load_model
@@ -93,13 +93,13 @@ class Finished:
         before, _ = self.identity_there(step)
         identity, place = self.identities.identity_of(step), self.folder / step.place
         if before is not None and self.state(step) is State.AGAIN:
-            with one_sentence(place):
+            with explain_write_errors(place):
                 self._mark_file(step).unlink(missing_ok=True)  # first: a mark always speaks of what is in its place
                 if place.is_dir():
                     _move(place, self._aside(step, before))
         known = self._aside(step, identity)
         if known.is_dir() and not place.exists():
-            with one_sentence(place):
+            with explain_write_errors(place):
                 _move(known, place)
         write_text(self.folder / BEGUN / f"{step.name}.json", json.dumps(identity, indent=1) + "\n")
 

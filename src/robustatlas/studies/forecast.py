@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset
 from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.memory import seconds_of_a_pass
@@ -88,8 +88,8 @@ def forecast_study(
         UserError: no such device, and no number; or as :func:`robustatlas.study`, before it does anything.
     """
     throughput = DeviceThroughput.parse_optional(device_throughput)
-    check_claim(named(out), study)
-    counter = _Counter(Finished.of(study, named(out)), throughput, device)
+    check_claim(parse_path(out), study)
+    counter = _Counter(Finished.of(study, parse_path(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))
     steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}

@@ -9,8 +9,8 @@ from typing import Any
 
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import PERCEPTUAL, requested_attacks
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, sha256_of_file, source_files
 from robustatlas.outcomes.hashes import digest
@@ -92,7 +92,7 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
         return []
     if all(isinstance(each, str) and len(each) == _SHA256 for each in (before, now)):
         return [f"{place}: its bytes have changed"]
-    return [f"{place}: {brief(repr(before))} there, {brief(repr(now))} given"]
+    return [f"{place}: {shorten(repr(before))} there, {shorten(repr(now))} given"]
 
 
 class Identities:
@@ -139,7 +139,7 @@ class Identities:
         if entry.source is not None:
             files = self._hashes(source_files(entry.source))
             if entry.weights is not None:
-                files |= {"weights": next(iter(self._hashes([named(entry.weights)]).values()))}
+                files |= {"weights": next(iter(self._hashes([parse_path(entry.weights)]).values()))}
             return {"source": entry.source, "arguments": entry.arguments, "files": files}
         trained = entry.of or name
         training = dict(self.identity_of(Step("models", trained, seed=self._study.seed_beside(trained, seed))))
@@ -211,4 +211,4 @@ class Identities:
 
 def _attack_file(name: str) -> list[Path]:
     """Return the file of ``file.py:ATTACK``; attacks of the catalogue have none."""
-    return [named(name.rpartition(":")[0])] if ".py:" in name else []
+    return [parse_path(name.rpartition(":")[0])] if ".py:" in name else []

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import wording
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, mean_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
@@ -154,9 +154,9 @@ def label_of(name: str) -> str:
     """
     attack, at, strength = name.partition("@")
     if at:
-        return f"{wording(attack).label} {written(read_strength(strength, attack), of=attack)}"
+        return f"{attack_label(attack).label} {format_strength(read_strength(strength, attack), attack=attack)}"
     *before, last = name.split(" ")
-    return " ".join([*before, wording(last).label]) if before else name
+    return " ".join([*before, attack_label(last).label]) if before else name
 
 
 def statistic_of(

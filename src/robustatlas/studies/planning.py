@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead, listed
+from robustatlas.common.wording import join_words, suggestion
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies.description import ModelEntry, Study
 from robustatlas.training.request import TrainingRequest
@@ -154,8 +154,8 @@ def chosen(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
     for name in only:
         if not any(_begins(step, name) for step in steps):
             known = [*beginnings, *dict.fromkeys(step.kind for step in steps)]
-            there = f"the steps are {listed(list(beginnings))}"
-            raise UserError(f"--only {name!r} is not a step{instead(name, known, there)}")
+            there = f"the steps are {join_words(list(beginnings))}"
+            raise UserError(f"--only {name!r} is not a step{suggestion(name, known, there)}")
     return tuple(step for step in steps if not only or any(_begins(step, name) for name in only))
 
 

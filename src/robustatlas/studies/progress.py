@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from robustatlas.common.wording import duration
+from robustatlas.common.wording import format_duration
 from robustatlas.evaluation.progress import Announced, Progress
 from robustatlas.training.display import TrainingDisplay
 
@@ -41,7 +41,7 @@ class StudyLines(StudyDisplay):
         self.name = f"[{number}/{of}] {name}"
 
     def through(self, seconds: float) -> None:
-        self.say(f"{self.name}: {duration(seconds)}")
+        self.say(f"{self.name}: {format_duration(seconds)}")
 
     def say(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.attacks.wanted import requested_attacks
-from robustatlas.common.documents import checked
-from robustatlas.common.errors import UserError, unknown
-from robustatlas.common.files import named, read_text
-from robustatlas.common.wording import listed
+from robustatlas.common.documents import validate
+from robustatlas.common.errors import UserError, unknown_name_error
+from robustatlas.common.files import parse_path, read_text
+from robustatlas.common.wording import join_words
 from robustatlas.models.sources.defended import transformations
 from robustatlas.studies.description import ModelEntry, Study, check_known
 from robustatlas.studies.outputs import OUTPUTS
@@ -52,11 +52,13 @@ def text_of(file: str | Path) -> tuple[str, str]:
     known = shipped()
     if str(file) in known:
         return str(file), (files("robustatlas.studies") / "files" / f"{file}.toml").read_text(encoding="utf-8")
-    path = named(file, "the file of a study, or the name of one")
+    path = parse_path(file, "the file of a study, or the name of one")
     try:
         return path.stem, read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise unknown("study", str(file), known, f"give a file, or one of {listed(list(known))}") from error
+        raise unknown_name_error(
+            "study", str(file), known, f"give a file, or one of {join_words(list(known))}"
+        ) from error
 
 
 def read_study(file: str | Path, size: str | None = None) -> Study:
@@ -82,7 +84,7 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not TOML: {error}.") from error
-    study = checked(TypeAdapter(Study), at_size(document, size, where) | {"name": name}, where)
+    study = validate(TypeAdapter(Study), at_size(document, size, where) | {"name": name}, where)
     study = study.model_copy(update={"outputs": _outputs(study, where)})
     _check(study, where)
     return study
@@ -99,8 +101,8 @@ def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[s
         return _with_trainings(given)
     chosen = USUAL if size is None else size
     if chosen not in sizes:
-        there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
-        raise unknown("size", chosen, sizes, there)
+        there = f"the sizes of {where} are {join_words(list(sizes))}" if sizes else f"{where} has no sizes"
+        raise unknown_name_error("size", chosen, sizes, there)
     other = dict(sizes[chosen])
     without, differs = other.pop("without", []), other.pop("differs", [])
     models = set(given.get("models", {}))
@@ -172,9 +174,9 @@ def _outputs(study: Study, where: str) -> dict[str, Any]:
         if kind is None:
             raise UserError(f"outputs.{name} of {where} has no kind; there are {', '.join(OUTPUTS)}.")
         if kind not in OUTPUTS:
-            raise UserError(f"outputs.{name}.kind of {where}: {OUTPUTS.unknown(kind)}")
+            raise UserError(f"outputs.{name}.kind of {where}: {OUTPUTS.unknown_name_error(kind)}")
         rest = {key: value for key, value in entry.items() if key != "kind"}
-        found[name] = checked(TypeAdapter(OUTPUTS[kind]), rest, f"outputs.{name} of {where}")
+        found[name] = validate(TypeAdapter(OUTPUTS[kind]), rest, f"outputs.{name} of {where}")
     return found
 
 

@@ -10,8 +10,8 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.suites import attacks_of, uar_attack
 from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import counted, some
+from robustatlas.common.files import parse_path, write_text
+from robustatlas.common.wording import list_names, pluralise
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.progress import display_for
@@ -53,11 +53,11 @@ def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
             )
         lacking = [name for name in finished.missing(step) if name not in asked]
         if lacking and state is not State.REUSED:
-            raise UserError(f"{step.name} needs {some(lacking)}; leave --only out, or name that first.")
+            raise UserError(f"{step.name} needs {list_names(lacking)}; leave --only out, or name that first.")
         names.setdefault(state, []).append(step.name)
     if not names.keys() - {State.NEW}:
         return ""
-    said = (f"{state.value}: {counted(len(names[state]), 'step')} ({some(names[state], at_most=3)})"
+    said = (f"{state.value}: {pluralise(len(names[state]), 'step')} ({list_names(names[state], at_most=3)})"
             for state in (State.REUSED, State.NEW, State.CONTINUED, State.AGAIN) if state in names)  # fmt: skip
     return f"{'; '.join(said)}."
 
@@ -73,7 +73,7 @@ def plan_sentence(
     Raises:
         UserError: the folder is of another study, or a training or a reference in it was another one.
     """
-    folder = named(out)
+    folder = parse_path(out)
     check_claim(folder, study)
     finished = Finished.of(study, folder)
     return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
@@ -99,7 +99,7 @@ def carry_out(
         UserError: the folder cannot be written or holds another study, a step is not known or waits for one that is
             neither done nor asked for, or whatever trainings and evaluations raise.
     """
-    folder, share = named(out), share_of(part)
+    folder, share = parse_path(out), share_of(part)
     finished = Finished.of(study, folder)
     wanted = steps_wanted(finished, only, share)
     check_claim(folder, study)

@@ -10,8 +10,8 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import inside, write_atomically, write_text
-from robustatlas.common.wording import some
+from robustatlas.common.files import check_inside, write_atomically, write_text
+from robustatlas.common.wording import list_names
 from robustatlas.report import pages
 from robustatlas.studies.description import Study
 from robustatlas.studies.differences import differences_of
@@ -131,7 +131,7 @@ def _remove_stale(folder: Path, outputs: Sequence[Written]) -> None:
     before = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
     for name in before:
         if name not in made:
-            inside(folder, folder / name).unlink(missing_ok=True)
+            check_inside(folder, folder / name).unlink(missing_ok=True)
     write_text(listing, "".join(f"{name}\n" for name in sorted(made)))
 
 
@@ -165,7 +165,7 @@ def _markdown(done: Finished, studied: Studied) -> str:
     parts += [f"{head}:\n\n" + "\n".join(f"- {each}" for each in found) for head, found in _lists(done.study).items()]
     for one in studied.outputs:
         parts.append(f"## {one.title}" + (f"\n\n{one.output.source}" if one.output.source else ""))
-        parts += [f"Waits for {some(one.waits)}."] if one.waits else [one.why] * bool(one.why)
+        parts += [f"Waits for {list_names(one.waits)}."] if one.waits else [one.why] * bool(one.why)
         for name, sheet in one.sheets.items():
             parts += [one.caption(sheet), sheet.markdown()]
             parts += [" ".join(sheet.legend)] * bool(sheet.legend) + [f"[{name}.csv](outputs/{name}.csv)"]
@@ -173,7 +173,7 @@ def _markdown(done: Finished, studied: Studied) -> str:
         parts += [f"[{place.name}]({place.relative_to(done.folder)})" for place in one.pages]
     if studied.warnings:
         parts.append("## Warnings")
-        parts += [f"- {sentence} ({some(names, at_most=3)})" for sentence, names in studied.warnings.items()]
+        parts += [f"- {sentence} ({list_names(names, at_most=3)})" for sentence, names in studied.warnings.items()]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
@@ -195,7 +195,7 @@ def _page(done: Finished, studied: Studied) -> str:
                 "name": one.step.entry,
                 "title": one.title,
                 "source": one.output.source,
-                "lacks": f"Waits for {some(one.waits)}." if one.waits else one.why,
+                "lacks": f"Waits for {list_names(one.waits)}." if one.waits else one.why,
                 "sheets": [
                     (name, one.caption(sheet), sheet.columns, sheet.texts(), " ".join(sheet.legend), _wordy(sheet))
                     for name, sheet in one.sheets.items()
@@ -205,6 +205,6 @@ def _page(done: Finished, studied: Studied) -> str:
             }
             for one in studied.outputs
         ],
-        warnings=[(sentence, some(names, at_most=3)) for sentence, names in studied.warnings.items()],
+        warnings=[(sentence, list_names(names, at_most=3)) for sentence, names in studied.warnings.items()],
         forms=FORMS,
     )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, over, per_sample
+from robustatlas.common.bundle import Tree, map_tensors, per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import falls_from, strength
+from robustatlas.common.typed_strengths import falling_scale_start, format_strength
 
 if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
@@ -42,8 +42,11 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
 255 give 8/255.'
     """
     most = threat.most(x)
-    if falls_from(name) is not None:
-        return f"{name}={strength(size, of=name)} is not a strength; give at least {strength(most, of=name)}."
+    if falling_scale_start(name) is not None:
+        return (
+            f"{name}={format_strength(size, attack=name)} is not a strength; give at least "
+            f"{format_strength(most, attack=name)}."
+        )
     of_255 = threat.in_pixels and 2 * most <= size < 255 * most
     remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
     at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"
@@ -163,11 +166,11 @@ class ThreatModel(ABC):
 
     def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
         """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""
-        return over(lambda at, along: (per_sample(length, at) * along).add_(at), theta, direction)
+        return map_tensors(lambda at, along: (per_sample(length, at) * along).add_(at), theta, direction)
 
 
 class EachBounded(ThreatModel):
     """A threat model that bounds every number of theta by itself: the steepest direction is that of the signs."""
 
     def steepest(self, x: Tensor, gradient: Tree) -> Tree:
-        return over(torch.sign, gradient)
+        return map_tensors(torch.sign, gradient)

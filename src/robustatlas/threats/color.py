@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.threats.box import OneNumber, require_colour
 
 _TINY = 1e-8
@@ -24,14 +24,14 @@ def hue_of(x: Tensor) -> Tensor:
     top, sector = x.max(1)
     chroma = (top - x.amin(1)).clamp_min(_TINY)
     turns = torch.stack([green - blue, blue - red, red - green], 1) / chroma[:, None]
-    offsets = constant((0.0, 2.0, 4.0), x).view(1, 3, 1, 1)
+    offsets = constant_tensor((0.0, 2.0, 4.0), x).view(1, 3, 1, 1)
     return (turns + offsets).gather(1, sector[:, None])[:, 0].remainder(6)
 
 
 def _shadow(hue: Tensor) -> Tensor:
     """``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma; ``hue`` [B, 1 or 3, H,
     W]."""
-    position = (hue + constant(_OFFSETS, hue).view(1, 3, 1, 1)).remainder(6)
+    position = (hue + constant_tensor(_OFFSETS, hue).view(1, 3, 1, 1)).remainder(6)
     return torch.minimum(position, 4 - position).clamp(0, 1)
 
 
@@ -82,7 +82,7 @@ class Hue(Line):
         return (x + chroma * (_shadow(hue) - _shadow(turned))).clamp(0, 1)
 
     def breaks(self, x: Tensor) -> list[Tensor]:
-        position = hue_of(x)[:, None] + constant(_OFFSETS, x).view(1, 3, 1, 1)
+        position = hue_of(x)[:, None] + constant_tensor(_OFFSETS, x).view(1, 3, 1, 1)
         return [(bend + 6 * turn - position) * (math.pi / 3) for bend in _BENDS for turn in (-1, 0, 1, 2)]
 
     def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Tree, over
+from robustatlas.common.bundle import Tree, map_tensors
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
@@ -91,13 +91,13 @@ class Compose(ThreatModel):
     def steepest(self, x: Tensor, gradient: Thetas) -> Thetas:
         """Each part's, times its full strength, so that equal shares of the strengths are equally far."""
         return tuple(
-            over(lambda step, full=strength: full * step, part.steepest(x, own))
+            map_tensors(lambda step, full=strength: full * step, part.steepest(x, own))
             for part, strength, own in zip(self.parts, self.strengths, gradient, strict=True)
         )
 
     def move(self, x: Tensor, theta: Thetas, direction: Thetas, length: Tensor) -> Thetas:
         return tuple(
-            part.move(x, own, over(lambda step, full=strength: step / full, along), strength * length)
+            part.move(x, own, map_tensors(lambda step, full=strength: step / full, along), strength * length)
             for part, strength, own, along in zip(self.parts, self.strengths, theta, direction, strict=True)
         )
 

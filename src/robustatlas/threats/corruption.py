@@ -8,7 +8,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import Bundle, Fixed, select
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import indices, to_host
+from robustatlas.common.host import to_host, true_rows
 from robustatlas.common.noise import Noise
 from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
@@ -151,7 +151,7 @@ class Corruption(ThreatModel):
         >>> import torch
         >>> threat = Corruption("gaussian_noise")
         >>> x = torch.rand(2, 3, 32, 32)
-        >>> noise = Noise.of(seed=0, indices=torch.arange(2), purpose="example")
+        >>> noise = Noise.for_samples(seed=0, indices=torch.arange(2), purpose="example")
         >>> theta = threat.start(x, torch.tensor([1.0, 5.0]), noise)
         >>> threat.size(x, theta)
         tensor([1., 5.])
@@ -187,7 +187,7 @@ class Corruption(ThreatModel):
         levels = [severity == level for level, _ in enumerate(table, start=1)]
         for parameters, mask, count in zip(table, levels, to_host(*(mask.sum() for mask in levels)), strict=True):
             if count:
-                rows = indices(mask, count)
+                rows = true_rows(mask, count)
                 corrupted[rows] = definition.corrupt(x[rows], noise.take(rows), *parameters).clamp(0, 1)
         return CorruptionTheta(Fixed(severity), Fixed(corrupted))
 

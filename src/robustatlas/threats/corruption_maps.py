@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.fog import plasma, plasma_side
 
@@ -116,7 +116,7 @@ def _streaks(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
 
 def _colour(values: tuple[float, float, float], x: Tensor) -> Tensor:
     """``[C, 1, 1]``: a colour, or its luminance for images that are not RGB."""
-    colour = constant(values, x)
+    colour = constant_tensor(values, x)
     if x.shape[1] != 3:
         colour = (colour * colour.new_tensor(_LUMINANCE)).sum().expand(x.shape[1])
     return colour.view(-1, 1, 1)
@@ -128,7 +128,7 @@ def _pale(x: Tensor) -> Tensor:
 
 
 def _luminance_weights(x: Tensor) -> Tensor:
-    weights = constant(_LUMINANCE, x)
+    weights = constant_tensor(_LUMINANCE, x)
     return (weights if x.shape[1] == 3 else weights.new_full((x.shape[1],), 1 / x.shape[1])).view(-1, 1, 1)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.checkpoints import content_of
 from robustatlas.models.classifier import Classifier
@@ -235,7 +235,7 @@ def load_features(architecture: Backbone, weights: str | Path) -> ActivationFeat
         raise UserError(f"architecture={architecture!r} is not known; expected one of {', '.join(_LAYERS)}.")
     network = _backbone(architecture)
     wanted = network.state_dict()
-    found = _read_weights(named(weights))
+    found = _read_weights(parse_path(weights))
     wrong = [key for key, value in wanted.items() if key not in found or found[key].shape != value.shape]
     if wrong:
         raise UserError(

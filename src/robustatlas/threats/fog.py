@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, largest
+from robustatlas.common.bundle import Bundle, max_abs
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
@@ -113,4 +113,4 @@ class Fog(EachBounded):
         return FogTheta(amplitude, theta.corner.clamp(-epsilon, epsilon), theta.levels.clamp(-bound, bound))
 
     def size(self, x: Tensor, theta: FogTheta) -> Tensor:
-        return largest(theta)
+        return max_abs(theta)

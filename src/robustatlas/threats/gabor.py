@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, largest, per_sample
+from robustatlas.common.bundle import Bundle, Fixed, max_abs, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
@@ -93,7 +93,9 @@ def _most_promising(gradient: Tensor, shapes: Tensor, count: int) -> Tensor:
 
 def neutral_kernel(x: Tensor) -> Tensor:
     """``[B, 23, 23]``: one fixed draw, where no noise is added and the kernel does not matter."""
-    return random_kernel(Noise.of(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "gabor"), x.dtype)
+    return random_kernel(
+        Noise.for_samples(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "gabor"), x.dtype
+    )
 
 
 @dataclass(frozen=True)
@@ -161,4 +163,4 @@ class Gabor(EachBounded):
         return GaborTheta(theta.field.clamp(-bound, bound), theta.kernel)
 
     def size(self, x: Tensor, theta: GaborTheta) -> Tensor:
-        return largest(theta)
+        return max_abs(theta)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, doubled, plane_of, to_rgb
+from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, decode_plane, repeat_pixels, ycbcr_to_rgb
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_grey_or_colour
@@ -38,12 +38,12 @@ def pattern(coefficients: Tensor, channels: int, height: int, width: int) -> Ten
     """``[B, C, H, W]``: what ``coefficients`` [B, N] add to an image, for pixels in [0, 1]."""
     rows, columns = _blocks(channels, height, width)
     if channels == 1:
-        pixels = plane_of(coefficients, rows, columns, LUMINANCE)[:, None]
+        pixels = decode_plane(coefficients, rows, columns, LUMINANCE)[:, None]
     else:
         half = (rows // 2) * (columns // 2) * 64
         luminance, cb, cr = torch.split(coefficients, [rows * columns * 64, half, half], dim=1)
-        chrominance = (doubled(plane_of(c, rows // 2, columns // 2, CHROMINANCE)) for c in (cb, cr))
-        pixels = to_rgb(plane_of(luminance, rows, columns, LUMINANCE), *chrominance)
+        chrominance = (repeat_pixels(decode_plane(c, rows // 2, columns // 2, CHROMINANCE)) for c in (cb, cr))
+        pixels = ycbcr_to_rgb(decode_plane(luminance, rows, columns, LUMINANCE), *chrominance)
     return pixels[..., :height, :width] / 255
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import dot, largest, per_sample
-from robustatlas.common.host import looking_is_free
+from robustatlas.common.bundle import dot, max_abs, per_sample
+from robustatlas.common.host import is_sync_free
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 
@@ -35,7 +35,7 @@ class _Inside(torch.autograd.Function):
 def norm(delta: Tensor, p: float) -> Tensor:
     """``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
     if p == torch.inf:
-        return largest(delta)
+        return max_abs(delta)
     size: Tensor = torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
     return size
 
@@ -121,7 +121,7 @@ def _climbed(ahead: Callable[[Tensor], Tensor], level: Tensor) -> Tensor:
     """The root ``[B]`` of a concave, piecewise linear function, to which Newton's method climbs from the left."""
     for _ in range(_NEWTON_STEPS):
         reached = torch.maximum(level, ahead(level))  # it comes back by rounding alone
-        if looking_is_free(level.device) and torch.equal(reached, level):
+        if is_sync_free(level.device) and torch.equal(reached, level):
             break
         level = reached
     return level

@@ -33,7 +33,7 @@ class Patch(EachBounded):
 
     Example:
         >>> x, patch = torch.rand(1, 3, 8, 8), Patch()
-        >>> noise = Noise.of(seed=0, indices=torch.tensor([0]), purpose="patch")
+        >>> noise = Noise.for_samples(seed=0, indices=torch.tensor([0]), purpose="patch")
         >>> theta = patch.start(x, torch.tensor([0.25]), noise)
         >>> int((patch.apply(x, theta) != x).any(1).sum())
         4

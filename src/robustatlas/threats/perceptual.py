@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import Tree, per_sample, select
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import looking_is_free
+from robustatlas.common.host import is_sync_free
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
 from robustatlas.threats.base import ThreatModel
@@ -211,7 +211,7 @@ class Perceptual(ThreatModel):
         for done in range(_NEWTON_ROUNDS):
             distance, slope = self.linearised(x, theta)
             outside = ~(distance <= epsilon)
-            worth_looking = done >= _USUAL_ROUNDS or looking_is_free(x.device)
+            worth_looking = done >= _USUAL_ROUNDS or is_sync_free(x.device)
             if worth_looking and not bool(outside.any()):
                 return theta
             gradient = slope()

@@ -58,7 +58,7 @@ def probe(
 
 
 def _noise(x: Tensor) -> Noise:
-    return Noise.of(0, torch.arange(len(x), device=x.device), "probe")
+    return Noise.for_samples(0, torch.arange(len(x), device=x.device), "probe")
 
 
 def _full(x: Tensor, epsilon: float) -> Tensor:

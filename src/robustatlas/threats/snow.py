@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.bundle import Bundle, Fixed, per_sample, select
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_grey_or_colour
@@ -87,7 +87,7 @@ def snow_layer(flakes: Tensor, kernels: Tensor, height: int, width: int) -> Tens
 def pale(x: Tensor) -> Tensor:
     """The image as it looks in snow: dark pixels lifted to a light grey, ``max(x, 1.5 luminance + 0.5)``."""
     if x.shape[1] == 3:
-        weights = constant((0.2126, 0.7152, 0.0722), x).view(1, 3, 1, 1)
+        weights = constant_tensor((0.2126, 0.7152, 0.0722), x).view(1, 3, 1, 1)
         luminance = (x * weights).sum(dim=1, keepdim=True)
     else:
         luminance = x
@@ -142,7 +142,9 @@ def _most_promising(x: Tensor, gradient: Tensor, drawn: list[Tensor]) -> tuple[T
 
 def neutral_kernels(x: Tensor) -> Tensor:
     """``[B, 7, 13, 13]``: one fixed draw, where no snow falls and the streaks do not matter."""
-    return random_kernels(Noise.of(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "snow"), x.dtype)
+    return random_kernels(
+        Noise.for_samples(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "snow"), x.dtype
+    )
 
 
 def random_flakes(x: Tensor, noise: Noise) -> Tensor:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.threats.box import BoxThreat, OneNumber, require_images
 from robustatlas.threats.sampling import Padding, pixels, resample
 
@@ -62,7 +62,7 @@ def warped(x: Tensor, matrix: Tensor, padding: Padding = "zeros", level: float =
 def about_centre(x: Tensor, matrix: Tensor) -> Tensor:
     """``matrix`` [B, 3, 3] of a map whose origin is the middle of the image, with the corner as origin."""
     there = torch.eye(3, dtype=matrix.dtype, device=matrix.device)
-    there[:2, 2] = constant(((x.shape[3] - 1) / 2, (x.shape[2] - 1) / 2), matrix)
+    there[:2, 2] = constant_tensor(((x.shape[3] - 1) / 2, (x.shape[2] - 1) / 2), matrix)
     back = 2 * torch.eye(3, dtype=matrix.dtype, device=matrix.device) - there
     return there @ matrix @ back
 
@@ -84,7 +84,7 @@ def matrix_of(*rows: tuple[Tensor | float, ...]) -> Tensor:
 
 def units(x: Tensor, places: Tensor) -> Tensor:
     """Columns and rows ``places`` [..., 2] where -1 and 1 are the middles of the outermost pixels."""
-    last = constant((x.shape[3] - 1, x.shape[2] - 1), places)
+    last = constant_tensor((x.shape[3] - 1, x.shape[2] - 1), places)
     return 2 * places / last - 1
 
 

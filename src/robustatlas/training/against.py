@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import axis, falls_from, instead
-from robustatlas.common.wording import strength as written
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import parse_fraction
+from robustatlas.common.typed_strengths import axis_label, falling_scale_start, format_strength
+from robustatlas.common.wording import suggestion
 from robustatlas.metrics.references import load_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1, INSIDE
 from robustatlas.optimizers.base import Optimizer
@@ -124,21 +124,24 @@ def _known(name: str) -> Any:
     try:
         return attack_named(name)
     except UserError as error:
-        there = instead(name, catalogue(), "'robustatlas attacks' lists them")
+        there = suggestion(name, catalogue(), "'robustatlas attacks' lists them")
         raise UserError(f"There is no threat model {name!r} to train against{there}") from error
 
 
 def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
-    strength, top = read_strength(given, name), falls_from(name)
+    strength, top = read_strength(given, name), falling_scale_start(name)
     if not 0 < strength < inf:
         expected = "a positive number" if top is None else f"a number below {top:g}"
-        raise UserError(f"The strength of {name} is {brief(repr(given))}; expected {expected} ({axis(unit, of=name)}).")
+        raise UserError(
+            f"The strength of {name} is {shorten(repr(given))}; expected {expected} ({axis_label(unit, attack=name)})."
+        )
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest and strength > _calibrated(name):
         raise UserError(
-            f"{name}={written(strength, of=name)} is more than {_FAR} times the catalogue's largest strength "
-            f"{written(largest, of=name)}; its unit is: {axis(unit, of=name)}."
+            f"{name}={format_strength(strength, attack=name)} is more than {_FAR} times the catalogue's largest "
+            "strength "
+            f"{format_strength(largest, attack=name)}; its unit is: {axis_label(unit, attack=name)}."
         )
     return strength
 
@@ -167,7 +170,7 @@ def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
         if far < 1 - _ROUNDING:
             found.append(
                 f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
-                f"{opponent.name}={written(opponent.epsilon, of=opponent.name)}; take more or longer steps."
+                f"{opponent.name}={format_strength(opponent.epsilon, attack=opponent.name)}; take more or longer steps."
             )
     return found
 
@@ -187,7 +190,7 @@ def parse_against(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")
-        strength = fraction(value)
+        strength = parse_fraction(value)
         if isnan(strength):
             raise UserError(
                 f"--against {item!r} is not understood; expected NAME=STRENGTH, such as linf=0.1 or linf=8/255."

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
-from robustatlas.common.errors import unknown
+from robustatlas.common.errors import unknown_name_error
 from robustatlas.common.noise import Noise
 
 _PADDING = 4
@@ -80,5 +80,5 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Noise], Tensor]] = {
 def augmentation_named(name: str) -> Callable[[Tensor, Noise], Tensor]:
     """The augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images."""
     if name not in AUGMENTATIONS:
-        raise unknown("augmentation", name, AUGMENTATIONS, f"known are {', '.join(AUGMENTATIONS)}")
+        raise unknown_name_error("augmentation", name, AUGMENTATIONS, f"known are {', '.join(AUGMENTATIONS)}")
     return AUGMENTATIONS[name]

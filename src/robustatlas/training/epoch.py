@@ -81,7 +81,7 @@ def _as_trained(run: TrainingRun, count: int) -> dict[str, float]:
     """Attack -> percent of the first ``count`` held-out images that are right at the examples that the recipe makes."""
     rows = torch.arange(len(run.held), device=run.workers.device)[:count]
     x, labels = run.held.batch(rows), run.held.labels[:count]
-    noise = Noise.of(run.settings.seed, run.held.index[:count], "held out")
+    noise = Noise.for_samples(run.settings.seed, run.held.index[:count], "held out")
     batch = Batch(x, labels, noise, noise.take(rows[:1]), done=1.0)
     found = {}
     with network_mode(run.net, "eval"):

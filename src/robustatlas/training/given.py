@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.checks.sanity import check_inputs
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError, shorten
 from robustatlas.data import Dataset
 from robustatlas.data.rows import InMemory
 from robustatlas.models.classifier import Classifier, looks_like
@@ -25,7 +25,7 @@ _SHARED = 0.01
 def settings_of(settings: Settings | None, epochs: int | None, seed: int | None) -> Settings:
     """The settings that ``train(settings=, epochs=, seed=)`` asks for."""
     if not isinstance(settings, Settings | None):
-        raise UserError(f"settings={brief(repr(settings))}; expected Settings(epochs=20, ...).")
+        raise UserError(f"settings={shorten(repr(settings))}; expected Settings(epochs=20, ...).")
     given = settings or Settings()
     given = replace(given, epochs=given.epochs if epochs is None else epochs, seed=given.seed if seed is None else seed)
     if given.selection == "best" and given.held_out == 0:

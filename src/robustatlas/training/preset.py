@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from robustatlas.common.wording import counted, value_as_typed
+from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.common.wording import pluralise
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.training.against import MakeOptimizer, opponents_of
@@ -140,7 +141,7 @@ def _crafting(optimizer: Optimizer[Any]) -> str:
         >>> _crafting(PGD(10, 0.25))
         '10 steps of PGD of 0.25 of the strength'
     """
-    steps = f"{counted(optimizer.steps, 'step')} of {type(optimizer).__name__}"
+    steps = f"{pluralise(optimizer.steps, 'step')} of {type(optimizer).__name__}"
     rate = getattr(optimizer, "rate", None)
     return steps if rate is None else f"{steps} of {rate:.3g} of the strength"
 

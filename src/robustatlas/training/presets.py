@@ -3,7 +3,7 @@ does not print, such as a weight decay or an augmentation, is its public code's.
 
 from dataclasses import replace
 
-from robustatlas.common.errors import unknown
+from robustatlas.common.errors import unknown_name_error
 from robustatlas.training.families import CHOSEN, CURVES, L1_LENGTHS, LINF, MULTIROBUSTBENCH, SGD, UAR
 from robustatlas.training.preset import Fight, Preset, overridden
 from robustatlas.training.settings import Settings
@@ -28,7 +28,7 @@ def preset_named(name: str) -> Preset:
         256
     """
     if name not in PRESETS:
-        raise unknown("preset", name, PRESETS, "'robustatlas train --presets' lists them")
+        raise unknown_name_error("preset", name, PRESETS, "'robustatlas train --presets' lists them")
     return PRESETS[name]
 
 

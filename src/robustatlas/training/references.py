@@ -15,8 +15,8 @@ from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import terminal_text
-from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import counted, some
+from robustatlas.common.files import parse_path, write_text
+from robustatlas.common.wording import list_names, pluralise
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
@@ -128,8 +128,8 @@ class ReferencePlan:
             )
         strange = [name for name in self.per_attack or {} if name not in {*self.strengths, ALL, STANDARD}]
         if strange:
-            known = some([*self.strengths, ALL, STANDARD])
-            raise UserError(f"per_attack names {some(strange)}, which is not trained here; there are {known}.")
+            known = list_names([*self.strengths, ALL, STANDARD])
+            raise UserError(f"per_attack names {list_names(strange)}, which is not trained here; there are {known}.")
         if self.features is not None and not any(own_recipe(attack) == "pat" for attack in self.strengths):
             raise UserError("features= is for the attack lpips, which is not in the reference; leave it out.")
         for name, strength, _ in self.trainings():
@@ -242,7 +242,7 @@ def make_reference(
         ('linf',)
     """
     share = share_of(part)
-    folder = named(out)
+    folder = parse_path(out)
     check_apart(test.take(plan.samples), training, _APART)  # refuses more than there are before the first training
     _claim(folder, plan, training, test)
     folders = {
@@ -281,7 +281,7 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         strengths=plan.inside(),
         rule=plan.rule,
         notes=(
-            f"Trained by {_recipes(plan)}, {counted(plan.seeds, 'run')} of each; evaluated on "
+            f"Trained by {_recipes(plan)}, {pluralise(plan.seeds, 'run')} of each; evaluated on "
             f"{'all' if plan.samples is None else plan.samples} test images by the search "
             f"{plan.searched}{' of the attacks as published' if plan.protocol == 'paper' else ''}.",
         ),
@@ -304,7 +304,7 @@ def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
             said += load_result(place / _EVALUATION).warnings
         for sentence in dict.fromkeys(said):
             about.setdefault(sentence, []).append(name)
-    return tuple(f"{some(names, at_most=3)}: {sentence}" for sentence, names in about.items())
+    return tuple(f"{list_names(names, at_most=3)}: {sentence}" for sentence, names in about.items())
 
 
 def _threats(plan: ReferencePlan, folder: Path) -> dict[str, str]:
@@ -319,7 +319,7 @@ def _recipes(plan: ReferencePlan) -> str:
     by: dict[str, list[str]] = {}
     for attack in plan.strengths:
         way = plan.way_of(attack)
-        how = f"{counted(way.steps, 'step')} for {counted(way.settings.epochs, 'epoch')}"
+        how = f"{pluralise(way.steps, 'step')} for {pluralise(way.settings.epochs, 'epoch')}"
         said = f"the recipe {way.recipe} with {how}"
         by.setdefault(said, []).append(attack)
     if len(by) == 1:
@@ -332,13 +332,13 @@ def missing(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[s
     return [
         name_of(*each)
         for each in plan.trainings()
-        if not _accuracies_file(plan, named(folder) / name_of(*each), test_images).is_file()
+        if not _accuracies_file(plan, parse_path(folder) / name_of(*each), test_images).is_file()
     ]
 
 
 def trainings_without_weights(plan: ReferencePlan, folder: str | Path) -> list[str]:
     """Return the names of the trainings that have no weights yet."""
-    return [name_of(*each) for each in plan.trainings() if not (named(folder) / name_of(*each) / CARD).is_file()]
+    return [name_of(*each) for each in plan.trainings() if not (parse_path(folder) / name_of(*each) / CARD).is_file()]
 
 
 def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:

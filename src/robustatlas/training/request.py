@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 from robustatlas.data import Dataset
 from robustatlas.models.card import WEIGHTS
 from robustatlas.models.classifier import Classifier
@@ -105,5 +105,5 @@ def check_settings(given: Mapping[str, Any], where: str = "") -> None:
     known = [each.name for each in fields(Settings)]
     for name in given:
         if name not in known:
-            there = instead(name, known, f"known are {', '.join(known)}")
+            there = suggestion(name, known, f"known are {', '.join(known)}")
             raise UserError(f"{where}{name!r} is not a setting of the trainer{there}")

@@ -43,10 +43,10 @@ class Chance:
     @classmethod
     def of(cls, seed: int, index: Tensor, epoch: int, batches: int, updates: int) -> Chance:
         """For images whose numbers in the data are ``index`` [N], in so many batches of so many updates."""
-        keys = Noise.of(seed, index, "order").child(epoch).uniform(1, dtype=torch.float64)
-        images = Noise.of(seed, index, "training").child(epoch)
+        keys = Noise.for_samples(seed, index, "order").child(epoch).uniform(1, dtype=torch.float64)
+        images = Noise.for_samples(seed, index, "training").child(epoch)
         steps = torch.arange(epoch * batches, (epoch + 1) * batches, device=index.device)
-        whole = Noise.of(seed, steps, "batch")
+        whole = Noise.for_samples(seed, steps, "batch")
         return cls(
             epoch=epoch,
             order=keys.squeeze(1).argsort(stable=True),
@@ -106,7 +106,9 @@ def begin(
     images, kept = (Images(data, mask.nonzero()[:, 0], team.device, dtype) for mask in (~held, held))
     more = None if extra is None else Images(extra, torch.arange(len(extra)), team.device, dtype)
     averaged = bool(settings.ema) or settings.swa_from is not None
-    start = Noise.of(settings.seed, torch.zeros(1, dtype=torch.int64, device=team.device), f"memory/{recipe.name}")
+    start = Noise.for_samples(
+        settings.seed, torch.zeros(1, dtype=torch.int64, device=team.device), f"memory/{recipe.name}"
+    )
     return TrainingRun(
         net=net,
         recipe=recipe,

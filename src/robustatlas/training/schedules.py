@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from robustatlas.common.errors import UserError, unknown
+from robustatlas.common.errors import UserError, unknown_name_error
 
 Schedule = Callable[[float, float], float]
 """From the time ``t`` and the whole, both in epochs, to the factor of the learning rate."""
@@ -83,5 +83,5 @@ def schedule_named(name: str) -> Schedule:
             raise UserError(f"The schedule {name!r} is not understood; expected epochs as in step:75,90.") from None
         return lambda t, epochs: 0.1 ** sum(t >= drop for drop in drops)
     if name not in SCHEDULES:
-        raise unknown("schedule", name, SCHEDULES, f"known are {', '.join(SCHEDULES)} and step:75,90")
+        raise unknown_name_error("schedule", name, SCHEDULES, f"known are {', '.join(SCHEDULES)} and step:75,90")
     return SCHEDULES[name]

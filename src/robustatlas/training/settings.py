@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, get_args
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, seed_of, whole
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import integer_or_none, parse_seed, real_or_nan
 from robustatlas.optimizers.crafting import Mode
 from robustatlas.training.augmentation import augmentation_named
 from robustatlas.training.schedules import schedule_named
@@ -87,9 +87,9 @@ class Settings:
                 raise UserError(f"{name}={getattr(self, name)!r} is not known; expected {', '.join(get_args(kind))}.")
         if self.precision not in ("float32", "bfloat16"):
             raise UserError(f"precision={self.precision!r} is not known; expected float32 or bfloat16.")
-        object.__setattr__(self, "seed", seed_of(self.seed))
+        object.__setattr__(self, "seed", parse_seed(self.seed))
         for name in ("epochs", "batch_size", "monitored", "held_out", "swa_from"):
-            self._check(name, whole, "a whole number")
+            self._check(name, integer_or_none, "a whole number")
         for name in _NUMBERS:
             self._check(name, _finite, "a number")
         if min(self.epochs, self.batch_size, self.monitored) < 1:
@@ -113,7 +113,7 @@ class Settings:
         if given is None and getattr(type(self), name) is None:
             return
         if plain(given) is None:
-            raise UserError(f"{name}={brief(repr(given))}; expected {kind}.")
+            raise UserError(f"{name}={shorten(repr(given))}; expected {kind}.")
         object.__setattr__(self, name, plain(given))
 
     def rate(self, step: int, steps_per_epoch: int) -> float:
@@ -125,5 +125,5 @@ class Settings:
 
 
 def _finite(value: Any) -> float | None:
-    number = real(value)
+    number = real_or_nan(value)
     return number if isfinite(number) else None

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.common.host import check_default_device
 from robustatlas.data import Dataset
 from robustatlas.models.card import Card
@@ -140,7 +140,7 @@ def train(
         kept = data.chosen(held.nonzero()[:, 0])
         check_apart(kept, extra, "give other extra images, or hold none out (held_out=0)")
     identity = identity_of(net, data, plan, given, held, team, extra, architecture or "")
-    folder = None if out is None else named(out, "the folder of a training")
+    folder = None if out is None else parse_path(out, "the folder of a training")
     name = architecture or type(net).__name__
     if folder is not None:
         snapshots = list(range(keep, given.epochs + 1, keep)) if keep else []

@@ -47,7 +47,7 @@ def drawn(run: TrainingRun, chance: Chance, number: int) -> Drawn:
     augmentation = chance.augmentation.take(chosen)
     crafting = [noise.take(chosen) for noise in chance.crafting]
     if run.extra is not None:
-        noise = Noise.of(
+        noise = Noise.for_samples(
             settings.seed, run.position.step * extra + team.share(torch.arange(extra, device=team.device)), "extra"
         )
         picked = noise.child(_PICK).integers(len(run.extra))
@@ -94,7 +94,7 @@ def step(run: TrainingRun, display: TrainingDisplay) -> None:
             x=images.x,
             labels=images.labels,
             noise=images.crafting[part],
-            shared=chance.shared[part].at(number),
+            shared=chance.shared[part].row(number),
             epoch=epoch,
             epochs=settings.epochs,
             done=position.step / run.steps,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.wording import strength
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.references.building import learned_nothing
 from robustatlas.optimizers.crafting import Opponent, craft, network_mode
 from robustatlas.outcomes.outcome import percent
@@ -43,7 +43,7 @@ def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int,
     """
     found = []
     last = history[-1]
-    against = ",".join(f"{o.name}={strength(o.epsilon, of=o.name)}" for o in recipe.against)
+    against = ",".join(f"{o.name}={format_strength(o.epsilon, attack=o.name)}" for o in recipe.against)
     lost = learned_nothing(last["training_accuracy"], classes)
     late = len(history) >= max(3, math.ceil(_PATIENCE * epochs))
     ramped = recipe.warmup == 0 or len(history) > recipe.warmup * epochs
@@ -97,7 +97,7 @@ def accuracies(
                 search = ascent(opponent.threat, STEPS, _RATE)
                 strong = replace(opponent, optimizer=search, start=start_of(search))
                 epsilon = torch.full((len(truth),), opponent.epsilon, dtype=images.dtype, device=images.device)
-                noise = Noise.of(seed, index[part], f"{_PURPOSE}/{opponent.name}")
+                noise = Noise.for_samples(seed, index[part], f"{_PURPOSE}/{opponent.name}")
                 found = craft(net, strong, images, truth, epsilon, noise, entropy_of(truth))
                 with torch.no_grad():
                     right = net(found.x).argmax(1) == truth

@@ -8,7 +8,7 @@ import torch
 from robustatlas.checks.sanity import check_logits, first_taken
 from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.errors import warn
-from robustatlas.common.scalars import count_of, seed_of, whole
+from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.ends import with_ends, withstood
 from robustatlas.evaluation.reading import Question, question_of, readings_of
@@ -83,13 +83,13 @@ def diagnose(
         >>> ra.diagnose(rounded, data, samples=40).verdict
         'masked'
     """
-    seed = seed_of(seed)
+    seed = parse_seed(seed)
     with undisturbed():
         known = known_of(model_or_result, data, model)
     asked = known.result.attacks if known.result is not None else attacks
     work = known.work
-    if samples is None or whole(samples) is not None:
-        asked_for = (_FULL if full else _SAMPLES) if samples is None else count_of("samples", samples)
+    if samples is None or integer_or_none(samples) is not None:
+        asked_for = (_FULL if full else _SAMPLES) if samples is None else parse_count("samples", samples)
         count = min(asked_for, len(work.index))
     else:
         work = samples_of_rows(work, positions_from_request(samples, len(work.index)))

@@ -18,7 +18,7 @@ from robustatlas.checks.indicators.carlini import BlackBoxWins
 from robustatlas.checks.indicators.searched import OWN, SEED, PlantedTest, Searched
 from robustatlas.checks.remedies import distilled
 from robustatlas.checks.sanity import ways_back
-from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
@@ -66,13 +66,13 @@ def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     def features(points: Tensor) -> Tensor:
         return _given_to(layer, model, points)
 
-    noise = Noise.of(seed, torch.arange(len(x)), f"binarisation {attack.name}")
+    noise = Noise.for_samples(seed, torch.arange(len(x)), f"binarisation {attack.name}")
     count = max(2, min(_INNER, layer.in_features - 3))
-    fits = [_readout(model, features, attack, x[k : k + 1], noise.at(k), epsilon, count) for k in range(len(x))]
+    fits = [_readout(model, features, attack, x[k : k + 1], noise.row(k), epsilon, count) for k in range(len(x))]
     weights, biases = (torch.stack(parts).to(x) for parts in ([fit[0] for fit in fits], [fit[1] for fit in fits]))
     set_up = torch.tensor([fit[2] for fit in fits])
     net = Readouts(model, features, weights, biases)
-    chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))])
+    chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.row(k), epsilon, k) for k in range(len(x))])
     asked = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
     found = evaluate_request(net, (x, torch.arange(len(x))), asked).minimal_size(attack.name)
     hit = torch.from_numpy(found <= epsilon * (1 + 1e-5))
@@ -92,7 +92,7 @@ def _given_to(layer: nn.Linear, model: Classifier, x: Tensor) -> Tensor:
         model.logits(x, verifying=True)
     finally:
         hook.remove()
-    return flat(seen[-1]).to(x.dtype)
+    return flatten(seen[-1]).to(x.dtype)
 
 
 def _points(attack: Attack, x: Tensor, noise: Noise, epsilon: float, count: int, border: bool) -> Tensor:
@@ -112,10 +112,10 @@ def _points(attack: Attack, x: Tensor, noise: Noise, epsilon: float, count: int,
 
 def _at_length(x: Tensor, direction: Tensor, length: float) -> Tensor:
     """Points [B, ...] in these directions, so far that after clipping to [0, 1] they are at this l2 distance."""
-    scale = length / flat(direction).norm(dim=1)
+    scale = length / flatten(direction).norm(dim=1)
     for _ in range(_RESCALED):
         points = torch.clamp(x + per_sample(scale, x) * direction, 0, 1)
-        scale = scale * length / flat(points - x).norm(dim=1).clamp_min(1e-12)
+        scale = scale * length / flatten(points - x).norm(dim=1).clamp_min(1e-12)
     return torch.clamp(x + per_sample(scale, x) * direction, 0, 1)
 
 
@@ -207,7 +207,7 @@ def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence
 def _indicators(look: LookedAt) -> list[Indicator]:
     """All of a full diagnosis; the binarisation test once for each attack that it was made of."""
     left_out = {Binarisation} | (set() if look.searched.black_box else {BlackBoxWins})
-    found = [kind() for kind in INDICATORS.usable().values() if kind.part != "always" and kind not in left_out]
+    found = [kind() for kind in INDICATORS.load_usable().values() if kind.part != "always" and kind not in left_out]
     return [*found, *(Binarisation(attack) for attack in look.searched.binarised)]
 
 
@@ -227,7 +227,7 @@ def _reading(indicator: Indicator, look: LookedAt) -> Reading:
 def _looked_at(
     known: KnownSubject, model: Classifier, attack: Attack, x: Tensor, labels: Tensor, index: Sequence[int], seed: int
 ) -> LookedAt:
-    noise = Noise.of(seed, torch.tensor(index, device=x.device), "full diagnosis")
+    noise = Noise.for_samples(seed, torch.tensor(index, device=x.device), "full diagnosis")
     ways = ways_back(attack.plan(attack.searches[0])) or {None}
     strength = float(attack.strengths[len(attack.strengths) // 2])
     sizes = _sizes(model, attack, x, labels, seed)

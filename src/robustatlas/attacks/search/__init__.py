@@ -3,7 +3,7 @@
 
 from robustatlas.attacks.search.base import Schedule
 from robustatlas.attacks.search.plan import Search
-from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.registry import Registry, subclass_test
 
 __all__ = ["SEARCHES", "Schedule", "Search", "search_named"]
 
@@ -18,7 +18,7 @@ SEARCHES: Registry[type[Schedule]] = Registry(
         "minimum": "attacks.search.descent:Minimum",
     },
     "a class derived from robustatlas.extending.Schedule",
-    subclass_of(Schedule),
+    subclass_test(Schedule),
 )
 
 

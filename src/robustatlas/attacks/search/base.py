@@ -25,7 +25,7 @@ from robustatlas.attacks.search.rules import (
     Rule,
     StopSlowAscents,
 )
-from robustatlas.common.bundle import Tree, put, select, take
+from robustatlas.common.bundle import Tree, select, take_rows, write_rows
 from robustatlas.common.errors import UserError
 
 
@@ -41,17 +41,17 @@ class SharedExamples:
     @classmethod
     def begin(cls, like: Tree, rows: int, columns: int, device: torch.device) -> SharedExamples:
         """Return the examples before the first run: ``like`` of ``rows`` samples, for each of the ``columns``."""
-        return cls(take(like, torch.arange(rows, device=device).repeat_interleave(columns)))
+        return cls(take_rows(like, torch.arange(rows, device=device).repeat_interleave(columns)))
 
     def add(self, place: Tensor, theta: Tree, lower: Tensor) -> None:
         """``theta`` of samples and strengths at ``place`` [B], each another one; ``lower`` [B]: counts."""
-        put(self.theta, place, select(lower, theta, take(self.theta, place)))
+        write_rows(self.theta, place, select(lower, theta, take_rows(self.theta, place)))
 
     def lowest(self, margins: Tensor, rows: Tensor, source: Tensor) -> Tree:
         """The parameters of the lowest of ``margins`` [B, S + 1] of ``rows`` [B] within strength ``source`` [B]."""
         beyond = torch.arange(margins.shape[1], device=rows.device) > source[:, None]
         column = margins.masked_fill(beyond, torch.inf).argmin(1)
-        return take(self.theta, rows * margins.shape[1] + column)
+        return take_rows(self.theta, rows * margins.shape[1] + column)
 
 
 @dataclass(frozen=True)

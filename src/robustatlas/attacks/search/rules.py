@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import Bundle
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
@@ -140,7 +140,9 @@ class StopLaggingRuns(EarlyStop):
     left: float = 2 / 3
 
     def ends(self, trace: Trace, step: Tensor, optimizer: Optimizer[Any], known: Tensor) -> Tensor:
-        ratio = cached(_ratios, self.times, self.left, optimizer.steps, like=known)[step.clamp_max(optimizer.steps)]
+        ratio = cached_tensor(_ratios, self.times, self.left, optimizer.steps, like=known)[
+            step.clamp_max(optimizer.steps)
+        ]
         return trace.smallest > ratio * known
 
     def earliest_end(self, optimizer: Optimizer[Any]) -> int:

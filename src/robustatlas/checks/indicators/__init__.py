@@ -1,7 +1,7 @@
 """Signs by which a robustness number is to be doubted: each is measured of single samples, in a few passes."""
 
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.registry import Registry, subclass_test
 
 __all__ = ["INDICATORS", "Indicator", "LookedAt", "Measured"]
 
@@ -41,6 +41,6 @@ INDICATORS: Registry[type[Indicator]] = Registry(
         "unstable-predictions": "checks.indicators.randomness:UnstablePredictions",
     },
     "a class derived from robustatlas.extending.Indicator",
-    subclass_of(Indicator),
+    subclass_test(Indicator),
 )
 """Name to indicator; those that do not decide are read on request."""

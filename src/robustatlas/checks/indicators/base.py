@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robustatlas.checks.indicators.differences import Differences
 from robustatlas.checks.indicators.searched import Searched
-from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier, Knowledge, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
@@ -49,7 +49,7 @@ class LookedAt:
     Example:
         >>> import robustatlas as ra
         >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> look = LookedAt(model, data.images[:2], data.labels[:2], Noise.of(0, torch.arange(2), "diagnosis"))
+        >>> look = LookedAt(model, data.images[:2], data.labels[:2], Noise.for_samples(0, torch.arange(2), "diagnosis"))
         >>> look.margin.shape, look.slopes[0].shape
         (torch.Size([2]), torch.Size([2, 1, 8, 8]))
     """
@@ -117,7 +117,9 @@ class LookedAt:
     def reached(self) -> Tensor:
         """[B, 1, ...] the change of each value in steps: as far as the gradient claims the boundary to be, at most
         0.03; so far at least as the network can tell inputs apart."""
-        steepest = torch.stack([flat(slope).abs().sum(1).nan_to_num(0.0, posinf=0.0) for slope in self.slopes]).amax(0)
+        steepest = torch.stack([flatten(slope).abs().sum(1).nan_to_num(0.0, posinf=0.0) for slope in self.slopes]).amax(
+            0
+        )
         tiny = torch.finfo(steepest.dtype).tiny
         away = torch.where(steepest > 0, self.margin.abs() / steepest.clamp_min(tiny), FARTHEST).clamp_max(FARTHEST)
         return per_sample(away.clamp_min(ULPS * torch.finfo(self.model.network_dtype).eps).to(self.x.dtype), self.x)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 
 _LEAST = torch.finfo(torch.float64).tiny
 
@@ -30,8 +30,8 @@ class Differences:
         for ahead, behind in pairs:
             with torch.no_grad():
                 changes.append((lead(ahead) - lead(behind)).double())
-            step = flat(ahead - behind).double()
-            claims.append(torch.stack([(step * flat(slope).double()).sum(1) for slope in slopes]))
+            step = flatten(ahead - behind).double()
+            claims.append(torch.stack([(step * flatten(slope).double()).sum(1) for slope in slopes]))
         return cls(torch.stack(changes), torch.stack(claims, 1))
 
     @property

@@ -8,7 +8,7 @@ from torch import Tensor
 from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS, MISLEADING
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.differences import Differences
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 from robustatlas.models.classifier.failing import slope_of
 from robustatlas.models.objectives import cross_entropy
 
@@ -51,7 +51,7 @@ class ZeroGradient(Indicator):
     limit = "no entry other than 0"
 
     def measure(self, look: LookedAt) -> Measured:
-        largest = torch.stack([flat(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in look.slopes])
+        largest = torch.stack([flatten(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in look.slopes])
         value = largest.amax(0)
         return Measured.of(value, value == 0)
 
@@ -103,7 +103,7 @@ class UnavailableGradients(Indicator):
             logits = look.logits(x)
             loss = cross_entropy(logits, look.clean.argmax(1), None).sum()
             slope = slope_of(loss, x)
-        values = flat(torch.zeros_like(x) if slope is None else slope).abs().amax(1)
+        values = flatten(torch.zeros_like(x) if slope is None else slope).abs().amax(1)
         return Measured.of(values, values == 0)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS
 from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
 from robustatlas.checks.indicators.gradients import AGREES
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import Objective
@@ -37,8 +37,8 @@ class FloatSaturation(Indicator):
         if double is None:
             return Measured.of(torch.ones_like(look.margin), nobody)
         precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
-        cosine = torch.cosine_similarity(flat(look.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
-        there = flat(precise).abs().amax(1) > 0
+        cosine = torch.cosine_similarity(flatten(look.slopes[-1]).double(), flatten(precise), dim=1, eps=1e-300)
+        there = flatten(precise).abs().amax(1) > 0
         return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < AGREES))
 
 

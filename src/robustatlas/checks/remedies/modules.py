@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from robustatlas.checks.indicators import LookedAt
 from robustatlas.checks.indicators.differences import cosine_of
 from robustatlas.checks.remedies.ways import scores_of
-from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.failing import BackwardError, slope_of
 from robustatlas.models.gradients import surrogate
@@ -75,7 +75,7 @@ def _distinct(found: Sequence[tuple[float, Tensor, Way]]) -> list[Way]:
 
 
 def _likeness(one: Tensor, other: Tensor) -> float:
-    return float(torch.cosine_similarity(flat(one), flat(other), dim=1).mean())
+    return float(torch.cosine_similarity(flatten(one), flatten(other), dim=1).mean())
 
 
 def _measured(look: LookedAt) -> tuple[Tensor, Tensor]:
@@ -87,7 +87,7 @@ def _measured(look: LookedAt) -> tuple[Tensor, Tensor]:
 
 def _claims(steps: Tensor, slope: Tensor) -> Tensor:
     """[K, B] what a gradient [B, ...] says of steps [K, B, ...]."""
-    return torch.stack([flat(step * slope).double().sum(1) for step in steps])
+    return torch.stack([flatten(step * slope).double().sum(1) for step in steps])
 
 
 def _swaps(net: nn.Module) -> Iterator[Swap]:
@@ -159,7 +159,7 @@ class _Through:
 
 def _secant(module: nn.Module, first: Tensor) -> Tensor:
     """The mean slope of each unit over half a standard deviation of its sample's."""
-    reach = per_sample(flat(first).std(1).clamp_min(1e-6) / 2, first)
+    reach = per_sample(flatten(first).std(1).clamp_min(1e-6) / 2, first)
     with torch.no_grad():
         slope: Tensor = (module(first + reach) - module(first - reach)) / (2 * reach)
         return slope

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
 
@@ -59,7 +59,7 @@ class _Estimated(torch.autograd.Function):
 
 def _noise_of(x: Tensor) -> Noise:
     """Streams [B] that belong to the pixels, so that no sample's directions depend on its batch."""
-    bits = flat(x.detach().float()).contiguous().view(torch.int32).long()
+    bits = flatten(x.detach().float()).contiguous().view(torch.int32).long()
     places = torch.arange(1, bits.shape[1] + 1, device=x.device) * 0x9E3779B1
     return Noise((bits * places).sum(1)).child(0)
 
@@ -81,10 +81,10 @@ def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
         taught = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, _BATCH)])
     targets = (taught / taught.std().clamp_min(1e-12)).float()
     student = nn.Sequential(
-        nn.Flatten(), nn.Linear(flat(x).shape[1], _WIDTH), nn.GELU(), nn.Linear(_WIDTH, _WIDTH), nn.GELU(),
+        nn.Flatten(), nn.Linear(flatten(x).shape[1], _WIDTH), nn.GELU(), nn.Linear(_WIDTH, _WIDTH), nn.GELU(),
         nn.Linear(_WIDTH, targets.shape[1]),
     ).to(model.device)  # fmt: skip
-    noise = Noise.of(0, torch.arange(len(x), device=model.device), "distillation")
+    noise = Noise.for_samples(0, torch.arange(len(x), device=model.device), "distillation")
     optimizer = torch.optim.Adam(student.parameters(), 2e-3)
     with torch.enable_grad():
         for epoch in range(epochs):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.bundle import flat
+from robustatlas.common.bundle import flatten
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
 from robustatlas.models.classifier.failing import slope_of
@@ -107,7 +107,7 @@ def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Co
     lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
     for way in ways:
         margin, slopes = margin_gradients(model, images, labels, way)
-        largest = flat(slopes).abs().amax(1)
+        largest = flatten(slopes).abs().amax(1)
         lost &= (margin > 0) & ~(largest.isfinite() & (largest > 0))
         right = max(right, int((margin > 0).sum()))
     return int(lost.sum()) / right if right else 0.0

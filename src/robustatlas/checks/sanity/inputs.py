@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.data.labels import class_numbers
 from robustatlas.data.rows import as_inputs, two_values, within_range
 from robustatlas.models.classifier import Classifier
@@ -99,7 +99,8 @@ def check_classes(labels: Tensor, held: ClassesHeld, model: Classifier, *, drawn
     few = len(torch.unique(labels))
     if drawn and few < held.count:
         found.append(
-            f"The {counted(len(labels), 'sample')} are of {few} of the {held.count} classes of the data, so accuracies "
+            f"The {pluralise(len(labels), 'sample')} are of {few} of the {held.count} classes of the data, so "
+            "accuracies "
             "say nothing of the others; take more samples, or some of each class (--stratified)."
         )
     answered = (model.class_count or 0) - len(model.excluded_classes)

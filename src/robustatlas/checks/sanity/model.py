@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import some
+from robustatlas.common.wording import list_names
 from robustatlas.data import Rows
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.classifier import Classifier, looks_like, seeded
@@ -167,7 +167,7 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
     if changed := _changes_with_state(model, x, float(same)):
         return [
             f"The model gives different outputs for the same input because each forward pass changes its state "
-            f"({some(changed)}), in eval mode too: what is found depends on the order of the passes. Freeze that "
+            f"({list_names(changed)}), in eval mode too: what is found depends on the order of the passes. Freeze that "
             "state before you evaluate; of quantisation-aware training by "
             "net.apply(torch.ao.quantization.disable_observer). The network is left as it was."
         ]

@@ -14,7 +14,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
 from robustatlas.evaluation.records import PIXELS, recorded_attack
@@ -101,7 +101,7 @@ def _positions(store: Run, count: int, of_data: NDArray[np.int64]) -> NDArray[np
         if len(positions) == count:
             return positions
     raise UserError(
-        f"{counted(count, 'example')} without 'index' do not say which images they change; the data has "
+        f"{pluralise(count, 'example')} without 'index' do not say which images they change; the data has "
         f"{len(of_data)} and the run {len(searched)}. Add an array 'index' [M] of positions in the data set."
     )
 

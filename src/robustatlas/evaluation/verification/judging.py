@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from robustatlas.common.bundle import Fixed, flat, free, per_sample
+from robustatlas.common.bundle import Fixed, flatten, optimised_tensors, per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.examples import Arrays
@@ -81,7 +81,7 @@ def judge(case: Case, batch: int) -> Judged:
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
     """Prediction and softmax margin of the samples ``part``."""
     x, labels = case.work.load(case.model, part)
-    verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
+    verdict = case.model.judged(x, labels, Noise.for_samples(0, _positions(case, part, x), "verify clean"))
     return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
 
 
@@ -109,7 +109,7 @@ def _judge_part(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     images = images.clamp(0, 1)
     if case.eight_bit:
         images = as_file(images)
-    noise = Noise.of(0, _positions(case, rows, x), "verify").child(part.to(x.device))
+    noise = Noise.for_samples(0, _positions(case, rows, x), "verify").child(part.to(x.device))
     verdict = case.model.judged(images, labels, noise)
     refused["classified correctly"] = ~verdict.wrong
     sizes |= {
@@ -166,7 +166,7 @@ def _theta(threat: ThreatModel, x: Tensor, leaves: Sequence[NDArray[Any]], attac
             f"Some of theta of {attack!r} is drawn at random, and whether given numbers could have been drawn cannot "
             "be checked; examples of this attack are not taken."
         )
-    shapes = [tuple(leaf.shape[1:]) for leaf in free(like)]
+    shapes = [tuple(leaf.shape[1:]) for leaf in optimised_tensors(like)]
     if [leaf.shape[1:] for leaf in leaves] != shapes:
         raise UserError(
             f"theta of {attack!r} has the shapes {', '.join(map(str, shapes))} a sample; given "
@@ -180,7 +180,7 @@ def _is_point_of_set(threat: ThreatModel, x: Tensor, theta: Any, size: Tensor) -
     """``[B]``: theta is a point of the set of its own size."""
     drawn = threat.project(x, theta, size * (1 + STRENGTH_TOLERANCE))
     inside = size.isfinite()
-    for here, there in zip(free(theta), free(drawn), strict=True):
-        moved, scale = flat(here - there).abs().amax(1), flat(here).abs().amax(1)
+    for here, there in zip(optimised_tensors(theta), optimised_tensors(drawn), strict=True):
+        moved, scale = flatten(here - there).abs().amax(1), flatten(here).abs().amax(1)
         inside &= moved <= _SAME_THETA * scale
     return inside

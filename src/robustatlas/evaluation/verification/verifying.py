@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import counted
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset
 from robustatlas.evaluation.attack_task import clean_answers
 from robustatlas.evaluation.examples import Arrays, examples_of, read_examples
@@ -71,10 +71,10 @@ class Verification:
     result: Result
 
     def __repr__(self) -> str:
-        lines = [f"{int(self.verified.sum())} of {counted(self.given, 'example')} by {self.by} verified"]
+        lines = [f"{int(self.verified.sum())} of {pluralise(self.given, 'example')} by {self.by} verified"]
         lines += [f"  refused, {reason}: {count}" for reason, count in self.refused.items()]
         lines += [
-            f"  {name}: the smallest known of {counted(found.smaller, 'sample')}"
+            f"  {name}: the smallest known of {pluralise(found.smaller, 'sample')}"
             for name, found in self.attacks.items()
         ]
         return "\n".join(lines)
@@ -139,7 +139,7 @@ def verify(
         if isinstance(examples, Mapping)
         else read_examples(examples)
     )
-    finder = by or (named(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
+    finder = by or (parse_path(examples).stem if isinstance(examples, (str, os.PathLike)) else "")
     if not finder.strip():
         raise UserError("by is empty; say who found the examples.")
     (batch,) = batch_sizes(_BATCH if batch_size is None else batch_size)

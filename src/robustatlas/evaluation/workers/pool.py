@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import torch
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.interrupts import interrupts_wait
+from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.evaluation.workers.memory import hand_back_at_once
 from robustatlas.evaluation.workers.travel import CannotShareError, unpacked
 
@@ -151,12 +151,12 @@ class Pool:
                 else:
                     return
         finally:
-            with interrupts_wait():
+            with delay_interrupts():
                 for worker in self.workers:
                     worker.stop()
 
     def _add_workers(self) -> None:
-        with interrupts_wait():  # so that no worker is started and not known here
+        with delay_interrupts():  # so that no worker is started and not known here
             started = self.start(self.workers)
             self.workers += started
         self.tasks |= {worker.beginning: _Task(worker) for worker in started}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import whole
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import integer_or_none
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,12 @@ def share_of(given: str | tuple[int, int] | Share | None) -> Share:
         found = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", given)
         number, of = map(int, found.groups()) if found else (-1, 0)
     else:
-        numbers = [whole(value) for value in given] if isinstance(given, Iterable) else []
+        numbers = [integer_or_none(value) for value in given] if isinstance(given, Iterable) else []
         number, of = (-1 if value is None else value for value in numbers) if len(numbers) == 2 else (-1, 0)
     if not 0 <= number < of:
         raise UserError(
-            f"part={brief(repr(given))} is not a share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of four."
+            f"part={shorten(repr(given))} is not a share; expected I/N with I from 0 to N-1, such as 0/4 and 3/4 of "
+            "four."
         )
     return Share(number, of)
 
@@ -115,7 +116,7 @@ def _number_in(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if text and not (text.isdecimal() and len(text) < _LONGEST):
         raise UserError(
-            f"{name}={brief(repr(text))} is not a whole number from 0 on, so it is not known which part is meant; "
+            f"{name}={shorten(repr(text))} is not a whole number from 0 on, so it is not known which part is meant; "
             "correct or unset it, or give --part I/N."
         )
     return int(text) if text else None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from robustatlas.common import wording
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.scalars import real
-from robustatlas.common.styles import Style, styles_of
+from robustatlas.common.scalars import real_or_nan
+from robustatlas.common.styles import Style, model_styles
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def plot_curves(
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
-    A model has the same colour, dash and marker in all figures (:func:`robustatlas.common.styles.styles_of`), where the
-    curves are of different models; curves of one model under several attacks are told apart by their names. The
-    strength at which papers measure is marked.
+    Curves of different models have the colour, dash and marker of their model in all figures
+    (:func:`robustatlas.common.styles.model_styles`). Curves of one model under several attacks are distinguished by the
+    names of the attacks. The strength at which papers measure is marked.
 
     Args:
         curves: one curve, several, or name -> curve. Without names, the attacks name them.
@@ -120,7 +121,7 @@ def _draw(
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
         linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
-        label=figure_text(wording.shortened(name)),
+        label=figure_text(wording.elide_middle(name)),
     )  # fmt: skip
     if confidence is not None:
         low, high = curve.band(confidence, "pointwise").at(sizes)
@@ -131,7 +132,7 @@ def _draw(
 def _styles(named: Mapping[str, Curve]) -> list[Style]:
     """By the models, where each curve is of another one; otherwise by the names of the curves."""
     models = [curve.model or name for name, curve in named.items()]
-    return styles_of(models if len(set(models)) == len(models) else list(named))
+    return model_styles(models if len(set(models)) == len(models) else list(named))
 
 
 def steps(curve: Curve, end: float) -> Floats:
@@ -145,7 +146,7 @@ def _named(curves: Curves) -> dict[str, Curve]:
         named = dict(curves)
     else:
         given = curves if isinstance(curves, Sequence) else [curves]
-        labels = [wording.wording(curve.attack).label if curve.attack else "curve" for curve in given]
+        labels = [attack_label(curve.attack).label if curve.attack else "curve" for curve in given]
         unique = len(set(labels)) == len(labels)
         named = {
             label if unique else f"{label} ({position})": curve
@@ -161,8 +162,8 @@ def _end(curves: Iterable[Curve], up_to: float | None) -> float:
     if up_to is None:
         largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
         return 1.04 * float(largest) or 1.0
-    if not 0 < real(up_to) < np.inf:
-        raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")
+    if not 0 < real_or_nan(up_to) < np.inf:
+        raise UserError(f"up_to is {shorten(up_to)}; a positive finite size is expected.")
     return float(up_to)
 
 

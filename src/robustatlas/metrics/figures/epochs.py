@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.styles import styles_of
+from robustatlas.common.styles import model_styles
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plot_over_epochs(
         'accuracy (%)'
     """
     with axes_of(ax, 2.15) as axes:
-        for (name, points), style in zip(lines.items(), styles_of(list(lines)), strict=True):
+        for (name, points), style in zip(lines.items(), model_styles(list(lines)), strict=True):
             epochs, value, low, high = np.asarray(points).T
             axes.plot(
                 epochs, value, color=style.colour, linestyle=style.linestyle, linewidth=1.3, marker=style.marker,

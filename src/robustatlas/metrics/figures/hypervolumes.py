@@ -10,7 +10,7 @@ import numpy as np
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.styles import styles_of
+from robustatlas.common.styles import model_styles
 from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def plot_frontiers(
     if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
         raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
     with axes_of(ax, 2.15) as axes:
-        for (name, row), style in zip(kept.items(), styles_of(list(kept)), strict=True):
+        for (name, row), style in zip(kept.items(), model_styles(list(kept)), strict=True):
             sizes = np.linspace(0, largest, len(row))
             axes.plot(
                 sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
-                label=figure_text(f"{wording.shortened(name)}, {row[1:].mean():.3f}"),
+                label=figure_text(f"{wording.elide_middle(name)}, {row[1:].mean():.3f}"),
             )  # fmt: skip
         size_axis(axes, largest, attack, unit)
         axes.set_ylim(0, 1.02)

@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from robustatlas.common import wording
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.figures.paper import SEQUENCE, axes_of
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -56,13 +57,13 @@ def plot_accuracy_matrix(
             edges = np.concatenate([[0.0], strengths]) / strengths[-1]
             values = _strip(accuracies, relative_to, attack)
             axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
-            end = wording.strength(strengths[-1], of=attack)
+            end = format_strength(strengths[-1], attack=attack)
             axes.annotate(
                 end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
             )
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_yticks(range(len(names)), [figure_text(wording.wording(attack).label) for attack in names])
+        axes.set_yticks(range(len(names)), [figure_text(attack_label(attack).label) for attack in names])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         axes.tick_params(length=0)
         axes.set_frame_on(False)
@@ -110,7 +111,7 @@ def plot_scores(
                 axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
         axes.set_xticks(
             range(len(attacks)),
-            [figure_text(wording.wording(attack).label) for attack in attacks],
+            [figure_text(attack_label(attack).label) for attack in attacks],
             rotation=45,
             ha="right",
         )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.wording import wording
 from robustatlas.metrics.figures.curves import Curve, plot_curves
 from robustatlas.metrics.figures.paper import COLUMN, STYLE
 
@@ -63,7 +63,7 @@ def plot_panels(
         for place, (attack, drawn) in enumerate(curves.items()):
             axes = grid[place // columns, place % columns]
             plot_curves(drawn, axes, error=error, confidence=confidence, up_to=(up_to or {}).get(attack))
-            axes.set_title(figure_text(wording(attack).label))
+            axes.set_title(figure_text(attack_label(attack).label))
             axes.get_legend().remove()
             if place % columns:
                 axes.set_ylabel("")

@@ -13,10 +13,9 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 
-from robustatlas.common import wording
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.files import picture_kind, write_atomically
-from robustatlas.common.standard import STANDARD
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, falling_scale_start
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,16 +74,16 @@ def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
 def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") -> None:
     """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
     axes.set_xlim(0, end)
-    words = wording.axis(unit, of=attack)
+    words = axis_label(unit, attack=attack)
     axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
-    if (top := wording.falls_from(attack)) is not None:
+    if (top := falling_scale_start(attack)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
 
 def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
     """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
     stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
-    at, written = STANDARD.get(attack, (math.inf, ""))
+    at, written = STANDARD_STRENGTHS.get(attack, (math.inf, ""))
     if at > end:
         return
     axes.vlines(at, 0, 1, "#00000059", "dotted", transform=axes.get_xaxis_transform(), linewidth=0.7)

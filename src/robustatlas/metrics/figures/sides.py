@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.styles import styles_of
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
+from robustatlas.common.styles import model_styles
 from robustatlas.metrics.figures.curves import Curve, steps
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
@@ -70,10 +70,10 @@ def plot_two_sided(
     end = both.largest if up_to is None else up_to
     size = end / 2 if at is None else at
     for name, given in (("up_to", end), ("at", size)):
-        if not 0 < real(given) < np.inf:
-            raise UserError(f"{name} is {brief(given)}; a positive finite size is expected.")
+        if not 0 < real_or_nan(given) < np.inf:
+            raise UserError(f"{name} is {shorten(given)}; a positive finite size is expected.")
     if size > end:
-        raise UserError(f"at is {brief(size)}, beyond the axis, which ends at {brief(end)}; give a smaller size.")
+        raise UserError(f"at is {shorten(size)}, beyond the axis, which ends at {shorten(end)}; give a smaller size.")
     with axes_of(ax, 2.4) as axes:
         _draw(axes, both, float(end), confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
@@ -86,7 +86,7 @@ def plot_two_sided(
 def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
     certified: Curve = both.certified
     found: Curve = both.found
-    (style,) = styles_of([found.model or found.attack])
+    (style,) = model_styles([found.model or found.attack])
     sizes = np.union1d(steps(certified, end), steps(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from robustatlas.common.documents import checked
+from robustatlas.common.documents import validate
 from robustatlas.metrics.references.reference import Defense, Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -120,7 +120,7 @@ class Field:
         Raises:
             UserError: an entry that is missing or of another kind.
         """
-        return checked(TypeAdapter(cls), data, what)
+        return validate(TypeAdapter(cls), data, what)
 
     def as_reference(self) -> Reference:
         """The field as a reference of one point: its best model is the reference, its entries are the defenses."""

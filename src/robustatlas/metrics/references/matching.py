@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.wording import falls_from, some
-from robustatlas.common.wording import strength as written
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.typed_strengths import falling_scale_start, format_strength
+from robustatlas.common.wording import list_names
 from robustatlas.metrics.references.points import CLEAN, Points, value_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -37,7 +37,7 @@ class MatchedEntries:
     def name(self, index: int) -> str:
         """Short name of a point, such as `linf@0.01`."""
         attack = self.attacks[index]
-        return attack if attack == CLEAN else f"{attack}@{written(float(self.strengths[index]), of=attack)}"
+        return attack if attack == CLEAN else f"{attack}@{format_strength(float(self.strengths[index]), attack=attack)}"
 
 
 def chosen_attacks(
@@ -51,11 +51,12 @@ def chosen_attacks(
         unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
         if unknown:
             raise UserError(
-                f"The reference has no accuracies for {some(unknown)}; name the attacks to compare with attacks=[...]."
+                f"The reference has no accuracies for {list_names(unknown)}; name the attacks to compare with "
+                "attacks=[...]."
             )
         return tuple(ranked)
     if not isinstance(attacks, Iterable):
-        raise UserError(f"attacks={brief(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2'].")
+        raise UserError(f"attacks={shorten(repr(attacks))}; names of attacks are expected, such as ['linf', 'l2'].")
     chosen = (attacks,) if isinstance(attacks, str) else tuple(attacks)
     if not chosen:
         raise UserError(
@@ -63,7 +64,7 @@ def chosen_attacks(
         )
     repeated = sorted({attack for attack in chosen if chosen.count(attack) > 1})
     if repeated:
-        raise UserError(f"{some(repeated)} is given more than once among the attacks; give each attack once.")
+        raise UserError(f"{list_names(repeated)} is given more than once among the attacks; give each attack once.")
     return chosen
 
 
@@ -128,19 +129,19 @@ def seen_mask(
     known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(
-            f"trained_on={brief(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
+            f"trained_on={shorten(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
             "{'linf': 0.03}."
         )
     for attack, strength in trained_on.items():
         if attack not in known:
             raise UserError(
                 f"The model is said to be trained on {attack!r}, which the reference does not have "
-                f"({some(known)}); leave it out if the evaluation does not contain that attack."
+                f"({list_names(known)}); leave it out if the evaluation does not contain that attack."
             )
         if not read_strength(strength, attack) > 0:
-            top = falls_from(attack)
+            top = falling_scale_start(attack)
             expected = "a positive number" if top is None else f"a number below {top:g}"
-            raise UserError(f"The training strength of {attack} is {brief(repr(strength))}; {expected} is expected.")
+            raise UserError(f"The training strength of {attack} is {shorten(repr(strength))}; {expected} is expected.")
     most = read_strengths(trained_on)
     limits = np.array([math.inf if attack == CLEAN else most.get(attack, -1.0) for attack in entries.attacks])
     return entries.strengths <= limits * (1 + STRENGTH_TOLERANCE)
@@ -169,7 +170,7 @@ def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
 def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
     missing, extra = different_points(accuracies.entries, reference.entries, attacks)
     if missing or extra:
-        parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
+        parts = [f"{what}: {list_names(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(
             f"The accuracies and the reference do not cover the same points; {'; '.join(parts)}. Evaluate the missing "
             "ones, choose attacks with attacks=[...], or restrict the tables with AccuracyTable.restrict."

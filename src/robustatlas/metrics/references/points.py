@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from robustatlas.common.documents import read_json
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import some, value_as_typed
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import real_or_nan
+from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.common.wording import list_names
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
 
@@ -31,9 +32,11 @@ def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> di
     read: Any = read_json(given) if isinstance(given, str | Path) else given
     if not isinstance(read, Mapping) or not read:
         expected = "{attack: number} or {attack: {strength: number}}"
-        raise UserError(f"{what} are expected as {expected}; given {brief(repr(read))}.")
+        raise UserError(f"{what} are expected as {expected}; given {shorten(repr(read))}.")
     if strange := [attack for attack in read if attack != CLEAN and attack not in known.entries]:
-        raise UserError(f"{what} name {some(map(str, strange))}, which is not there; there are {some(known.attacks)}.")
+        raise UserError(
+            f"{what} name {list_names(map(str, strange))}, which is not there; there are {list_names(known.attacks)}."
+        )
     return {str(attack): _row(attack, value, what, known) for attack, value in read.items()}
 
 
@@ -47,16 +50,16 @@ def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | di
         if place is None:
             raise UserError(
                 f"{what} name {attack}@{strength}, which is not there; {attack} is at "
-                f"{some([listed_strengths([each], attack) for each in strengths])}."
+                f"{list_names([listed_strengths([each], attack) for each in strengths])}."
             )
         row[value_as_typed(attack, strengths[place])] = _number(value, f"{what} of {attack}@{strength}")
     return row
 
 
 def _number(given: Any, what: str) -> float:
-    number = real(given)
+    number = real_or_nan(given)
     if not 0 <= number < math.inf:
-        raise UserError(f"The {what} are {brief(repr(given))}; a finite number from 0 on is expected.")
+        raise UserError(f"The {what} are {shorten(repr(given))}; a finite number from 0 on is expected.")
     return float(number)
 
 

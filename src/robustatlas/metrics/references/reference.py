@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter
 
-from robustatlas.common.documents import checked
+from robustatlas.common.documents import validate
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named, write_text
-from robustatlas.common.wording import MASKED, some, why_masked
-from robustatlas.common.wording import strength as written
+from robustatlas.common.files import parse_path, write_text
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import MASKED, list_names, masked_reason
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
@@ -173,7 +173,7 @@ class Reference:
         """
         entries = self.accuracies.entries
         zero = [
-            f"{attack}@{written(s, of=attack)}"
+            f"{attack}@{format_strength(s, attack=attack)}"
             for attack, grid in entries.items()
             for s, value in grid.items()
             if value == 0
@@ -188,7 +188,7 @@ class Reference:
                 f"{self.name} is 0 at every (attack, strength) that it ranks, so there is no ratio to it; give a "
                 "reference with smaller strengths, or of models that learned more."
             )
-        marks = (*self.marks, f"{ZERO}: {some(zero, at_most=NAMED)}.")
+        marks = (*self.marks, f"{ZERO}: {list_names(zero, at_most=NAMED)}.")
         return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
@@ -214,7 +214,7 @@ class Reference:
         Raises:
             UserError: there is no folder to write to.
         """
-        file = named(path)
+        file = parse_path(path)
         if not file.parent.is_dir():
             raise UserError(f"Cannot write {path}: there is no folder {file.parent}.")
         write_text(file, json.dumps(self.to_dict(), indent=1) + "\n")
@@ -239,7 +239,7 @@ class Reference:
                 f"A reference needs the entries name, source and accuracies; missing: {', '.join(missing)}{hint}."
             )
         accuracies = AccuracyTable.from_dict(data["accuracies"])
-        reference = checked(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
+        reference = validate(_adapter(), {"ranked": accuracies.attacks, **data, "accuracies": accuracies}, what)
         if not reference.ranked:
             raise UserError("The reference ranks no attack; at least one is expected.")
         unknown = [attack for attack in reference.ranked if attack not in accuracies.entries]
@@ -298,13 +298,13 @@ class Reference:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
                     f"{model} and {first_model} were evaluated at different strengths of {attack}: only one of them at "
-                    f"{some([*missing, *extra])}."
+                    f"{list_names([*missing, *extra])}."
                 )
         entries = {}
         for attack in first.attacks:
             sound = [table for table in tables.values() if not masked(table, [attack])]
             if not sound:
-                why = why_masked(masked(first, [attack]))
+                why = masked_reason(masked(first, [attack]))
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
             strengths = first.strengths(attack).tolist()
             entries[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}

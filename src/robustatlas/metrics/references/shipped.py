@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
+from robustatlas.common.files import parse_path
 from robustatlas.metrics.references.field import Field
 from robustatlas.metrics.references.reference import Reference
 
@@ -79,7 +79,7 @@ def load_reference(name_or_path: str | Path) -> Reference:
         >>> len(reference.defenses)
         21
     """
-    file = named(name_or_path, "the name or the file of a reference")
+    file = parse_path(name_or_path, "the name or the file of a reference")
     shipped = _data() / f"{name_or_path}.json"
     if str(name_or_path) in available_fields():
         return load_field(str(name_or_path)).as_reference()

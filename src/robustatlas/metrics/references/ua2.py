@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from robustatlas.common.documents import checked, read_json
+from robustatlas.common.documents import read_json, validate
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 from robustatlas.metrics.references.imagenet_ua import Level
 
 
@@ -85,12 +85,14 @@ def published_ua2(data: str) -> PublishedUA2:
     """
     tables = _tables()
     if data not in tables:
-        raise UserError(f"UA2 is not published for {data!r}" + instead(data, tables, f"it is for {', '.join(tables)}"))
+        raise UserError(
+            f"UA2 is not published for {data!r}" + suggestion(data, tables, f"it is for {', '.join(tables)}")
+        )
     return tables[data]
 
 
 @cache
 def _tables() -> Mapping[str, PublishedUA2]:
     path = Path(str(files("robustatlas.metrics.references"))) / "ua2.json"
-    found = checked(TypeAdapter(tuple[PublishedUA2, ...]), read_json(path), path.name)
+    found = validate(TypeAdapter(tuple[PublishedUA2, ...]), read_json(path), path.name)
     return {table.data: table for table in found}

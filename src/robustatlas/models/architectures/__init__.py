@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import unknown
+from robustatlas.common.errors import unknown_name_error
 from robustatlas.models.architectures.preactivated import PreActResNet, WideResNet, preact18
 from robustatlas.models.architectures.residual import (
     IMAGENET_MEAN,
@@ -116,5 +116,5 @@ def architecture_named(name: str, channels: int, size: int, classes: int) -> nn.
         return WideResNet(int(wide[1]), int(wide[2]), channels, classes)
     if name not in ARCHITECTURES:
         there = f"known are {', '.join(ARCHITECTURES)}, wrn-DEPTH-WIDTH, timm:NAME and path/file.py:function"
-        raise unknown("architecture", name, [*ARCHITECTURES, "wrn-28-10"], there)
+        raise unknown_name_error("architecture", name, [*ARCHITECTURES, "wrn-28-10"], there)
     return ARCHITECTURES[name](channels, size, classes)

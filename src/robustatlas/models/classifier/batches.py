@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.scalars import whole
+from robustatlas.common.scalars import integer_or_none
 
 
 def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -15,7 +15,7 @@ def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
     if given is None:
         return ()
     several = given if isinstance(given, Iterable) and np.ndim(given) == 1 else (given,)
-    sizes = [whole(size) or 0 for size in several]
+    sizes = [integer_or_none(size) or 0 for size in several]
     if not sizes or min(sizes) < 1:
         raise UserError(f"batch_size={given!r} does not fit; expected a whole number of at least 1, or several.")
     return tuple(sorted(set(sizes)))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.scalars import real, whole
+from robustatlas.common.scalars import integer_or_none, real_or_nan
 from robustatlas.models.classifier.backward import chosen_here
 from robustatlas.models.classifier.batches import batch_sizes, in_batches
 from robustatlas.models.classifier.columns import Classes, Columns
@@ -157,10 +157,10 @@ class Classifier:
         self.prepare, self.origin, self.classes = said.prepare, said.origin, said.classes
         self.precision, self.outputs = said.precision_on(self.device), said.outputs or "logits"
         self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
-        self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
+        self.batch_sizes, self.queries = batch_sizes(said.batch_size), integer_or_none(said.queries)
         self.rejection: Rejection | None = said.rejection
         self.errors: Errors = "accepted"
-        self.draws, self.threshold = whole(said.draws), real(said.threshold)
+        self.draws, self.threshold = integer_or_none(said.draws), real_or_nan(said.threshold)
         self.name = str(said.name or getattr(net, "__name__", type(net).__name__))
         self.mean, self.std = statistic(said.mean, "mean"), statistic(said.std, "std")
         self._normalisation = {
@@ -282,7 +282,7 @@ class Classifier:
         if self.draws is None or not len(x):
             return self._one(x, labels, verifying)
         if noise is None:
-            noise = Noise.of(0, torch.arange(len(x), device=x.device), "draws")
+            noise = Noise.for_samples(0, torch.arange(len(x), device=x.device), "draws")
         return torch.stack(self._several(x, labels, noise, self.draws, verifying)).mean(0)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:

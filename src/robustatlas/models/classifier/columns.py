@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import whole
-from robustatlas.common.wording import counted
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import integer_or_none
+from robustatlas.common.wording import pluralise
 
 Classes = int | Sequence[str] | None
 """How many classes there are, or their names in the order of their numbers; None: not told."""
@@ -28,10 +28,10 @@ def class_count(classes: Classes) -> int | None:
     ):
         count: int | None = len(classes)
     else:
-        count = whole(classes)
+        count = integer_or_none(classes)
     if count is None or count < 2:
         raise UserError(
-            f"classes={brief(repr(classes))}; expected how many there are, or their names in the order of their "
+            f"classes={shorten(repr(classes))}; expected how many there are, or their names in the order of their "
             "numbers: at least 2."
         )
     return count
@@ -73,7 +73,8 @@ class Columns:
                 self.count = self.count or logits.shape[1]
                 if logits.shape[1] != self.count:
                     raise UserError(
-                        f"The model answers with {counted(logits.shape[1], 'column')}; expected {self.count}, one for "
+                        f"The model answers with {pluralise(logits.shape[1], 'column')}; expected {self.count}, one "
+                        "for "
                         "each class, as it says of itself or answered before."
                     )
             return logits

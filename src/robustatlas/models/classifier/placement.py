@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, brief, first_line
+from robustatlas.common.errors import UserError, first_line, shorten
 
 _ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None)
 
@@ -81,7 +81,7 @@ def usable(device: str | torch.device) -> torch.device:
         found = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(
-            f"The device {brief(device)!r} cannot be used here ({first_line(error)}); give 'cpu'"
+            f"The device {shorten(device)!r} cannot be used here ({first_line(error)}); give 'cpu'"
             + (", or 'cuda'." if torch.cuda.is_available() else ".")
         ) from error
     if found.type == "meta":

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, brief, check_among
-from robustatlas.common.scalars import real, whole
+from robustatlas.common.errors import UserError, check_choice, shorten
+from robustatlas.common.scalars import integer_or_none, real_or_nan
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.models.classifier.columns import Classes, class_count
 from robustatlas.models.classifier.identity import Origin
@@ -83,7 +83,7 @@ class ClassifierSettings:
                 "resizes images."
             )
         for name, kind in (("precision", Precision), ("outputs", Outputs), ("knowledge", Knowledge)):
-            check_among(name, getattr(self, name), get_args(kind))
+            check_choice(name, getattr(self, name), get_args(kind))
         if self.precision != "float32" and own is not None and own.dtype in HALF:
             raise UserError(
                 f"precision={self.precision!r} is for networks in float32; the parameters of this one are {own.dtype} "
@@ -102,9 +102,9 @@ class ClassifierSettings:
     def _check_queries(self) -> None:
         if self.queries is None:
             return
-        if (whole(self.queries) or 0) < FEWEST_QUERIES:
+        if (integer_or_none(self.queries) or 0) < FEWEST_QUERIES:
             raise UserError(
-                f"queries={brief(repr(self.queries))}; expected at least {FEWEST_QUERIES}: about the clean sample, "
+                f"queries={shorten(repr(self.queries))}; expected at least {FEWEST_QUERIES}: about the clean sample, "
                 "about another, and one to verify it."
             )
         if self.knowledge == "gradients":
@@ -114,7 +114,7 @@ class ClassifierSettings:
             )
 
     def _check_draws(self, net: object) -> None:
-        draws, threshold, sizes = whole(self.draws), real(self.threshold), batch_sizes(self.batch_size)
+        draws, threshold, sizes = integer_or_none(self.draws), real_or_nan(self.threshold), batch_sizes(self.batch_size)
         if self.draws is not None and (draws is None or draws < 1):
             raise UserError(f"draws={self.draws!r} does not fit; expected a whole number of at least 1, such as 20.")
         if not 0 < threshold < 1:

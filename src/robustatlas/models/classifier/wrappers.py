@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.models.classifier.channels import channels_taken
 from robustatlas.models.classifier.normalisation import normalised
 from robustatlas.models.classifier.outputs import Outputs, as_logits, believed, logits_in
@@ -34,7 +34,8 @@ def guarded(net: Net, part: str = "") -> Net:
             taken = channels_taken(net)
             if x.dim() == _IMAGES and taken not in (None, x.shape[1]):
                 raise UserError(
-                    f"The model{part} failed ({first_line(error)}): its first layer takes {counted(taken, 'channel')}, "
+                    f"The model{part} failed ({first_line(error)}): its first layer takes "
+                    f"{pluralise(taken, 'channel')}, "
                     f"and the images have {x.shape[1]}. Give pictures in folders with --channels {taken} "
                     f"(channels={taken} of load_dataset), and other images in that form."
                 ) from error

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.host import cached, constant
-from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, doubled, plane_of, synthesis, to_rgb
+from robustatlas.common.host import cached_tensor, constant_tensor
+from robustatlas.common.jpeg import CHROMINANCE, LUMINANCE, decode_plane, repeat_pixels, synthesis_matrix, ycbcr_to_rgb
 from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.defenses.transformation import Transformation
 from robustatlas.models.gradients import straight_through
@@ -83,14 +83,14 @@ class JPEGCompression(Transformation):
             cb = to_bytes(-0.168736 * red - 0.331264 * green + 0.5 * blue)
             cr = to_bytes(0.5 * red - 0.418688 * green - 0.081312 * blue)
             light = _coded(luminance - 128, self.tables[0], to_bytes, quantised) + 128
-            decoded = to_rgb(light, *(self._chrominance(plane, to_bytes, quantised) for plane in (cb, cr)))
+            decoded = ycbcr_to_rgb(light, *(self._chrominance(plane, to_bytes, quantised) for plane in (cb, cr)))
         return to_bytes(decoded[..., :height, :width].clamp(0, 255)) / 255
 
     def _chrominance(self, plane: Tensor, to_bytes: Rounding, quantised: Rounding) -> Tensor:
         if not self.subsample:
             return _coded(plane, self.tables[1], to_bytes, quantised)
         halved = to_bytes(F.avg_pool2d(plane[:, None], 2)[:, 0])
-        return doubled(_coded(halved, self.tables[1], to_bytes, quantised))
+        return repeat_pixels(_coded(halved, self.tables[1], to_bytes, quantised))
 
 
 def _scaled(table: Table, quality: int) -> Table:
@@ -100,7 +100,7 @@ def _scaled(table: Table, quality: int) -> Table:
 
 
 def _cosine_transform() -> Tensor:
-    inverse: Tensor = torch.linalg.inv(synthesis(_ONES))
+    inverse: Tensor = torch.linalg.inv(synthesis_matrix(_ONES))
     return inverse
 
 
@@ -109,6 +109,6 @@ def _coded(plane: Tensor, table: Table, to_bytes: Rounding, quantised: Rounding)
     rows, columns = plane.shape[1] // 8, plane.shape[2] // 8
     blocks = plane.view(-1, rows, 8, columns, 8).transpose(2, 3).reshape(-1, rows * columns, 64)
     # In eighths: the precision of libjpeg's integer transform.
-    coefficients = to_bytes(8 * blocks @ cached(_cosine_transform, like=blocks)) / 8
-    steps = constant(list(chain(*table)), blocks)
-    return to_bytes(plane_of(quantised(coefficients / steps).flatten(1), rows, columns, table))
+    coefficients = to_bytes(8 * blocks @ cached_tensor(_cosine_transform, like=blocks)) / 8
+    steps = constant_tensor(list(chain(*table)), blocks)
+    return to_bytes(decode_plane(quantised(coefficients / steps).flatten(1), rows, columns, table))

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, check_among
+from robustatlas.common.errors import UserError, check_choice
 from robustatlas.models.classifier import Classifier, Knowledge, Outputs
 from robustatlas.models.classifier.columns import Classes, class_count
 
@@ -49,7 +49,7 @@ def from_predictions(
         >>> model.logits(torch.tensor([[0.2, 0.3], [0.9, 0.8]])).argmax(1), model.knowledge
         (tensor([0, 1]), 'labels')
     """
-    check_among("answers", answers, get_args(Answers))
+    check_choice("answers", answers, get_args(Answers))
     if not callable(function):
         raise UserError(f"The model is a {type(function).__name__}; expected a function from images to {answers}.")
     if answers == "labels" and classes is None:

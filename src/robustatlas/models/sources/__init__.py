@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import at_home
+from robustatlas.common.files import expand_home
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.functions import function_named
 from robustatlas.models.sources.meant import meant_by
@@ -24,7 +24,7 @@ def source_named(name: str) -> Source:
         )
     scheme, _, rest = name.partition(":")
     if scheme in SCHEMES and rest:
-        make, place = SCHEMES[scheme], at_home(rest)
+        make, place = SCHEMES[scheme], expand_home(rest)
         of_file = next(iter(inspect.signature(make).parameters), None) == "file"
         return Source(name, partial(make, place), Path(place) if of_file else None)
     if sentence := meant_by(name, SCHEMES):

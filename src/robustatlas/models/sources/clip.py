@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.files import named, read_text
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.files import parse_path, read_text
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.huggingface import (
@@ -173,7 +173,7 @@ def class_names(given: str | Path | Sequence[str] | None, source: str) -> list[s
         )
     if isinstance(given, (str, Path)):
         try:
-            lines = read_text(named(given, "a file of names")).splitlines()
+            lines = read_text(parse_path(given, "a file of names")).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"The names of classes in {given} cannot be read ({error}); give a text file.") from error
         names = [line.strip() for line in lines if line.strip()]
@@ -195,7 +195,7 @@ def prompts_of(given: str | Sequence[str]) -> list[str]:
     for prompt in prompts:
         if prompt.count("{}") != 1:
             raise UserError(
-                f"The prompt {brief(prompt)!r} has no place for a name; write {{}} there, as in {PROMPT!r}."
+                f"The prompt {shorten(prompt)!r} has no place for a name; write {{}} there, as in {PROMPT!r}."
             )
     return prompts
 

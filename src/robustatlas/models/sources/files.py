@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustatlas.common.errors import UserError, first_line, quiet_logger
+from robustatlas.common.errors import UserError, first_line, silence_logger
 from robustatlas.models.classifier import Classifier, Origin, Outputs
 from robustatlas.models.onnx_operators import OPERATORS, TAKES_NUMBERS
 from robustatlas.models.sources.packages import optional, version_of
@@ -124,7 +124,7 @@ def exported_model(file: str, *, mean: Any = None, std: Any = None, outputs: Out
         raise UserError(f"There is no file {file} to load a program from.")
     _refuse_pickles(path)
     try:
-        with quiet_logger("torch.export"):
+        with silence_logger("torch.export"):
             program = torch.export.load(path)
     except Exception as error:
         raise UserError(f"{file} cannot be read as a program of torch.export: {first_line(error)}.") from error

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from robustatlas.common.errors import UserError, first_line
-from robustatlas.common.files import named
-from robustatlas.common.wording import instead, some
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import list_names, suggestion
 from robustatlas.models.sources.source import Source
 
 
@@ -20,7 +20,7 @@ def function_named(place: str, function: str) -> Source:
     """The ``function`` of a file (``place`` ends in ``.py``) or of a package; its neighbours can be imported."""
     name = f"{place}:{function}"
     if place.endswith(".py"):
-        path = named(place)
+        path = parse_path(place)
         folder = path.parent.resolve()
         return Source(name, _function_in(_module_of_file(path), function, name), path, partial(_importable, folder))
     make = _function_in(_module_of_package(place), function, name)
@@ -30,10 +30,10 @@ def function_named(place: str, function: str) -> Source:
 def object_named(name: str) -> Any:
     """Whatever ``path/file.py:NAME`` names, as it stands there; :class:`UserError` where there is nothing."""
     place, _, wanted = name.rpartition(":")
-    module = _module_of_file(named(place))
+    module = _module_of_file(parse_path(place))
     if not hasattr(module, wanted):
         there = [name for name in vars(module) if not name.startswith("_")]
-        raise UserError(f"{place} has no {wanted!r}{instead(wanted, there, f'it has {some(there) or None}')}")
+        raise UserError(f"{place} has no {wanted!r}{suggestion(wanted, there, f'it has {list_names(there) or None}')}")
     return getattr(module, wanted)
 
 
@@ -48,8 +48,8 @@ def _function_in(module: ModuleType, function: str, source: str) -> Callable[...
     if callable(make):
         return make  # type: ignore[no-any-return]
     known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-    there = f"it has {some(known) or 'none'}"
-    raise UserError(f"{source!r} has no function {function!r}{instead(function, known, there)}")
+    there = f"it has {list_names(known) or 'none'}"
+    raise UserError(f"{source!r} has no function {function!r}{suggestion(function, known, there)}")
 
 
 def _file_of(make: Callable[..., Any], module: str) -> Path | None:

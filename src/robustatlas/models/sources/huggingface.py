@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from robustatlas.common.errors import UserError, quiet_logger
+from robustatlas.common.errors import UserError, silence_logger
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.classifier.columns import Classes
 from robustatlas.models.sources.packages import optional, unreachable, version_of
@@ -96,7 +96,7 @@ def preprocessing_in(
     if not any(_text_of(transformers, name, file, local) for file in _PROCESSORS):
         return None
     try:
-        with quiet_logger("transformers"):
+        with silence_logger("transformers"):
             processor = transformers.AutoImageProcessor.from_pretrained(
                 name, use_fast=False, trust_remote_code=False, **local
             )

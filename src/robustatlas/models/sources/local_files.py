@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import at_home, named
+from robustatlas.common.files import expand_home, parse_path
 from robustatlas.models.card import WEIGHTS
 from robustatlas.models.schemes import SCHEMES
 
@@ -20,7 +20,7 @@ _CHUNK = 2**20
 def features_file(features: str | None) -> list[Path]:
     """Return the file in ``ARCHITECTURE=FILE``."""
     file = (features or "").partition("=")[2]
-    return [named(file)] if file else []
+    return [parse_path(file)] if file else []
 
 
 def source_files(source: str) -> list[Path]:
@@ -37,14 +37,14 @@ def source_files(source: str) -> list[Path]:
     if scheme == "defended":
         return source_files(rest.partition(",")[2])
     if scheme in SCHEMES:
-        takes, place = next(iter(inspect.signature(SCHEMES[scheme]).parameters), ""), Path(at_home(rest))
+        takes, place = next(iter(inspect.signature(SCHEMES[scheme]).parameters), ""), Path(expand_home(rest))
         if takes == "folder":
             return [place / WEIGHTS]
         if takes == "file":
             return [place]
         return sorted(file for file in place.iterdir() if file.is_file()) if scheme == "hf" and place.is_dir() else []
     module, _, _ = source.rpartition(":")
-    return _with_neighbours([named(module)] if module.endswith(".py") else _module_file(module))
+    return _with_neighbours([parse_path(module)] if module.endswith(".py") else _module_file(module))
 
 
 def _with_neighbours(files: list[Path]) -> list[Path]:

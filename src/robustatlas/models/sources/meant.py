@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from robustatlas.common.wording import nearest
+from robustatlas.common.wording import nearest_name
 from robustatlas.models.builtin import BUILTIN_MODELS
 from robustatlas.models.card import CARD
 
@@ -56,7 +56,7 @@ def meant_by(name: str, schemes: Iterable[str]) -> str:
         )
     if place and function:
         return ""
-    if near := nearest(name, BUILTIN_MODELS):
+    if near := nearest_name(name, BUILTIN_MODELS):
         return f"There is no model {name!r}; did you mean 'builtin:{near}'?"
     return (
         f"The model {name!r} must be path/file.py:function, package.module:function or builtin:NAME, "

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, first_line, quiet_logger
+from robustatlas.common.errors import UserError, first_line, silence_logger
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.outputs import logits_in
 from robustatlas.models.resizing import INTERPOLATIONS, Resizing
@@ -87,7 +87,7 @@ class _Watched:
     def answer(self, picture: NDArray[np.uint8]) -> Pixels:
         """Return the values [C, h, w] that the processor makes of a picture [H, W, C]."""
         try:
-            with quiet_logger("transformers"):
+            with silence_logger("transformers"):
                 made = self.processor(images=picture, input_data_format="channels_last", return_tensors="np")
             values = np.asarray(made["pixel_values"], np.float64)
         except Exception as error:  # whatever a processor of others raises

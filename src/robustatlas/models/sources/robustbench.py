@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import instead
+from robustatlas.common.files import parse_path
+from robustatlas.common.wording import suggestion
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.sources.packages import optional, version_of
 from robustatlas.models.weights import load_weights
@@ -39,11 +39,11 @@ def robustbench_model(name: str, *, pretrained: bool = True, folder: str = "mode
         )
     known = kinds[key]
     if identifier not in known:
-        there = instead(identifier, known, f"it has {len(known)}, such as {next(iter(known))}")
+        there = suggestion(identifier, known, f"it has {len(known)}, such as {next(iter(known))}")
         raise UserError(f"RobustBench has no model {identifier!r} for {'/'.join(key)}{there}")
     net = known[identifier]["model"]()
     notes: tuple[str, ...] = ()
-    file = named(folder).joinpath(*key, f"{identifier}.pt")
+    file = parse_path(folder).joinpath(*key, f"{identifier}.pt")
     if pretrained:
         if not file.is_file():
             raise UserError(

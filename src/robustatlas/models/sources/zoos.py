@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import instead
+from robustatlas.common.wording import suggestion
 from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.classifier.columns import Classes
 from robustatlas.models.resizing import Resizing
@@ -25,7 +25,7 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
     source = f"timm:{name}"
     timm = optional("timm", source, "timm")
     if not timm.is_model(name.partition(".")[0]) and not name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
-        there = instead(name, timm.list_models(), "timm.list_models() names all")
+        there = suggestion(name, timm.list_models(), "timm.list_models() names all")
         raise UserError(f"timm has no model {name!r}{there}")
     try:
         net = timm.create_model(name, pretrained=pretrained, **settings)
@@ -85,7 +85,7 @@ def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None
     source = f"torchvision:{name}"
     models = optional("torchvision.models", source, "torchvision")
     if name not in models.list_models(models):
-        there = instead(name, models.list_models(models), "torchvision.models.list_models() names all")
+        there = suggestion(name, models.list_models(models), "torchvision.models.list_models() names all")
         raise UserError(f"torchvision has no classifier {name!r}{there}")
     published = models.get_model_weights(name)
     asked = settings.pop("weights", None)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_text
-from robustatlas.common.tabular import objects
+from robustatlas.common.tabular import object_column
+from robustatlas.common.typed_strengths import unit_as_typed, value_as_typed
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
@@ -57,7 +57,7 @@ def about_of(result: Result) -> dict[str, Any]:
 
 def _attack(record: AttackRecord) -> dict[str, Any]:
     strengths = [value_as_typed(record.name, strength) for strength in record.strengths]
-    unit = unit_as_typed(record.unit, of=record.name)
+    unit = unit_as_typed(record.unit, attack=record.name)
     return record.model_dump(mode="json") | {"strengths": strengths, "unit": unit}
 
 
@@ -90,7 +90,7 @@ def _columns(result: Result) -> dict[str, NDArray[Any]]:
     columns = columns_of(result)
     count = len(columns["index"])
     columns["verified"] = np.isfinite(columns["minimal_size"])
-    columns = {"certified_size": np.full(count, np.nan), "certified_by": objects([""] * count)} | columns
+    columns = {"certified_size": np.full(count, np.nan), "certified_by": object_column([""] * count)} | columns
     return {name: columns[name] for name in (*_SAMPLE, *_OUTCOME, *_CERTIFIED)}
 
 

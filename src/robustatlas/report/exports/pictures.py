@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import one_sentence
+from robustatlas.common.files import explain_write_errors
 from robustatlas.results.result import Result
 
 
@@ -20,10 +20,10 @@ def write_pictures(result: Result, path: Path) -> None:
         if len(index) and (images.ndim != 4 or images.shape[1] not in (1, 3)):
             raise UserError(f"The inputs have the shape {images.shape[1:]}; expected grey or RGB images [C, H, W].")
         folder = path / attack
-        with one_sentence(folder):
+        with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         for position, image in zip(index.tolist(), images, strict=True):
             levels = (image * 255).round().astype(np.uint8)
             picture = Image.fromarray(levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0))
-            with one_sentence(folder / f"{position}.png"):
+            with explain_write_errors(folder / f"{position}.png"):
                 picture.save(folder / f"{position}.png")

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, listed, some, strength, unmarked
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import join_words, list_names, pluralise, remove_mark
 from robustatlas.metrics.references.points import Points, shared_by
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
@@ -97,7 +98,7 @@ class Held:
         if not self.ranked:
             raise UserError(
                 f"{self.name} and {self.reference.name} have no attack at the same strength with a reference accuracy "
-                f"above 0; the reference ranks {some(self.reference.ranked)}. Evaluate at its strengths, or give "
+                f"above 0; the reference ranks {list_names(self.reference.ranked)}. Evaluate at its strengths, or give "
                 "--reference none."
             )
         return self
@@ -117,7 +118,7 @@ class Held:
             (ZERO, self.zero),
         ):
             if points:
-                lines.append(f"{what}: {some(points, at_most=NAMED)}.")
+                lines.append(f"{what}: {list_names(points, at_most=NAMED)}.")
         return lines + self.caveats()
 
     def caveats(self) -> list[str]:
@@ -126,7 +127,8 @@ class Held:
         lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
         if self.own_threat:
             lines.append(
-                f"The reference's numbers of {listed(self.own_threat)} are of the threat models as published, which "
+                f"The reference's numbers of {join_words(self.own_threat)} are of the threat models as published, "
+                "which "
                 "differ from the ones searched here; 'evaluate --protocol paper' searches those."
             )
         return lines
@@ -144,12 +146,12 @@ def against_what(reference: Reference, names: Iterable[str]) -> str:
     """
     if not reference.models:
         return "models trained against each attack"
-    known = {unmarked(name) for name in names}
+    known = {remove_mark(name) for name in names}
     if known.issuperset(reference.models):
         return "the best of these models" if len(known) > 1 else "the model itself"
     among = [name for name in reference.models if name in known]
-    said = f"the best of {counted(len(reference.models), 'model')}"
-    return f"{said}, {listed(among)} among them" if among else said
+    said = f"the best of {pluralise(len(reference.models), 'model')}"
+    return f"{said}, {join_words(among)} among them" if among else said
 
 
 def hold_against(
@@ -174,12 +176,12 @@ def hold_against(
     extra = different_points(ours, known.entries, attacks)[1]
     published = _published(records)
     return Held(
-        name=unmarked(table.name),
+        name=remove_mark(table.name),
         reference=reference,
         shared=shared,
         missing=tuple(point for point in missing if point.partition("@")[0] in ranked),
         extra=tuple(extra),
-        zero=tuple(f"{attack}@{strength(s, of=attack)}" for attack, grid in zero.items() for s in grid),
+        zero=tuple(f"{attack}@{format_strength(s, attack=attack)}" for attack, grid in zero.items() for s in grid),
         unlike={attack: why for attack, why in unlike.items() if attack in table.attacks},
         own_threat=tuple(attack for attack in reference.historical if attack in shared and attack not in published),
         other_data=_other_data(reference, table.data, identity.data if identity else None),

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 
-from robustatlas.common.wording import why_masked, wording
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.wording import masked_reason
 from robustatlas.metrics.bootstrap import SampleStatistic, share_statistic
 from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.intervals import Interval
@@ -96,10 +97,11 @@ def standings_of(shared: Shared, headline: Mapping[str, float] | None = None) ->
         headline=lines.at_headline(heads[0]) if heads else None,
         clean=lines.contest("clean accuracy", "Clean images", (), 0),
         attacks=tuple(
-            replace(lines.contest(a, wording(a).label, [a], len(kept)), attack=a) for a, kept in shared.grid.items()
+            replace(lines.contest(a, attack_label(a).label, [a], len(kept)), attack=a)
+            for a, kept in shared.grid.items()
         ),
         together=lines.contest("average accuracy", "All attacks", every, points) if len(every) > 1 else None,
-        why={name: why_masked(why) for name, table in zip(names, tables, strict=True) if (why := masked(table))},
+        why={name: masked_reason(why) for name, table in zip(names, tables, strict=True) if (why := masked(table))},
     )
 
 

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import UPPER_BOUND, listed
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS
+from robustatlas.common.wording import UPPER_BOUND, join_words
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
@@ -138,9 +138,9 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
 def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | None:
     """Return the least and most percent at the strength at which papers give accuracies; None where there is no such
     strength, or no search reached it."""
-    if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
+    if attack not in STANDARD_STRENGTHS or searched_from(result.outcome(attack), STANDARD_STRENGTHS[attack][0]) is None:
         return None
-    known = result.attack_bounds(attack, STANDARD[attack][0])
+    known = result.attack_bounds(attack, STANDARD_STRENGTHS[attack][0])
     return known.low, known.high
 
 
@@ -274,8 +274,10 @@ class BestKnown:
     def sentence(self, attack: str) -> str:
         """Who found what."""
         if not self.names:
-            return f"{attack}: verified examples of {listed(sorted(self.by))}, none smaller than those of the search."
-        whose = listed([f"{name} ({self.by[name]})" for name in self.names])
+            return (
+                f"{attack}: verified examples of {join_words(sorted(self.by))}, none smaller than those of the search."
+            )
+        whose = join_words([f"{name} ({self.by[name]})" for name in self.names])
         return f"{attack}: best known; the smallest examples of {sum(self.by.values())} samples are by {whose}."
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robustatlas.common.version import __version__
-from robustatlas.common.wording import MASKED, counted, shortened
+from robustatlas.common.wording import MASKED, elide_middle, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.masked import masked
@@ -75,8 +75,8 @@ def card_of(
     first = facts.headline
     why = masked(facts, first.at) if first else {}
     return ResultCard(
-        title=shortened(facts.name, _TITLE),
-        scope=f"{counted(facts.samples, 'image')} of {facts.data}",
+        title=elide_middle(facts.name, _TITLE),
+        scope=f"{pluralise(facts.samples, 'image')} of {facts.data}",
         place=MASKED if why else place.words(against.held.approximate) if against and place else "",
         clean=facts.clean,
         score=first.accuracy if first else None,

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from robustatlas.common.wording import listed, strength
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import join_words
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -39,11 +40,11 @@ class CertifiedFacts:
     def sentence(self) -> str:
         """At the middle one of its strengths, from both sides where it was run too."""
         middle = (len(self.strengths) - 1) // 2
-        beginning = f"{self.row}, certified by {listed(list(self.held.methods))}:"
+        beginning = f"{self.row}, certified by {join_words(list(self.held.methods))}:"
         at = self.strengths[middle]
         if self.both is None:
             least = self.accuracy[middle].value
-            said = f"{beginning} at least {least:.1f} % robust at {strength(at, of=self.held.attack)}."
+            said = f"{beginning} at least {least:.1f} % robust at {format_strength(at, attack=self.held.attack)}."
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(at)}; {meet}."
@@ -55,7 +56,7 @@ class CertifiedFacts:
         if not self.held.of:
             return ""
         settings = [record.settings for record in self.held.records if "alpha" in record.settings]
-        made = listed([f"n = {each['draws']:,}, alpha = {each['alpha']:g}" for each in settings])
+        made = join_words([f"n = {each['draws']:,}, alpha = {each['alpha']:g}" for each in settings])
         abstained = 0 if self.held.abstained is None else int(self.held.abstained.sum())
         return f"Another model than the run's own; {made}; it abstains on {abstained} images."
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import marked, some
+from robustatlas.common.wording import add_mark, list_names
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
@@ -41,7 +41,7 @@ def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
     for position, (plain, path, _) in enumerate(models, start=1):
         name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
         names[f"{name} #{position}" if name in names else name] = None
-    return [marked(name, invalid) for name, (_, _, invalid) in zip(names, models, strict=True)]
+    return [add_mark(name, invalid) for name, (_, _, invalid) in zip(names, models, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Shared:
     @property
     def notes(self) -> list[str]:
         """Sentences on what is left out and why, and on what is missing; every surface that compares says them."""
-        lines = [f"Left out, not evaluated alike: {some(self.left_out)}."] if self.left_out else []
+        lines = [f"Left out, not evaluated alike: {list_names(self.left_out)}."] if self.left_out else []
         return [*lines, *map(refusal_to_compare, self.unlike, self.unlike.values()), *self.unfinished]
 
     @property
@@ -214,7 +214,9 @@ def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None
     grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
         why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())
-        raise UserError(f"{some(names)} share no attack at the same strength; evaluate them alike to compare.{why}")
+        raise UserError(
+            f"{list_names(names)} share no attack at the same strength; evaluate them alike to compare.{why}"
+        )
     everything = dict.fromkeys(attack for brief in briefs for attack in brief.strengths)
     left_out = [attack for attack in everything if attack not in grid and attack not in unlike]
     for brief in briefs:

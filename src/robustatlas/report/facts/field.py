@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import MASKED, beside_masked, counted, listed, ordinal, strength, why_masked, wording
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_strength
+from robustatlas.common.wording import MASKED, join_words, label_masked, masked_reason, ordinal, pluralise
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
@@ -52,9 +53,9 @@ class Elsewhere:
     @property
     def words(self) -> str:
         """Such as "L2 0.5: 61.0 %"."""
-        where = strength(self.strength, of=self.attack)
+        where = format_strength(self.strength, attack=self.attack)
         most = f" to {self.at_most:.1f}" if self.at_most > self.accuracy else ""
-        return beside_masked(f"{wording(self.attack).label} {where}: {self.accuracy:.1f}{most} %", self.masked)
+        return label_masked(f"{attack_label(self.attack).label} {where}: {self.accuracy:.1f}{most} %", self.masked)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Beside:
         """Where all entries are: "L∞ 8/255", "common corruptions"."""
         if self.field.attack == CORRUPTIONS:
             return "common corruptions"
-        return f"{wording(self.field.attack).label} {self.field.strength}"
+        return f"{attack_label(self.field.attack).label} {self.field.strength}"
 
     @property
     def neighbours(self) -> list[FieldEntry]:
@@ -113,14 +114,18 @@ class Beside:
     @property
     def sentence(self) -> str:
         """Where the run stands."""
-        few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
-        union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
+        few = f", on {pluralise(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
+        union = (
+            f" under {join_words([attack_label(attack).label for attack in self.attacks])} at once"
+            if self.several
+            else ""
+        )
         number = self.accuracy
         least = "" if self.searched else ", which was not searched, at least"
         said = f"At {self.point}{union}{least} {number.value:.1f} % ({number.low:.1f} to {number.high:.1f}){few}"
         whose = f"{len(self.field.entries)} entries of {self.field.name}, as of {self.field.date}"
         if self.masked:
-            return f"{said}: {MASKED}, so it has no place beside the {whose}. {why_masked(self.masked)}"
+            return f"{said}: {MASKED}, so it has no place beside the {whose}. {masked_reason(self.masked)}"
         return f"{said}: {self.place} beside the {whose}."
 
     @property
@@ -249,7 +254,7 @@ def _elsewhere(result: Result, field: Field, reaching: Sequence[str], reach: flo
     at = [(field.attack, reaching, size) for size in (field.epsilon / 2, 2 * field.epsilon) if size <= reach]
     at += [
         (name, [name], size)
-        for name, (size, _) in STANDARD.items()
+        for name, (size, _) in STANDARD_STRENGTHS.items()
         if name != field.attack and name in result.attacks and _reaches(result.outcome(name), size)
     ]
     found = [(name, size, _count_standing(result, attacks, attacks, size)) for name, attacks, size in at]

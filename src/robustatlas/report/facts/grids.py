@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustatlas.common.wording import size, strength
+from robustatlas.common.typed_strengths import format_size, format_strength
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.outcomes.outcome import Outcome
 
@@ -45,7 +45,7 @@ class GridAdvice:
     @property
     def option(self) -> str:
         """The option of ``evaluate`` that asks for them."""
-        return f"--strengths {self.attack}={strength(self.last, 6, of=self.attack)}:{self.steps}"
+        return f"--strengths {self.attack}={format_strength(self.last, 6, attack=self.attack)}:{self.steps}"
 
 
 def grid_advice(outcome: Outcome, clean: float, largest: float | None = None) -> GridAdvice | None:
@@ -69,7 +69,7 @@ def grid_advice(outcome: Outcome, clean: float, largest: float | None = None) ->
     steps = min(STEPS, max(len(strengths), 10))
     gone = int((accuracies < GONE).sum())
     if 0 < half < EARLY * strengths[0]:
-        where = size(half, of=attack)
+        where = format_size(half, attack=attack)
         why = f"{attack}: half of the images are wrong from {where} on, below a tenth of the first strength."
         return GridAdvice(attack, why, _rounded_up(1.2 * reach), steps)
     if 2 * gone > len(strengths) > 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, combinations
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength as written
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.comparison import RankTest, rank_sum_test
 from robustatlas.metrics.intervals import Interval
@@ -145,6 +145,6 @@ def _at_the_largest(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Return robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
     accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
     return {
-        f"{attack}@{written(float(grid[-1]), of=attack)}": accuracies.accuracy(attack, len(grid) - 1)
+        f"{attack}@{format_strength(float(grid[-1]), attack=attack)}": accuracies.accuracy(attack, len(grid) - 1)
         for attack, grid in grids.items()
     }

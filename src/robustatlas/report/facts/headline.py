@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import listed, strength, wording
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_strength
+from robustatlas.common.wording import join_words
 from robustatlas.metrics.bootstrap import share_statistic
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.bounds import Point, upper_bound_status
@@ -40,12 +41,14 @@ class Headline:
         """What it is called: "L∞ at 8/255"."""
         if len(self.at) == 1:
             ((attack, most),) = self.at.items()
-            return f"{wording(attack).label} at {strength(most, of=attack)}"
+            return f"{attack_label(attack).label} at {format_strength(most, attack=attack)}"
         return f"{'both' if len(self.at) == 2 else f'all {len(self.at)}'} attacks at once"
 
     def explained(self, most: int = 4) -> str:
         """What it is called, why it is this one, and over what where that is several attacks, of ``most`` at most."""
-        over = listed([f"{wording(name).label} {strength(at, 3, of=name)}" for name, at in self.at.items()])
+        over = join_words(
+            [f"{attack_label(name).label} {format_strength(at, 3, attack=name)}" for name, at in self.at.items()]
+        )
         why = "; ".join(filter(None, [self.why, upper_bound_status(self.unsearched)]))
         return f"{self.words} ({why}{f': {over}' if 1 < len(self.at) <= most else ''})"
 
@@ -81,7 +84,7 @@ def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:
                     if same_strength(at, usual):
                         return {attack: at}, f"the usual strength for {table.data}: {source}"
                     by = source.partition(",")[0]
-                    return {attack: at}, f"the searched strength above {strength(usual, of=attack)} of {by}"
+                    return {attack: at}, f"the searched strength above {format_strength(usual, attack=attack)} of {by}"
     return _at_usual(table)
 
 
@@ -124,9 +127,9 @@ _USUAL_STRENGTH, _NEXT, _MIDDLE, _LAST = _WORDS_OF_STRENGTHS = (
 
 def _words_of_strength(outcome: Outcome, most: float) -> str:
     """Return the words for the strength of one attack."""
-    if outcome.attack not in STANDARD:
+    if outcome.attack not in STANDARD_STRENGTHS:
         return _LAST if most == searched_grid(outcome)[-1] else _MIDDLE
-    usual, _ = STANDARD[outcome.attack]
+    usual, _ = STANDARD_STRENGTHS[outcome.attack]
     if same_strength(most, usual):
         return _USUAL_STRENGTH
     return _NEXT if most > usual else _LAST

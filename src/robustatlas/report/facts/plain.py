@@ -6,7 +6,8 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from robustatlas.common.wording import MASKED, unit_as_typed, unmarked, value_as_typed, why_masked
+from robustatlas.common.typed_strengths import unit_as_typed, value_as_typed
+from robustatlas.common.wording import MASKED, masked_reason, remove_mark
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.strengths import sizes_as_typed, strengths_as_typed
 
@@ -22,7 +23,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
     strengths and sizes are as people type them."""
     breaking, first = facts.breaking, facts.headline
     return {
-        "model": unmarked(facts.name),
+        "model": remove_mark(facts.name),
         "data": facts.data,
         "samples": facts.samples,
         "provenance": dict(facts.provenance),
@@ -42,7 +43,7 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "field": {beside.field.name: beside.to_dict() for beside in facts.beside},
         "diagnosis": None if facts.diagnosis is None else facts.diagnosis.to_dict(),
         "invalid": dict(facts.invalid),
-        "masked": f"{MASKED}. {why_masked(facts.invalid)}" if facts.invalid else None,
+        "masked": f"{MASKED}. {masked_reason(facts.invalid)}" if facts.invalid else None,
         "calibrations": list(facts.calibrations),
         "warnings": list(facts.warnings),
         "missing": dict(facts.missing),
@@ -68,7 +69,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
     searched = None if known is None or known.searched is None else known.searched.tolist()
     quartiles = [finite(value_as_typed(facts.attack, size)) for size in facts.quartiles]
     return {
-        "unit": unit_as_typed(facts.unit, of=facts.attack),
+        "unit": unit_as_typed(facts.unit, attack=facts.attack),
         "strengths": sizes_as_typed(facts.strengths, facts.attack).tolist(),
         "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
         "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
@@ -106,7 +107,7 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
     return {
         "attack": held.attack,
         "of": held.of or None,
-        "unit": unit_as_typed(facts.unit, of=held.attack),
+        "unit": unit_as_typed(facts.unit, attack=held.attack),
         "strengths": [value_as_typed(held.attack, strength) for strength in facts.strengths],
         "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
         "median certified size": finite(value_as_typed(held.attack, float(facts.curve.quantile(0.5)))),

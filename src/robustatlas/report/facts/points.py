@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import instead, some, strength
+from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_strength
+from robustatlas.common.wording import list_names, suggestion
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, listed_strengths, position_of
@@ -22,12 +22,12 @@ def headline_strength(outcome: Outcome) -> float:
     >>> from robustatlas.results.result import Result
     >>> grids = {"l2": [0.1, 1.0], "linf": [1 / 255, 2 / 255], "mine": [0.3, 0.6], "fog": [1, 2, 4]}
     >>> run = Result.from_arrays([0], [0], dict.fromkeys(grids, [0.2]), grids)
-    >>> [strength(headline_strength(run.outcome(attack)), of=attack) for attack in grids]
+    >>> [format_strength(headline_strength(run.outcome(attack)), attack=attack) for attack in grids]
     ['1', '2/255', '0.6', '2']
     """
     grid = searched_grid(outcome)
-    if outcome.attack in STANDARD:
-        return searched_from(outcome, STANDARD[outcome.attack][0]) or grid[-1]
+    if outcome.attack in STANDARD_STRENGTHS:
+        return searched_from(outcome, STANDARD_STRENGTHS[outcome.attack][0]) or grid[-1]
     return grid[(len(grid) - 1) // 2] if len(grid) > 2 else grid[-1]
 
 
@@ -59,9 +59,9 @@ def searched_points(
     found = {}
     for attack, most in asked.items():
         if attack not in grids:
-            there = instead(attack, grids, f"give one of {some(grids) or 'none'}")
+            there = suggestion(attack, grids, f"give one of {list_names(grids) or 'none'}")
             raise UserError(f"{option} names {attack!r}, which is not evaluated{there}")
-        grid, given = grids[attack], f"{option} {attack}{sign}{strength(most, of=attack)}"
+        grid, given = grids[attack], f"{option} {attack}{sign}{format_strength(most, attack=attack)}"
         place = position_of(most, grid)
         if place is None:
             point = ((attack, most),)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from robustatlas.common.documents import checked, read_json
+from robustatlas.common.documents import read_json, validate
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, some, why_masked
+from robustatlas.common.wording import MASKED, UPPER_BOUND, add_mark, format_counts, list_names, masked_reason
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
@@ -71,14 +71,14 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
     {'linf': 0.03}
     """
     if isinstance(about, str | Path):
-        return checked(_ABOUT, read_json(about), str(about))
-    return checked(_ABOUT, dict(about or {}), "what is said about the models")
+        return validate(_ABOUT, read_json(about), str(about))
+    return validate(_ABOUT, dict(about or {}), "what is said about the models")
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
     """What a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it cannot
     be read, or says something that a card does not hold."""
-    return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
+    return validate(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
 def about_of(result: Result, given: Mapping[str, About]) -> About:
@@ -86,7 +86,7 @@ def about_of(result: Result, given: Mapping[str, About]) -> About:
     for name in (result.name, result.recorded_name):
         if name in given:
             return given[name]
-    return checked(_CARD, dict(result.about), f"the card of {result.name}")
+    return validate(_CARD, dict(result.about), f"the card of {result.name}")
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
         given.notes,
-        f"unfinished run, samples not yet evaluated: {counts(result.missing)}" if result.missing else "",
-        *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
+        f"unfinished run, samples not yet evaluated: {format_counts(result.missing)}" if result.missing else "",
+        *([f"{MASKED}. {masked_reason(result.invalid)}"] if result.invalid else []),
         *result.warnings,
         f"left out: {sizes_only}" if sizes_only else "",
         *_by_others(result),
@@ -219,7 +219,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=marked(result.name, result.suspect),
+        name=add_mark(result.name, result.suspect),
         accuracies=judged.restrict(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
@@ -274,7 +274,7 @@ class Ground:
             raise UserError(differ)
         if grids and not len(index):
             raise UserError(
-                f"{some([subject.name for subject in subjects])} share no samples; evaluate the same samples."
+                f"{list_names([subject.name for subject in subjects])} share no samples; evaluate the same samples."
             )
         unlike = attack_differences(subjects)
         alike = [{attack: grid for attack, grid in found.items() if attack not in unlike} for found in grids]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustatlas.checks.verdict import Diagnosis
-from robustatlas.common.wording import marked
+from robustatlas.common.wording import add_mark
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.references.matching import compared
@@ -162,7 +162,7 @@ def facts_of(
     averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
     held = hold_against(result, reference, result.records.values(), result.identity) if reference else None
     return RunFacts(
-        name=marked(name or result.name, result.suspect),
+        name=add_mark(name or result.name, result.suspect),
         data=result.data,
         samples=result.samples,
         clean=found["clean accuracy"],

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import some
+from robustatlas.common.wording import list_names
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import compared
@@ -48,7 +48,7 @@ class Steadiness:
         if len(seen) != 1:
             raise UserError(
                 "By strengths alone the stability constant is of the one attack of the training; "
-                f"{some(seen) or 'none'} of those that are ranked {'is' if len(seen) == 1 else 'are'} named."
+                f"{list_names(seen) or 'none'} of those that are ranked {'is' if len(seen) == 1 else 'are'} named."
             )
         return [*seen]
 

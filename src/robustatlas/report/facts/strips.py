@@ -8,7 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import beside_masked, size, wording, words_up_to
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.typed_strengths import format_size, words_up_to
+from robustatlas.common.wording import label_masked
 from robustatlas.metrics.references.reference import Reference
 
 CELLS = 48
@@ -77,23 +79,21 @@ class Strip:
     def words(self) -> str:
         """The strip in words."""
         reach = (
-            f"{words_up_to(self.attack)} {size(self.proved, of=self.attack)}"
+            f"{words_up_to(self.attack)} {format_size(self.proved, attack=self.attack)}"
             if math.isfinite(self.proved)
             else "at every size"
         )
         if not self.searched:
             return f"{self.label}: half proved {reach}, not attacked"
         said = (
-            f"halved from {size(self.halved, of=self.attack)}"
+            f"halved from {format_size(self.halved, attack=self.attack)}"
             if math.isfinite(self.halved)
             else "more than half withstands it"
         )
         at_most, share = "at most " if self.beyond else "", self.share
         against = "" if share is None else f", {at_most}{share:.2g} times the reference's"
         proved = f", half proved {reach}" if self.certified is not None else ""
-        return beside_masked(
-            f"{self.label}: {said}{against}{proved}{', about' if self.own_threat else ''}", self.masked
-        )
+        return label_masked(f"{self.label}: {said}{against}{proved}{', about' if self.own_threat else ''}", self.masked)
 
     @property
     def share(self) -> float | None:
@@ -144,7 +144,7 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
     low, high = source.ends
     return Strip(
         attack=source.attack,
-        label=wording(source.attack).label,
+        label=attack_label(source.attack).label,
         shades=tuple(shades),
         halved=source.halved,
         tick=source.halved / end if source.halved <= end else None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from robustatlas.common.wording import listed
+from robustatlas.common.wording import join_words
 from robustatlas.outcomes.records import AttackRecord
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def calibrations_of(records: Iterable[AttackRecord]) -> tuple[str, ...]:
     for record in records:
         if record.calibrated:
             attacks.setdefault(record.calibrated, {})[record.name] = None
-    return tuple(f"Strengths of {listed([*names])}: {whose}." for whose, names in attacks.items())
+    return tuple(f"Strengths of {join_words([*names])}: {whose}." for whose, names in attacks.items())
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from robustatlas.common.escaping import markdown_code, markdown_text, visible_text
-from robustatlas.common.wording import counted
+from robustatlas.common.wording import pluralise
 from robustatlas.report.gate.verdict import Check
 
 
@@ -39,7 +39,7 @@ def as_markdown(checks: Sequence[Check], run: str) -> str:
     ## robustatlas check runs/a: passed
     """
     failed = sum(not check.passed for check in checks)
-    verdict = f"{counted(failed, 'check')} failed" if failed else "passed"
+    verdict = f"{pluralise(failed, 'check')} failed" if failed else "passed"
     rows = [f"| {'✅' if c.passed else '❌'} | {markdown_code(c.name)} | {markdown_text(c.sentence)} |" for c in checks]
     return "\n".join(
         [

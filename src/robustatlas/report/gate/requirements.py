@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import fraction
-from robustatlas.common.wording import instead, value_as_typed
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.scalars import parse_fraction
+from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.common.wording import suggestion
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, against_reference
@@ -57,9 +58,9 @@ class Requirement:
     def parse(cls, text: str) -> Requirement:
         """The requirement that ``text`` states."""
         found = re.fullmatch(r"\s*([^<>=\s]+)\s*(>=|<=)\s*([^<>=]+?)\s*", text)
-        bound = fraction(found[3]) if found else float("nan")
+        bound = parse_fraction(found[3]) if found else float("nan")
         if found is None or bound != bound:
-            raise UserError(f"--require {brief(repr(text))} is not understood; {FORMS}.")
+            raise UserError(f"--require {shorten(repr(text))} is not understood; {FORMS}.")
         return cls(text.strip(), found[1], ">=" if found[2] == ">=" else "<=", bound)
 
     def met_by(self, number: Interval, judged: Judged = "interval") -> bool:
@@ -117,7 +118,7 @@ def _computed(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
     names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: a run has no number {what!r}"
-        + instead(what, names, f"there are {', '.join(names)}")
+        + suggestion(what, names, f"there are {', '.join(names)}")
     )
 
 
@@ -192,7 +193,7 @@ def _check_bound(requirement: Requirement, result: Result) -> None:
 
 def _percentages(result: Result) -> set[str]:
     """How numbers of the registry that are in percent are asked for."""
-    known = [metric for metric in METRICS.usable().values() if metric.heading.endswith("%")]
+    known = [metric for metric in METRICS.load_usable().values() if metric.heading.endswith("%")]
     own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.judged())}
     held = {metric.name for metric in known if metric.against}
     return own | {name for name, metric in _against().items() if metric in held}

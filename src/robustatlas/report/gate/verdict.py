@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.checks.verdict import Verdict
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.wording import MASKED, beside_masked, listed, some, strength, why_masked
-from robustatlas.common.wording import strength as written
+from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.wording import MASKED, join_words, label_masked, list_names, masked_reason
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.alike import refusal_to_compare
@@ -65,7 +65,7 @@ def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], 
     value, low, high = (_written(each) for each in (number.value, number.low, number.high))
     said = f"{requirement.what} is {value} [{low}, {high}]"
     if why:
-        return f"{beside_masked(said, why)}, which proves nothing. {why_masked(why)}"
+        return f"{label_masked(said, why)}, which proves nothing. {masked_reason(why)}"
     if requirement.met_by(number, judged):
         return f"{said}."
     if judged == "interval" and requirement.met_by(number, "value"):
@@ -109,7 +109,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         first += len(strengths)
         worst = here[np.lexsort((drops[here], too_far[here]))[-1]]
         count = int(too_far[here].sum())
-        at = f" at {strength(strengths[worst - here[0]], of=name)}" if name != "clean" else ""
+        at = f" at {format_strength(strengths[worst - here[0]], attack=name)}" if name != "clean" else ""
         said = (
             f"{name} {_moved(drops[worst])}{at} on {shared.samples} images (right only now {test.only_first[worst]}, "
             f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"
@@ -128,7 +128,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
-    whose, why = listed([one.name for one in which]), why_masked(masked(which[0], [attack]))
+    whose, why = join_words([one.name for one in which]), masked_reason(masked(which[0], [attack]))
     return Check(f"{attack} against {against}", False, f"{attack} of {whose} is {MASKED}, which proves nothing. {why}")
 
 
@@ -161,13 +161,13 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
     wanted, known = found[1] if found else text, get_args(Verdict)
     if wanted not in known:
         raise UserError(
-            f"--require {brief(repr(text))} is not understood; expected diagnosis= one of {', '.join(known)}."
+            f"--require {shorten(repr(text))} is not understood; expected diagnosis= one of {', '.join(known)}."
         )
     diagnosis = result.diagnosis
     if diagnosis is None:
         return Check(text, False, "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.")
     if diagnosis.verdict == wanted == "sound" and (unseen := _unseen(result, bounds)):
-        where = some([f"{attack} at {written(strength, of=attack)}" for attack, strength in unseen])
+        where = list_names([f"{attack} at {format_strength(strength, attack=attack)}" for attack, strength in unseen])
         return Check(
             text,
             False,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from robustatlas.common import wording
 from robustatlas.report import pages
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.sections import Section
@@ -16,9 +15,7 @@ def _body(results: Sequence[Result], facts: Sequence[RunFacts]) -> str:
     told = [(run, attacks) for run, attacks in told if attacks]
     if not told:
         return ""
-    return pages.render(
-        "everyday.html", runs=told, many=len(facts) > 1, wording=wording, line=_line, size=(_WIDTH, _HEIGHT)
-    )
+    return pages.render("everyday.html", runs=told, many=len(facts) > 1, line=_line, size=(_WIDTH, _HEIGHT))
 
 
 def _line(strengths: Sequence[float], clean: float, values: Sequence[float]) -> str:

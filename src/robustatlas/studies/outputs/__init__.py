@@ -1,6 +1,6 @@
 """The tables and figures that a study can ask for by name; a new one is one class and one line here."""
 
-from robustatlas.common.registry import Registry, subclass_of
+from robustatlas.common.registry import Registry, subclass_test
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 
 __all__ = ["OUTPUTS", "Made", "Output", "Wanted"]
@@ -32,6 +32,6 @@ OUTPUTS: Registry[type[Output]] = Registry(
         "gallery": "studies.outputs.pages:Gallery",
     },
     "a class derived from robustatlas.studies.outputs.Output",
-    subclass_of(Output),
+    subclass_test(Output),
 )
 """Name -> what makes it."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import wording
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, number_of
 from robustatlas.studies.tables import Cell, Sheet
@@ -156,7 +156,7 @@ class Output(StudyEntry):
             if model in done.study.models and attack in attacks
         ]
         heading = printed_heading(self.printed_on, self.data_name(done.study))
-        rows = [(done.label(m), wording(a).label, self.number(done, f"{name} {a}", m)) for m, a, _ in pairs]
+        rows = [(done.label(m), attack_label(a).label, self.number(done, f"{name} {a}", m)) for m, a, _ in pairs]
         theirs = [(heading, float(value)) for _, _, value in pairs]
         return Sheet(f"{self.title}: printed and ours", *with_printed(("model", "attack", "ours"), rows, theirs, 2))
 

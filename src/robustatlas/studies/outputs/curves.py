@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import counted, interval, text_as_typed, wording
-from robustatlas.common.wording import strength as written
+from robustatlas.common.typed_strengths import format_interval, format_strength, text_as_typed
+from robustatlas.common.wording import pluralise
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.interclass import LpNorm
@@ -47,7 +48,9 @@ class Curves(Output):
                 )
         for model, values in self.printed.items():
             if self.at and len(values) != len(self.at):
-                raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
+                raise UserError(
+                    f"{place}: printed.{model} has {pluralise(len(values), 'value')}, and at {len(self.at)}."
+                )
 
     @property
     def end(self) -> float | None:
@@ -76,7 +79,7 @@ class Curves(Output):
                 place = columns if heading == PRINTED else elsewhere
                 place[f"{label}, {heading}"] = [f"{100 * value:.0f}" for value in self.printed[model]]
         columns |= elsewhere
-        title = f"{self.title}: robust error in % under {wording(self.attack).label}, at least"
+        title = f"{self.title}: robust error in % under {attack_label(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
         return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
 
@@ -99,8 +102,8 @@ class Slopes(Curves):
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)
             rows.append(
-                (label, at, written(bend.size, of=self.attack),
-                 interval(bend.low, bend.high, of=self.attack), f"{bend.before:.0f}", f"{bend.after:.0f}",
+                (label, at, format_strength(bend.size, attack=self.attack),
+                 format_interval(bend.low, bend.high, attack=self.attack), f"{bend.before:.0f}", f"{bend.after:.0f}",
                  "yes" if bend.significant else "no")
             )  # fmt: skip
         heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
@@ -155,7 +158,7 @@ class Distances(Output):
                 beside = [f"{ends[0].smallest[place]:.2f}", f"{ends[0].largest[place]:.2f}"] if ends else ["none"] * 2
                 median = float(np.median(found.per_sample))
                 ours = (found.smallest, beside[0], median, found.largest, beside[1])
-                rows.append((images.name, len(images), wording(norm).label, *ours))
+                rows.append((images.name, len(images), attack_label(norm).label, *ours))
         heads = ("data", "images", "norm", "smallest", "printed", "median", "largest", "printed largest")
         figures = {norm: plot_curves(each, error=True, confidence=None).figure for norm, each in curves.items()}
         return Made({"": Sheet(self.title, heads, rows, digits=2)}, figures)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.wording import wording
 from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio, percent_seen
 from robustatlas.metrics.figures.paper import INK, axes_of
 from robustatlas.metrics.references import Reference, load_reference
@@ -68,7 +68,7 @@ class Defenses(Output):
             attack: float(np.mean([competitiveness_ratio(table, reference, attacks=[attack]) for table in tables]))
             for attack in reference.ranked
         }
-        means = [(wording(attack).label, value) for attack, value in by_attack.items()]
+        means = [(attack_label(attack).label, value) for attack, value in by_attack.items()]
         sheets = {
             "": Sheet(self.title, heads, rows, (_EXTRA,)),
             "by-attack": Sheet(f"{self.title}: mean CR ind-avg under each attack", ("attack", "CR ind-avg"), means),
@@ -111,7 +111,7 @@ def _cell(value: float, number: str) -> str:
 
 
 def _trained(defense: Defense) -> str:
-    return ", ".join(wording(attack).label for attack in defense.trained_on) or "none"
+    return ", ".join(attack_label(attack).label for attack in defense.trained_on) or "none"
 
 
 def _said(values: dict[str, float], number: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustatlas.common.wording import strength
+from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import hypervolume_at_levels, hypervolume_limit
 from robustatlas.report.facts.units import unit_of
@@ -36,7 +36,7 @@ class Frontiers(Output):
         figure = plot_frontiers(kept, sizes[-1], attack=self.attack, unit=unit_of(self.attack)).figure
         rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
         at = int(next(iter(runs.values())).index[image])
-        heads = ("model", *(strength(size, of=self.attack) for size in sizes))
+        heads = ("model", *(format_strength(size, attack=self.attack) for size in sizes))
         return Made({"": Sheet(self.title, heads, rows, (f"Image {at} of the data set.",), digits=3)}, {"": figure})
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import value_as_typed, wording
+from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
@@ -58,7 +58,7 @@ class _Matrix(Output):
         matrix = self.matrix(done)
         attacks = self.columns(done)
         rows: list[tuple[Cell, ...]] = [(done.label(model), *row.values()) for model, row in matrix.items()]
-        sheet = Sheet(self.title, ("model", *(wording(attack).label for attack in attacks)), rows)
+        sheet = Sheet(self.title, ("model", *(attack_label(attack).label for attack in attacks)), rows)
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
         sheets = {"": sheet}
         if self.printed:
@@ -98,7 +98,7 @@ class Correlations(UarMatrix):
         seen = np.array([[attack in done.trained_on(model) for attack in attacks] for model in matrix])
         found = attack_correlation(scores, seen=seen)
         unseen = (~(seen[:, :, None] | seen[:, None, :])).sum(axis=0)
-        labels = [wording(attack).label for attack in attacks]
+        labels = [attack_label(attack).label for attack in attacks]
         rows = [
             (label, *(_correlation(found[r, c], unseen[r, c]) for c in range(len(attacks))))
             for r, label in enumerate(labels)
@@ -124,12 +124,12 @@ class Accuracies(Output):
         sheets = {}
         for attack in self.attacks or first.attacks:
             strengths = first.strengths(attack).tolist()
-            grid = [written(strength, of=attack) for strength in strengths]
+            grid = [format_strength(strength, attack=attack) for strength in strengths]
             names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
                 (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
             ]
-            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
+            sheets[attack] = Sheet(f"{self.title}: {attack_label(attack).label}", ("model", *grid), rows)
         figures = {
             model: plot_accuracy_matrix(results[0].accuracies().sound()).figure for model, results in runs.items()
         }
@@ -151,7 +151,8 @@ class OfReference(Output):
         printed = None if self.printed is None else load_reference(self.printed).accuracies
         points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.entries[attack]]
         rows: list[tuple[Cell, ...]] = [
-            (wording(attack).label, written(s, of=attack), float(ours.accuracies.at(attack, s))) for attack, s in points
+            (attack_label(attack).label, format_strength(s, attack=attack), float(ours.accuracies.at(attack, s)))
+            for attack, s in points
         ]
         heads: tuple[str, ...] = ("attack", "strength", "ours")
         notes = (*ours.notes, *ours.marks)
@@ -186,13 +187,16 @@ class OfCalibration(Output):
             try:
                 found = calibrate(attack, reference, below=self.below)
             except UserError as error:
-                rows.append((wording(attack).label, str(error), *["none"] * 5))
+                rows.append((attack_label(attack).label, str(error), *["none"] * 5))
                 continue
-            ends = ["none" if end is None else written(end, of=attack) for end in (found.smallest, found.largest)]
+            ends = [
+                "none" if end is None else format_strength(end, attack=attack)
+                for end in (found.smallest, found.largest)
+            ]
             strengths = listed_strengths(found.strengths, attack)
             ata = ", ".join(f"{value:.1f}" for value in found.ata)
             known = len(reference.accuracies.entries[attack])
             of = f"{len(found.strengths)} of {known}{', no choice' if known == len(found.strengths) else ''}"
-            rows.append((wording(attack).label, strengths, of, ata, found.cost, *ends))
+            rows.append((attack_label(attack).label, strengths, of, ata, found.cost, *ends))
         heads = ("attack", "strengths", "chosen", "ATA", "cost", "smallest", "largest")
         return Made({"": Sheet(self.title, heads, rows)})

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.styles import styles_of
+from robustatlas.common.styles import model_styles
 from robustatlas.metrics.figures.paper import axes_of, legend_above
 from robustatlas.studies.description import Study, StudyEntry
 from robustatlas.studies.numbers import digits_of, label_of
@@ -97,7 +97,7 @@ class Scatter(Output):
 def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]], x: str, y: str) -> Any:
     """The figure of one number over another; ``points``: label -> both values and their deviations."""
     with axes_of(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
-        for (label, here), style in zip(points.items(), styles_of(list(points)), strict=True):
+        for (label, here), style in zip(points.items(), model_styles(list(points)), strict=True):
             across, up, wide, high = zip(*here, strict=True)
             axes.errorbar(
                 across, up, xerr=wide if any(wide) else None, yerr=high if any(high) else None, color=style.colour,

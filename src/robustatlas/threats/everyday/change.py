@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeVar, cast, get_args
 import torch
 from torch import Tensor
 
-from robustatlas.common.errors import UserError, check_among
+from robustatlas.common.errors import UserError, check_choice
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
@@ -89,7 +89,7 @@ def with_border(threat: T, border: str) -> T:
     Raises:
         UserError: no such border, or a threat model that never looks beyond an edge.
     """
-    check_among("border", border, get_args(Border))
+    check_choice("border", border, get_args(Border))
     if not isinstance(threat, Bordered):
         raise UserError(f"{type(threat).__name__} never shows what lies beyond the edges of an image.")
     return cast(T, replace(threat, border=cast(Border, border)))
@@ -106,4 +106,4 @@ class Bordered(Change):
     border: Border = "reflect"
 
     def __post_init__(self) -> None:
-        check_among("border", self.border, get_args(Border))
+        check_choice("border", self.border, get_args(Border))

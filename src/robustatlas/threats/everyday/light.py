@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.threats.box import require_colour
 from robustatlas.threats.everyday.change import Change
 
@@ -75,7 +75,7 @@ def grey_of(x: Tensor) -> Tensor:
     """``[B, 1, H, W]``: the luminance of colour images, the mean of the channels of others."""
     if x.shape[1] != len(LUMINANCE):
         return x.mean(1, keepdim=True)
-    return (x * constant(LUMINANCE, x).view(1, -1, 1, 1)).sum(1, keepdim=True)
+    return (x * constant_tensor(LUMINANCE, x).view(1, -1, 1, 1)).sum(1, keepdim=True)
 
 
 def linear_of(x: Tensor) -> Tensor:

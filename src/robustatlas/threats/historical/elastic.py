@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.threats.elastic import Elastic, displace, smooth
 
 
@@ -35,5 +35,5 @@ class HistoricalElasticOnPixels(Elastic):
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         height, width = x.shape[-2:]
-        share = constant(((width - 1) / width, (height - 1) / height), x).view(1, 2, 1, 1)
+        share = constant_tensor(((width - 1) / width, (height - 1) / height), x).view(1, 2, 1, 1)
         return displace(x, smooth(theta) * share).clamp(0, 1)

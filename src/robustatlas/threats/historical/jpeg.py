@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from robustatlas.common.bundle import Bundle, Fixed
-from robustatlas.common.jpeg import doubled, to_rgb
+from robustatlas.common.jpeg import repeat_pixels, ycbcr_to_rgb
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.jpeg import (
@@ -29,7 +29,7 @@ def subsample_chrominance(x: Tensor) -> Tensor:
     luminance = 0.299 * red + 0.587 * green + 0.114 * blue
     cb = -0.168736 * red - 0.331264 * green + 0.5 * blue
     cr = 0.5 * red - 0.418688 * green - 0.081312 * blue
-    return to_rgb(luminance, *(doubled(avg_pool2d(c[:, None], 2)[:, 0]) for c in (cb, cr)))
+    return ycbcr_to_rgb(luminance, *(repeat_pixels(avg_pool2d(c[:, None], 2)[:, 0]) for c in (cb, cr)))
 
 
 @dataclass(frozen=True)

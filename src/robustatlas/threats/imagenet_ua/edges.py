@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 
 THRESHOLD = 0.1
 """Of the strongest edge."""
@@ -41,8 +41,8 @@ def edge_strength(x: Tensor) -> Tensor:
     doubled before they are rounded to eighths, and half of the neighbours do not count.
     """
     channels = x.shape[1]
-    blurred = F.conv2d(x, cached(_blur, like=x).expand(channels, 1, 3, 3), padding=1, groups=channels)
-    slopes = cached(_slopes, like=x)[:, None].repeat(channels, 1, 1, 1)
+    blurred = F.conv2d(x, cached_tensor(_blur, like=x).expand(channels, 1, 3, 3), padding=1, groups=channels)
+    slopes = cached_tensor(_slopes, like=x)[:, None].repeat(channels, 1, 1, 1)
     both = F.conv2d(blurred, slopes, padding=1, groups=channels)
     across, down = both[:, ::2].mean(1), both[:, 1::2].mean(1)
     strength = (across.square() + down.square()).sqrt()

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.host import constant
+from robustatlas.common.host import constant_tensor
 from robustatlas.threats.elastic import displace
 from robustatlas.threats.imagenet_ua.geometry import BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
@@ -20,7 +20,7 @@ def enlarged(flow: Tensor, x: Tensor) -> Tensor:
 
 def half_sides(x: Tensor) -> Tensor:
     """``[2]``: half the width and half the height of ``x``, in pixels: what 1 is in grid units."""
-    return constant((x.shape[3] / 2, x.shape[2] / 2), like=x)
+    return constant_tensor((x.shape[3] / 2, x.shape[2] / 2), like=x)
 
 
 @dataclass(frozen=True)

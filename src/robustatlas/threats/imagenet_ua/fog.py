@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached, constant
+from robustatlas.common.host import cached_tensor, constant_tensor
 from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.fog import crop, level_count, plasma
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
@@ -30,10 +30,10 @@ def _factors(side: int) -> Tensor:
 def veiled(x: Tensor, levels: Tensor) -> Tensor:
     """``x`` [B, 1 or 3, H, W] in the fog of ``levels`` [B, side^2 - 1], coarse to fine."""
     side = field_side(x)
-    field = crop(plasma(levels * cached(_factors, side, like=levels), side), *x.shape[2:])[:, None]
+    field = crop(plasma(levels * cached_tensor(_factors, side, like=levels), side), *x.shape[2:])[:, None]
     density = torch.where(field < 0, -field, field).clamp_max(1)  # rises from 0, unlike torch.abs
     colour = COLOUR if x.shape[1] == 3 else (sum(COLOUR) / 3,)
-    return (1 - density) * x + density * constant(colour, like=x).view(1, -1, 1, 1)
+    return (1 - density) * x + density * constant_tensor(colour, like=x).view(1, -1, 1, 1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.correlation import correlated
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
@@ -30,7 +30,7 @@ def wave_kernel(angle: Tensor, frequency: Tensor, directions: int) -> Tensor:
     """
     steps = torch.arange(directions, dtype=angle.dtype, device=angle.device) * (math.pi / directions)
     turned = (angle[:, None] + steps)[..., None, None]
-    place = cached(_places, like=angle)
+    place = cached_tensor(_places, like=angle)
     along = place * torch.cos(turned) + place[:, None] * torch.sin(turned)
     across = place[:, None] * torch.cos(turned) - place * torch.sin(turned)
     envelope = torch.exp(-(along.square() + across.square()) / (2 * (SIGMA + 0.001) ** 2))

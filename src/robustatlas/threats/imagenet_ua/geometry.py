@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import flat, per_sample
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.common.noise import Noise
 
 _TINY = 1e-12
@@ -14,7 +14,7 @@ _TINY = 1e-12
 
 def lengths(latent: Tensor) -> Tensor:
     """``[B]``: the Euclidean norms."""
-    norms: Tensor = flat(latent).norm(dim=1)
+    norms: Tensor = flatten(latent).norm(dim=1)
     return norms
 
 
@@ -71,7 +71,7 @@ class Rectangle(Geometry):
         return gradient.sign()
 
     def size(self, latent: Tensor) -> Tensor:
-        return flat(latent).abs().amax(1)
+        return flatten(latent).abs().amax(1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.threats.box import require_colour, require_images
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.smoothing import smoothed
@@ -41,7 +41,7 @@ def to_rgb(hsv: Tensor) -> Tensor:
     middle = chroma * (1 - ((6 * hue).remainder(2) - 1).abs())
     parts = torch.stack([chroma, middle, torch.zeros_like(chroma)], 1)
     sector = (6 * hue.detach()).long().remainder(6)
-    which = torch.movedim(cached(_orders, like=sector)[sector], -1, 1)
+    which = torch.movedim(cached_tensor(_orders, like=sector)[sector], -1, 1)
     return parts.gather(1, which) + (value - chroma)[:, None]
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from robustatlas.common.host import cached
-from robustatlas.common.jpeg import cosines, to_rgb
+from robustatlas.common.host import cached_tensor
+from robustatlas.common.jpeg import cosine_basis, ycbcr_to_rgb
 from robustatlas.threats.box import require_grey_or_colour
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 
@@ -20,11 +20,11 @@ def blocks_of(x: Tensor) -> tuple[int, int]:
 def recomposed(x: Tensor, coefficients: Tensor) -> Tensor:
     """``x`` plus what ``coefficients`` [B, C, blocks, 8, 8] of luminance and chrominance add to it, in [0, 1]."""
     rows, columns = blocks_of(x)
-    waves = cached(cosines, like=coefficients)
+    waves = cached_tensor(cosine_basis, like=coefficients)
     pixels = waves.T @ coefficients @ waves
     tiled = pixels.view(len(x), x.shape[1], rows, columns, 8, 8).transpose(3, 4)
     planes = tiled.reshape(len(x), x.shape[1], rows * 8, columns * 8)[..., : x.shape[2], : x.shape[3]]
-    return (x + (to_rgb(*planes.unbind(1)) if x.shape[1] == 3 else planes)).clamp(0, 1)
+    return (x + (ycbcr_to_rgb(*planes.unbind(1)) if x.shape[1] == 3 else planes)).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.bundle import Bundle, Fixed, Tree, dot, gradient, per_sample, select, watched
+from robustatlas.common.bundle import Bundle, Fixed, Tree, dot, gradient, per_sample, require_gradient, select
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.box import require_images
@@ -76,7 +76,9 @@ class LatentThreat(ThreatModel):
 
     def neutral(self, x: Tensor) -> Any:
         """Latent numbers of 0, and one fixed draw."""
-        return self._at_rest(x, Noise.of(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), self.title))
+        return self._at_rest(
+            x, Noise.for_samples(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), self.title)
+        )
 
     def _at_rest(self, x: Tensor, noise: Noise) -> Any:
         return Latents(x.new_zeros(len(x), *self.shape(x)), tuple(map(Fixed, self.draw(x, noise))))
@@ -107,7 +109,7 @@ class LatentThreat(ThreatModel):
     def promise(self, x: Tensor, slope: Tensor, theta: Any) -> Tensor:
         """``[B]``: how fast an objective with the gradient ``slope`` of the image rises along the steepest step."""
         with torch.enable_grad():
-            leaf = watched(theta)
+            leaf = require_gradient(theta)
             rise = gradient((self.apply(x, leaf) * slope).flatten(1).sum(1), leaf)
         one = x.new_ones(len(x))
         return dot(rise, self.project(x, self.move(x, theta, self.steepest(x, rise), one), one))

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
@@ -81,7 +81,9 @@ class UaMix(LatentThreat):
 
     def pictures(self, x: Tensor) -> Tensor:
         """The bank, like ``x``."""
-        return cached(_pictures, *x.shape[1:], like=x) if self.bank is None else _sent(self.bank, x.dtype, x.device)
+        return (
+            cached_tensor(_pictures, *x.shape[1:], like=x) if self.bank is None else _sent(self.bank, x.dtype, x.device)
+        )
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         return (noise.integers(len(self.pictures(x))).to(x.dtype),)

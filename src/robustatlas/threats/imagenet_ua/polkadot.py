@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
@@ -25,7 +25,7 @@ def _places(height: int, width: int) -> Tensor:
 def dotted(x: Tensor, strengths: Tensor, centres: Tensor, colours: Tensor) -> Tensor:
     """``x`` [B, C, H, W] under dots with ``strengths`` [B, 20], ``centres`` [B, 20, 2] (column, row, in sides of the
     image) and ``colours`` [B, C, 20]."""
-    places = cached(_places, *x.shape[2:], like=x)
+    places = cached_tensor(_places, *x.shape[2:], like=x)
     offset = places[:, None] - centres[:, None]
     near = 1 - offset.square().sum(3).sqrt()
     logits = SCALING * near**EXPONENT * strengths[:, None]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.imagenet_ua.edge import repainted
@@ -41,7 +41,7 @@ class PrisonMap(LatentThreat):
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         """Where the bars are, which is not random."""
-        columns = cached(bar_columns, x.shape[3], self.count.at(x), self.thickness.at(x), like=x)
+        columns = cached_tensor(bar_columns, x.shape[3], self.count.at(x), self.thickness.at(x), like=x)
         return (columns.expand(len(x), 1, 1, -1),)
 
     def active(self, *drawn: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.box import require_images
 
@@ -18,7 +18,7 @@ def _weights(size: int, sigma: float) -> Tensor:
 def smoothed(field: Tensor, size: int, sigma: float) -> Tensor:
     """``field`` [B, C, H, W] smoothed with ``size`` by ``size`` weights, mirrored at the border (the border pixel is
     not repeated)."""
-    weights, half, channels = cached(_weights, size, sigma, like=field), size // 2, field.shape[1]
+    weights, half, channels = cached_tensor(_weights, size, sigma, like=field), size // 2, field.shape[1]
     padded = F.pad(field, (half, half, half, half), mode="reflect")
     rows = F.conv2d(padded, weights.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
     return F.conv2d(rows, weights.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
 from robustatlas.threats.elastic import displace
 from robustatlas.threats.imagenet_ua.elastic import half_sides
@@ -29,7 +29,7 @@ def swirled(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
     """``[B, 2, H, W]``: how far whirlpools move what is seen at every pixel, along columns and rows. ``turns`` [B, 8]
     are their angles in radians, ``centres`` [B, 8, 2] their places. Of the eight moves along an axis the largest
     counts."""
-    offset = cached(places, *x.shape[2:], like=x) - centres[..., None, None]
+    offset = cached_tensor(places, *x.shape[2:], like=x) - centres[..., None, None]
     across, down = offset.unbind(2)
     angle = turns[..., None, None] * torch.exp(-offset.square().sum(2).sqrt() / REACH)
     cosine, sine = angle.cos(), angle.sin()

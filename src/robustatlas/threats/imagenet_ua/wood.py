@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustatlas.common.host import cached
+from robustatlas.common.host import cached_tensor
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
@@ -28,7 +28,7 @@ def ringed(x: Tensor, bend: Tensor, rings: int) -> Tensor:
     In the middle of a ring, where the root has no derivative, it counts as 0.
     """
     bent = F.interpolate(bend, x.shape[2:], mode="bilinear", align_corners=False)
-    sine = torch.sin(math.pi * rings * (cached(_radii, *x.shape[2:], x.dtype, like=x) + bent)).abs()
+    sine = torch.sin(math.pi * rings * (cached_tensor(_radii, *x.shape[2:], x.dtype, like=x) + bent)).abs()
     dark = sine == 0
     grain = torch.where(dark, 0, torch.where(dark, 1, sine).pow(1 / POWER))
     return (x * grain).clamp(0, 1)

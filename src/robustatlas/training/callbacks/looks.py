@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
-from robustatlas.common.files import named
-from robustatlas.common.wording import wording
+from robustatlas.common.files import parse_path
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.numbers import averages, intervals, overall
 from robustatlas.results.result import Result, load_result
@@ -89,7 +89,7 @@ def looks_in(folder: str | Path) -> list[Look]:
         ...     [(look.epoch, look.samples) for look in looks_in(folder)]
         [(1, 4)]
     """
-    place = named(folder)
+    place = parse_path(folder)
     runs = sorted(run for run in place.glob("epoch-*") if _FOLDER.fullmatch(run.name) and (run / "run.json").is_file())
     if not runs:
         raise UserError(f"{place} holds no run of a callback; give the folder that the callback was given.")
@@ -123,7 +123,7 @@ def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Ax
     names = dict.fromkeys(name for look in found for name in look.robust)
     lines = {CLEAN: [(look.epoch, look.clean) for look in found]}
     lines |= {
-        wording(name).label: [(look.epoch, look.robust[name]) for look in found if name in look.robust]
+        attack_label(name).label: [(look.epoch, look.robust[name]) for look in found if name in look.robust]
         for name in names
     }
     drawn = {

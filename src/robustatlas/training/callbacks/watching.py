@@ -17,9 +17,9 @@ from torch import nn
 
 from robustatlas.attacks.definition import Effort
 from robustatlas.attacks.suites import attacks_of
-from robustatlas.common.errors import UserError, brief, first_line, warn
-from robustatlas.common.files import named
-from robustatlas.common.scalars import real, seed_of, whole
+from robustatlas.common.errors import UserError, first_line, shorten, warn
+from robustatlas.common.files import parse_path
+from robustatlas.common.scalars import integer_or_none, parse_seed, real_or_nan
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation import evaluate
 from robustatlas.evaluation.request import Attacks, Data, Strengths
@@ -108,10 +108,10 @@ class Watch:
         model: Model = lambda trained: trained,
     ) -> None:
         for name, value in (("every", every), ("samples", samples)):
-            if (whole(value) or 0) < 1:
-                raise UserError(f"{name}={brief(repr(value))}; expected a whole number of at least 1.")
-        if share is not None and not 0 < real(share) <= 1:
-            raise UserError(f"share={brief(repr(share))}; expected a share of the time such as 0.05, or None.")
+            if (integer_or_none(value) or 0) < 1:
+                raise UserError(f"{name}={shorten(repr(value))}; expected a whole number of at least 1.")
+        if share is not None and not 0 < real_or_nan(share) <= 1:
+            raise UserError(f"share={shorten(repr(share))}; expected a share of the time such as 0.05, or None.")
         given = load_dataset(data) if isinstance(data, str) else open_data(data, samples)
         number = min(samples, len(choose_samples(given, None).index))
         attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
@@ -119,12 +119,12 @@ class Watch:
             "attacks": attacks,
             "strengths": strengths,
             "effort": effort,
-            "seed": seed_of(seed),
+            "seed": parse_seed(seed),
             "progress": False,
         }
         self.data: Dataset | Data = given
         self.every, self.samples, self.share, self._model = every, number, share, model
-        self._folder = None if folder is None else named(folder)
+        self._folder = None if folder is None else parse_path(folder)
         self.looks: list[Look] = []
         self._told: set[str] = set()
         self._seconds_of_one: float | None = None
@@ -180,7 +180,7 @@ class Watch:
             if not self.looks:
                 self._say(_none_fitted(1.0 if self.share is None else self.share))
                 return None
-            target = self.folder / "robustness.png" if path is None else named(path)
+            target = self.folder / "robustness.png" if path is None else parse_path(path)
             save_plot(looks_in(self.folder), target)
         except Exception as error:
             self._say(_undrawn(error))

@@ -5,8 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.registry import Registry, subclass_of
-from robustatlas.common.wording import instead
+from robustatlas.common.registry import Registry, subclass_test
+from robustatlas.common.wording import suggestion
 from robustatlas.training.against import Against, opponents_of
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
 
@@ -39,7 +39,7 @@ RECIPES: Registry[type[Recipe]] = Registry(
         "kw": "training.recipes.kw:Kw",
     },
     "a class derived from robustatlas.extending.Recipe",
-    subclass_of(Recipe),
+    subclass_test(Recipe),
 )
 
 
@@ -49,7 +49,7 @@ def check_options(name: str, given: Iterable[str]) -> None:
     for key in given:
         if key not in known:
             there = f"known are {', '.join(known)}"
-            raise UserError(f"The recipe {name!r} has no setting {key!r}{instead(key, known, there)}")
+            raise UserError(f"The recipe {name!r} has no setting {key!r}{suggestion(key, known, there)}")
 
 
 def recipe_named(
