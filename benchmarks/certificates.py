@@ -271,7 +271,7 @@ def two_blocks(normalised: bool) -> tuple[nn.Module, Tensor, Tensor]:
     """A network trained on CIFAR-10's first 8,000 test images against linf 2/255, kept in the cache folder; and images
     that it has not seen, with their labels."""
     images = ra.load_dataset("cifar10", "test")
-    seen = ra.Dataset.of(images.images[:8000].numpy(), images.labels[:8000].numpy(), "cifar10 0-7999")
+    seen = ra.Dataset.from_arrays(images.images[:8000].numpy(), images.labels[:8000].numpy(), "cifar10 0-7999")
     net, name = TwoBlocks(normalised), f"two_blocks{'_batch_norm' * normalised}"
     settings = Settings(learning_rate=3e-3, augmentation="flip", monitored=64)
     recipe = recipe_named("pgd", {"linf": 2 / 255}, steps=2)

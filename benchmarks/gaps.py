@@ -83,7 +83,7 @@ def subject(name: str, networks: Path) -> tuple[ra.Classifier, ra.Dataset]:
 def attacked(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) -> ra.Dataset:
     """Those of the samples that the model classifies correctly."""
     right = correct(model, data, torch.arange(first, first + samples))
-    return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
+    return ra.Dataset.from_rows(data.rows.subset(right), data.labels[right], name=data.name)
 
 
 def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:

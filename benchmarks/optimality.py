@@ -80,7 +80,7 @@ def subject(name: str, first: int, samples: int) -> Subject:
         source, _, held = rest.rpartition("@")
         model, data = ra.load_model(source, name=name), ra.load_dataset(held)
     index = torch.arange(first, first + samples)
-    return Subject(name, model, ra.Dataset.of_rows(data.rows.chosen(index), data.labels[index], name=data.name))
+    return Subject(name, model, ra.Dataset.from_rows(data.rows.subset(index), data.labels[index], name=data.name))
 
 
 def ours(norm: str) -> Iterator[Contender]:

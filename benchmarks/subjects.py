@@ -184,8 +184,8 @@ def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
     load_weights(net, path)
     data = ra.load_dataset(kind.data)
     rows = torch.arange(kind.attacked, kind.attacked + 2_000)
-    return ra.Classifier(net.eval(), name=name), ra.Dataset.of_rows(
-        data.rows.chosen(rows), data.labels[rows], data.name
+    return ra.Classifier(net.eval(), name=name), ra.Dataset.from_rows(
+        data.rows.subset(rows), data.labels[rows], data.name
     )
 
 
@@ -201,7 +201,7 @@ def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:
     rows = torch.arange(kind.first, kind.first + kind.count)
     if kind.recipe:
         settings = Settings(kind.epochs, batch_size=50, learning_rate=kind.rate, held_out=0)
-        chosen = ra.Dataset.of_rows(data.rows.chosen(rows), data.labels[rows], data.name)
+        chosen = ra.Dataset.from_rows(data.rows.subset(rows), data.labels[rows], data.name)
         recipe = recipe_named(kind.recipe, {"linf": kind.epsilon}, warmup=0.5)
         ra.train(net, chosen, recipe, settings=settings, device="cpu", progress=False)
         return

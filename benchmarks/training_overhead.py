@@ -35,7 +35,9 @@ LINF, L2, L1 = 0.1, 1.5, 12.0
 def images(count: int) -> Dataset:
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(count, 1, 28, 28, generator=generator)
-    return Dataset.of(x, torch.randint(10, (count,), generator=generator), "random", [str(k) for k in range(10)])
+    return Dataset.from_arrays(
+        x, torch.randint(10, (count,), generator=generator), "random", [str(k) for k in range(10)]
+    )
 
 
 def bare_pgd(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -226,7 +226,7 @@ def images(name: str, split: Literal["train", "test"], at: int | None = None, co
     whole = ra.load_dataset(name)
     part = slice(at) if split == "train" else slice(at, None)
     called = f"{name} (test images {part.start or 0} to {(part.stop or len(whole)) - 1})"
-    return Dataset.of(whole.rows[part], whole.labels[part], called, whole.classes).take(count, stratified=True)
+    return Dataset.from_arrays(whole.rows[part], whole.labels[part], called, whole.classes).take(count, stratified=True)
 
 
 def named(name: str, seed: int) -> str:

@@ -132,7 +132,7 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("meta", lambda: evaluate(data=(IMAGES.to("meta"), LABELS))),
     ("no pixels", lambda: evaluate(data=(IMAGES[..., :0], LABELS))),
     ("is 1 white", lambda: evaluate(data=(IMAGES > 0.5, LABELS))),
-    ("is 1 white", lambda: ra.Dataset.of((IMAGES > 0.5).byte(), LABELS)),
+    ("is 1 white", lambda: ra.Dataset.from_arrays((IMAGES > 0.5).byte(), LABELS)),
     ("is 1 white", lambda: evaluate(data=torch.utils.data.TensorDataset((IMAGES > 0.5).byte(), LABELS))),
     ("clip", lambda: evaluate(data=(IMAGES + 0.05, LABELS))),
     ("prepare", lambda: evaluate(model=ra.Classifier(NET, prepare=lambda x: x.numpy()))),  # type: ignore[arg-type, return-value]
@@ -232,7 +232,7 @@ SAME: list[tuple[str, Callable[[], dict[str, Any]]]] = [  # what a reasonable pe
     ("images of a graph", lambda: {"data": (IMAGES.clone().requires_grad_(), LABELS)}),
     ("unsigned labels", lambda: {"data": (ARRAY, POSITIONS.astype(np.uint64))}),
     ("labels of 16 bits", lambda: {"data": (ARRAY, POSITIONS.astype(np.uint16))}),
-    ("flipped in a data set", lambda: {"data": ra.Dataset.of(flipped(ARRAY), flipped(POSITIONS))}),
+    ("flipped in a data set", lambda: {"data": ra.Dataset.from_arrays(flipped(ARRAY), flipped(POSITIONS))}),
     ("a tuple of outputs", lambda: {"model": lambda x: (NET(x), "more")}),
     ("outputs in a dict", lambda: {"model": lambda x: {"logits": NET(x)}}),
     ("batch size of the model", lambda: {"model": ra.Classifier(NET, batch_size=np.int64(1))}),  # type: ignore[arg-type]

@@ -43,14 +43,14 @@ def _watched(model: Any, data: Any, **options: Any) -> Any:
 
 def _trained(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
     settings = Settings(epochs=1, held_out=0, batch_size=batch_size, seed=seed)
-    return ra.train(model, ra.Dataset.of(*data), settings=settings, progress=False, device="cpu")
+    return ra.train(model, ra.Dataset.from_arrays(*data), settings=settings, progress=False, device="cpu")
 
 
 def _referred(model: Any, data: Any, batch_size: Any = 4, seed: Any = 0) -> Any:
     settings = Settings(epochs=1, held_out=0, batch_size=batch_size, seed=seed)
     plan = ReferencePlan("digits-cnn", {"linf": [0.1]}, steps=1, settings=settings)
-    measured = ra.Dataset.of(*data)
-    training = ra.Dataset.of(measured.images.flip(-1), measured.labels)
+    measured = ra.Dataset.from_arrays(*data)
+    training = ra.Dataset.from_arrays(measured.images.flip(-1), measured.labels)
     with TemporaryDirectory() as folder:
         return make_reference(plan, training, measured, f"{folder}/made", progress=False, device="cpu")
 

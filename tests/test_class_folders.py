@@ -14,7 +14,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.cli._models import data_for
 from robustatlas.common.errors import RobustnessWarning
-from robustatlas.data import of_torch, on_disk
+from robustatlas.data import from_torch, on_disk
 
 GREY = np.random.default_rng(0).integers(0, 256, (8, 10), np.uint8)
 
@@ -213,7 +213,7 @@ def test_pixels_are_what_the_mode_says(tmp_path: Path, picture: Image.Image, suf
         def __getitem__(self, position: int) -> tuple[Image.Image, int]:
             return Image.open(root / "ab"[position] / f"{position}.{suffix}"), position
 
-    np.testing.assert_allclose(of_torch(Pairs(), classes=["a", "b"]).images.numpy(), data.images.numpy(), atol=1e-6)
+    np.testing.assert_allclose(from_torch(Pairs(), classes=["a", "b"]).images.numpy(), data.images.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,10 @@ def test_terminals_without_width_or_letters_show_every_word(tmp_path: Path) -> N
 
 
 def test_the_default_folder_depends_on_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    net, data = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), ra.Dataset.of(np.eye(2, 4), [0, 1])
+    net, data = (
+        torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)),
+        ra.Dataset.from_arrays(np.eye(2, 4), [0, 1]),
+    )
     monkeypatch.chdir(tmp_path)
 
     def folder_of(net: Any) -> str:

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.data import of_torch
+from robustatlas.data import from_torch
 from robustatlas.data.labels import MOST_CLASSES, class_numbers
 from robustatlas.evaluation.samples import choose_samples
 from test_datasets_hub import encoded, write
@@ -28,7 +28,7 @@ NAMES = ["ant", "bee", "cat"]
 
 
 def from_arrays(folder: Path, labels: Any) -> list[int]:
-    return ra.Dataset.of(PIXELS, labels, "mine").labels.tolist()
+    return ra.Dataset.from_arrays(PIXELS, labels, "mine").labels.tolist()
 
 
 def from_pair(folder: Path, labels: Any) -> list[int]:
@@ -55,7 +55,7 @@ def from_parquet(folder: Path, labels: Any) -> list[int]:
 
 
 def from_items(folder: Path, labels: Any) -> list[int]:
-    return of_torch(list(zip(IMAGES, labels, strict=True))).labels.tolist()  # type: ignore[arg-type]
+    return from_torch(list(zip(IMAGES, labels, strict=True))).labels.tolist()  # type: ignore[arg-type]
 
 
 DOORS: dict[str, Callable[[Path, Any], list[int]]] = {
@@ -114,10 +114,10 @@ def test_labels_that_are_no_class_numbers_get_a_sentence(tmp_path: Path, door: s
 
 
 def test_names_are_numbered_only_where_their_order_is_told(tmp_path: Path) -> None:
-    data = ra.Dataset.of(PIXELS, ["cat", "ant", "bee", "cat"], "mine", NAMES)
+    data = ra.Dataset.from_arrays(PIXELS, ["cat", "ant", "bee", "cat"], "mine", NAMES)
     assert data.labels.tolist() == [2, 0, 1, 2]
     with pytest.raises(ra.UserError, match="'dog' is none of the 3 classes"):
-        ra.Dataset.of(PIXELS, ["cat", "dog", "bee", "cat"], "mine", NAMES)
+        ra.Dataset.from_arrays(PIXELS, ["cat", "dog", "bee", "cat"], "mine", NAMES)
     pictures = [encoded(each) for each in PIXELS]
     write(tmp_path / "test-0.parquet", pictures, [f"class {k}" for k in (9, 0, 1, 9)])  # type: ignore[misc]
     assert ra.load_dataset(f"hf:{tmp_path}").labels.tolist() == [9, 0, 1, 9]
@@ -244,7 +244,7 @@ def test_damaged_pictures_are_named(tmp_path: Path, name: str, content: Callable
         assert ra.load_dataset(f"imagefolder:{tmp_path}", channels=3).images.shape
     opened = Image.open(io.BytesIO(buffer.getvalue()[: len(buffer.getvalue()) // 2]))
     with pytest.raises(ra.UserError, match=r"Item 0 .*cannot be read as a picture"):
-        of_torch([(opened, 0)])  # type: ignore[arg-type]
+        from_torch([(opened, 0)])  # type: ignore[arg-type]
 
 
 def test_pictures_of_one_name_and_hidden_ones(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_pixels_that_are_none_get_a_sentence(tmp_path: Path, door: str, kind: st
     labels = np.zeros(len(images), int)
     with pytest.raises(ra.UserError, match=said) as caught:
         if door == "arrays":
-            ra.Dataset.of(images, labels)
+            ra.Dataset.from_arrays(images, labels)
         elif door == "npz":
             np.savez(tmp_path / "mine.npz", images=images, labels=labels)
             assert ra.load_dataset(tmp_path / "mine.npz").images.shape
@@ -306,7 +306,7 @@ def test_pixels_in_other_layouts_are_the_same(tmp_path: Path, door: str, images:
     np.savez(tmp_path / "mine.npz", images=images, labels=labels)
     np.save(tmp_path / "mine.npy", images)
     np.save(tmp_path / "labels.npy", labels)
-    made = ra.Dataset.of(images, labels) if door == "arrays" else ra.load_dataset(tmp_path / f"mine.{door}")
+    made = ra.Dataset.from_arrays(images, labels) if door == "arrays" else ra.load_dataset(tmp_path / f"mine.{door}")
     np.testing.assert_allclose(made.images.numpy(), IMAGES, atol=1e-7)
 
 
@@ -345,7 +345,7 @@ def test_three_samples_of_fifty_thousand_read_few(tmp_path: Path, labels: np.nda
     few = ra.evaluate(net, data, "linf", samples=3, **asked)
     assert data.reads < 1000
     more = ra.evaluate(net, data, "linf", samples=10, **asked)
-    expected = ra.Dataset.of(np.zeros((50_000, 1, 1, 1), np.float32), labels).take(10)
+    expected = ra.Dataset.from_arrays(np.zeros((50_000, 1, 1, 1), np.float32), labels).take(10)
     np.testing.assert_array_equal(more.index, expected.index)
     np.testing.assert_array_equal(more.labels, expected.labels)
     assert set(few.index) <= set(more.index)
@@ -412,10 +412,10 @@ def test_classes_that_are_never_right_may_be_excluded(way: str) -> None:
 
 def test_a_part_of_the_classes_may_be_evaluated_by_a_model_of_these() -> None:
     """Also where the first samples of the whole data set are of a class that the model lacks."""
-    data = ra.Dataset.of(np.random.default_rng(1).random((6, 1, 4, 4), np.float32), [7, 0, 1, 2, 3, 4], "mine")
+    data = ra.Dataset.from_arrays(np.random.default_rng(1).random((6, 1, 4, 4), np.float32), [7, 0, 1, 2, 3, 4], "mine")
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 5))
-    result = ra.evaluate(net, data.chosen(torch.arange(1, 6)), "linf", strengths={"linf": [0.1]}, progress=False)
+    result = ra.evaluate(net, data.subset(torch.arange(1, 6)), "linf", strengths={"linf": [0.1]}, progress=False)
     assert result.samples == 5
 
 

@@ -83,16 +83,16 @@ def test_form() -> None:
 @pytest.mark.parametrize("kind", [np.uint8, np.float64])
 def test_layouts(shape: tuple[int, ...], expected: tuple[int, ...], kind: type) -> None:
     white = 255 if kind is np.uint8 else 1
-    assert Dataset.of(np.full(shape, white, kind), [0, 1, 2]).images.shape == expected
+    assert Dataset.from_arrays(np.full(shape, white, kind), [0, 1, 2]).images.shape == expected
 
 
 def test_tables_of_numbers_stay_as_they_are() -> None:
-    assert Dataset.of(torch.rand(3, 5), torch.tensor([0, 1, 1])).images.shape == (3, 5)
+    assert Dataset.from_arrays(torch.rand(3, 5), torch.tensor([0, 1, 1])).images.shape == (3, 5)
 
 
 def test_labels_beyond_the_classes() -> None:
     with pytest.raises(UserError, match=r"0\.\.1 \(2 classes\), got 0\.\.2"):
-        Dataset.of(IMAGES, [0, 1, 2], "pets", ["cat", "dog"])
+        Dataset.from_arrays(IMAGES, [0, 1, 2], "pets", ["cat", "dog"])
 
 
 def test_first_samples() -> None:
@@ -169,11 +169,11 @@ def test_fingerprints_are_of_the_numbers() -> None:
     assert data.fingerprint is data.fingerprint
     assert data.take(600).fingerprint == data.fingerprint
     strided = torch.stack([data.images, data.images], -1)[..., 0]
-    assert Fingerprint.of(strided, data.labels.int()) == data.fingerprint
+    assert Fingerprint.compute(strided, data.labels.int()) == data.fingerprint
     assert data.take(599).fingerprint == data.fingerprint  # a subset is a part of the whole
     labels = data.labels.clone()
     labels[0] = (labels[0] + 1) % 10
-    changed = Fingerprint.of(data.images, labels)
+    changed = Fingerprint.compute(data.images, labels)
     assert changed.images_sha256 == data.fingerprint.images_sha256
     assert changed.labels_sha256 != data.fingerprint.labels_sha256
 

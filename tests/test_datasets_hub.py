@@ -137,7 +137,7 @@ def test_pictures_of_parquet_files_are_read_where_they_are_needed(tmp_path: Path
     data = ra.load_dataset(f"hf:{tmp_path}")
     assert data.labels.tolist() == LABELS and data.classes[3] == "class 3"
     np.testing.assert_array_equal((data.images * 255).round().numpy(), IMAGES)
-    chosen = data.rows.stored(torch.tensor([5, 0, 5])).numpy()
+    chosen = data.rows.read(torch.tensor([5, 0, 5])).numpy()
     np.testing.assert_array_equal(chosen, IMAGES[[5, 0, 5]])
     assert ra.load_dataset(f"hf:{tmp_path}", "train").labels.tolist() == [7]
     again = ra.load_dataset(f"hf:{tmp_path}")

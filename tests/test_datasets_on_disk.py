@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.cli.distances import distances
 from robustatlas.common.errors import UserError
-from robustatlas.data import Fingerprint, InMemory, Rows, of_torch, on_disk
+from robustatlas.data import Fingerprint, InMemory, Rows, from_torch, on_disk
 from robustatlas.data.dataset import Dataset
 from robustatlas.evaluation import samples
 
@@ -47,7 +47,7 @@ def same(data: Dataset, other: Dataset) -> None:
 
 
 def in_memory(images: Any = PIXELS) -> Dataset:
-    return ra.Dataset.of(images, LABELS, "memory")
+    return ra.Dataset.from_arrays(images, LABELS, "memory")
 
 
 def test_folders_of_pictures(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_mapped_arrays(tmp_path: Path, images: Any, monkeypatch: pytest.MonkeyPa
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "mine.npz", images=images, labels=LABELS, classes=["ant", "bee", "cat"])
         small = ra.load_dataset(tmp_path / "mine.npz")
-        monkeypatch.setattr("robustatlas.data.on_disk._LARGE", 0)
+        monkeypatch.setattr("robustatlas.data.on_disk._LARGE_ARCHIVE_BYTES", 0)
         large = ra.load_dataset(tmp_path / "mine.npz")
         same(large, small)
         assert not isinstance(large.rows, InMemory) and large.classes == ("ant", "bee", "cat")
@@ -134,7 +134,7 @@ class Pairs(torch.utils.data.Dataset[Any]):
 
 @pytest.mark.parametrize("kind", ["uint8", "float", "picture"])
 def test_data_sets_of_torch(kind: str) -> None:
-    same(of_torch(Pairs(kind)), in_memory())
+    same(from_torch(Pairs(kind)), in_memory())
     net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
     found = [ra.evaluate(net, data, "linf", samples=4).minimal_size("linf") for data in (Pairs(kind), in_memory())]
     np.testing.assert_array_equal(*found)
@@ -167,17 +167,17 @@ def pair(position: int) -> tuple[Any, Any]:
 def test_labels_are_those_that_a_data_set_returns(declared: dict[str, Any]) -> None:
     """As with a target_transform: what is declared is not what is returned."""
     data = Items(pair, classes=("ant", "bee", "cat"), **declared)
-    found = of_torch(data)
+    found = from_torch(data)
     reads = data.reads.copy()
     assert reads.max() <= 5, "the shape, two looks at some, the scale, and once for labels and fingerprint"
     _ = found.fingerprint
     np.testing.assert_array_equal(data.reads, reads)
-    same(found, ra.Dataset.of(PIXELS, LABELS, "mine", ["ant", "bee", "cat"]))
+    same(found, ra.Dataset.from_arrays(PIXELS, LABELS, "mine", ["ant", "bee", "cat"]))
 
 
 def test_all_items_are_gone_through_once_for_an_evaluation_and_its_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr(samples, "of_torch", lambda data, **how: opened.append(data) or of_torch(data, **how))
+    monkeypatch.setattr(samples, "from_torch", lambda data, **how: opened.append(data) or from_torch(data, **how))
     net = nn.Sequential(nn.Flatten(), nn.Linear(240, 3))
     ra.evaluate(net, Items(pair), "linf", strengths={"linf": [0.1]}, audit=4, progress=False)
     assert len(opened) == 1
@@ -231,7 +231,7 @@ ITEMS: dict[str, tuple[Callable[[int], Any], str]] = {
 def test_items_of_other_kinds_get_a_sentence(kind: str) -> None:
     make, said = ITEMS[kind]
     with pytest.raises(ra.UserError, match=said) as caught:
-        of_torch(Items(make))
+        from_torch(Items(make))
     assert "\n" not in str(caught.value)
 
 
@@ -239,7 +239,7 @@ def test_items_of_other_kinds_get_a_sentence(kind: str) -> None:
 def test_pictures_of_other_modes_are_read_in_red_green_and_blue(mode: str) -> None:
     made = [picture(mode)(k)[0].convert("RGB") for k in range(len(PIXELS))]
     turned = torch.from_numpy(np.stack([np.asarray(each).transpose(2, 0, 1) for each in made])) / 255
-    assert torch.equal(of_torch(Items(picture(mode))).images, turned)
+    assert torch.equal(from_torch(Items(picture(mode))).images, turned)
 
 
 @pytest.mark.parametrize(
@@ -253,25 +253,25 @@ def test_pictures_of_other_modes_are_read_in_red_green_and_blue(mode: str) -> No
     ],
 )
 def test_declared_classes(declared: Any, names: tuple[str, ...]) -> None:
-    assert of_torch(Items(pair, classes=declared)).classes == names
+    assert from_torch(Items(pair, classes=declared)).classes == names
 
 
 def test_fewer_classes_than_labels_are_refused() -> None:
     with pytest.raises(ra.UserError, match=r"0\.\.1 \(2 classes\), got 0\.\.2"):
-        of_torch(Items(pair, classes=2))
+        from_torch(Items(pair, classes=2))
     with pytest.raises(ra.UserError, match="classes"):
-        ra.Dataset.of(PIXELS, LABELS, "mine", "ant")
+        ra.Dataset.from_arrays(PIXELS, LABELS, "mine", "ant")
 
 
 def test_pictures_in_grey_and_items_in_one_buffer() -> None:
-    grey = of_torch(Items(picture("L")))
+    grey = from_torch(Items(picture("L")))
     assert grey.shape == (1, 8, 10)
     buffer = torch.empty(3, 8, 10)
 
     def reused(position: int) -> tuple[Tensor, int]:
         return buffer.copy_(IMAGES[position]), int(LABELS[position])
 
-    assert torch.equal(of_torch(Items(reused)).images, IMAGES)
+    assert torch.equal(from_torch(Items(reused)).images, IMAGES)
 
 
 def test_cifar_c_by_name(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_cifar_c_by_name(tmp_path: Path) -> None:
     np.save(folder / "fog.npy", images)
     np.save(folder / "labels.npy", np.tile(LABELS, 5))
     data = ra.load_dataset("cifar10-c/fog/3")
-    same(data, ra.Dataset.of(images[24:36], LABELS, "c", data.classes))
+    same(data, ra.Dataset.from_arrays(images[24:36], LABELS, "c", data.classes))
     assert data.classes[0] == "airplane"
 
 
@@ -312,7 +312,7 @@ def test_fingerprints_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("computed again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fingerprint, "of", read)
+        patch.setattr(Fingerprint, "compute", read)
         assert ra.load_dataset(f"imagefolder:{root}").fingerprint == first
     Image.fromarray(np.zeros((8, 10, 3), np.uint8)).save(root / "ant" / "00.png")
     assert ra.load_dataset(f"imagefolder:{root}").fingerprint != first
@@ -324,12 +324,12 @@ def test_rows_are_read_when_they_are_needed() -> None:
     class Drawn(Rows):
         shape = (1000, 1, 4, 4)
 
-        def stored(self, positions: torch.Tensor) -> torch.Tensor:
+        def read(self, positions: torch.Tensor) -> torch.Tensor:
             read.extend(positions.tolist())
             return torch.full((len(positions), 1, 4, 4), 7, dtype=torch.uint8)
 
     known = Fingerprint("0" * 64, "1" * 64)
-    data = ra.Dataset.of_rows(Drawn(), np.zeros(1000, np.int64), "drawn", ["a", "b"], known)
+    data = ra.Dataset.from_rows(Drawn(), np.zeros(1000, np.int64), "drawn", ["a", "b"], known)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
     result = ra.evaluate(net, data, "linf", samples=[3, 900], strengths={"linf": [0.1]})
     beginning = range(8)  # by which gradients are known again

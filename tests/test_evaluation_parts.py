@@ -48,7 +48,7 @@ class Drawn(Rows):
     def __init__(self, *shape: int) -> None:
         self.shape = shape
 
-    def stored(self, positions: Tensor) -> Tensor:
+    def read(self, positions: Tensor) -> Tensor:
         bright = (positions * 7 % 256).to(torch.uint8)
         return bright.view(-1, *[1] * (len(self.shape) - 1)).expand(-1, *self.shape[1:]).contiguous()
 
@@ -65,7 +65,7 @@ def dispatcher_of(
     """A dispatcher for one attack on so many samples, each of which is expected to take ``expected`` seconds."""
     rows, labels = Drawn(count, *shape), torch.zeros(count, dtype=torch.int64)
     work = ChosenSamples(
-        rows, labels, np.arange(count), DataRecord(name="drawn"), Beginning.of(rows, labels, torch.arange(count))
+        rows, labels, np.arange(count), DataRecord(name="drawn"), Beginning.read(rows, labels, torch.arange(count))
     )
     task = AttackTask(ATTACK, search, AttackRecord(name="linf", strengths=STRENGTHS))
     run = Run(Identity(model=ModelRecord(name="net"), data=work.record))
@@ -163,7 +163,7 @@ def test_memory_does_not_grow_with_the_data(monkeypatch: pytest.MonkeyPatch) -> 
     peaks = []
     for count in (384, 960):
         labels = np.arange(count) % 2
-        data = ra.Dataset.of_rows(Drawn(count, 3, 32, 32), labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
+        data = ra.Dataset.from_rows(Drawn(count, 3, 32, 32), labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
         with Live() as live:
             ra.evaluate(net, data, ATTACK, "bisection", strengths={"linf": [0.1]}, batch_size=32)
         peaks.append(live.most)
@@ -176,14 +176,14 @@ def test_fifty_thousand_large_images_are_never_all_in_memory(tmp_path: Path) -> 
     asked: list[int] = []
 
     class Watched(Drawn):
-        def stored(self, positions: Tensor) -> Tensor:
+        def read(self, positions: Tensor) -> Tensor:
             asked.append(len(positions))
-            return super().stored(positions)
+            return super().read(positions)
 
     torch.manual_seed(0)
     net = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(147, 2))
     rows, labels, image = Watched(50_000, 3, 224, 224), np.arange(50_000) % 2, 4 * 3 * 224 * 224
-    data = ra.Dataset.of_rows(rows, labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
+    data = ra.Dataset.from_rows(rows, labels, "drawn", None, Fingerprint("0" * 64, "0" * 64))
     options: dict[str, Any] = {"samples": 160, "strengths": {"linf": [0.1]}, "batch_size": 2, "progress": False}
     with Live(least=image) as live:
         result = ra.evaluate(net, data, ATTACK, run=tmp_path / "run", keep_adversarial=True, **options)

@@ -430,7 +430,7 @@ def test_a_gallery_of_what_falls(tmp_path: Path) -> None:
     model = a_model(side=16)
     x, labels = some_data(model, side=16)
     attack = replace(attack_named("jpeg-quality"), strengths=(20.0, 60.0))
-    data = ra.Dataset.of(x, labels, "drawn", classes=("a", "b", "c"))
+    data = ra.Dataset.from_arrays(x, labels, "drawn", classes=("a", "b", "c"))
     found = cells(model, data, attack, columns=2, sample=1)
     assert [cell.strength for cell in found] == [20, 60]
 

@@ -79,7 +79,7 @@ def test_strengths_that_are_given_are_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(64,), (2, 8, 8), (1, 4, 8, 8)])
 def test_data_that_cannot_be_drawn_are_refused_by_their_shape(shape: tuple[int, ...]) -> None:
-    data = Dataset.of(torch.rand(12, *shape), torch.arange(12) % 3, "sensors")
+    data = Dataset.from_arrays(torch.rand(12, *shape), torch.arange(12) % 3, "sensors")
     model = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), 3)))
     with pytest.raises(ra.UserError, match="sensors has shape"):
         sheet.plot_gallery(model, data, "linf")

@@ -426,7 +426,7 @@ class Unused(Wrapped):
 )
 def test_weights_that_a_loss_does_not_reach_stay(recipe: str, against: dict[str, float]) -> None:
     """And the others learn what they learn without them."""
-    data = ra.Dataset.of(IMAGE, torch.tensor([0, 1, 2, 3]), "made up")
+    data = ra.Dataset.from_arrays(IMAGE, torch.tensor([0, 1, 2, 3]), "made up")
     settings = Settings(epochs=1, batch_size=4, weight_decay=0.0)
     with_unused, without = Unused(), Wrapped()
     before = with_unused.unused.weight.detach().clone()
@@ -439,6 +439,6 @@ def test_weights_that_a_loss_does_not_reach_stay(recipe: str, against: dict[str,
 
 @pytest.mark.parametrize("make", [WithExtraState, lambda: WithBuffer(torch.eye(3).to_sparse())])
 def test_a_state_that_no_file_holds_is_refused_before_training(make: Callable[[], nn.Module]) -> None:
-    data = ra.Dataset.of(IMAGE, torch.tensor([0, 1, 2, 3]), "made up")
+    data = ra.Dataset.from_arrays(IMAGE, torch.tensor([0, 1, 2, 3]), "made up")
     with pytest.raises(UserError, match="which a file of weights cannot hold"):
         ra.train(make(), data, "standard", progress=False)

@@ -190,7 +190,7 @@ def digits_said_by(net: nn.Module, count: int) -> ra.Dataset:
     """The first images of the digits, labelled as the network says."""
     data = ra.load_dataset("digits").take(count)
     with torch.no_grad():
-        return ra.Dataset.of_rows(data.rows, net(data.images).argmax(1), data.name)
+        return ra.Dataset.from_rows(data.rows, net(data.images).argmax(1), data.name)
 
 
 def sizes_of(net: nn.Module, data: ra.Dataset, **options: Any) -> tuple[NDArray[np.float64], ra.Result]:

@@ -27,7 +27,7 @@ class First(nn.Module):
 
 
 def data(labels: Any = LABELS) -> ra.Dataset:
-    return ra.Dataset.of(IMAGES, labels, "sorted")
+    return ra.Dataset.from_arrays(IMAGES, labels, "sorted")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_reference_goes_on_with_the_same_images_alone(made: Path) -> None:
     """By their numbers, not by their name and count."""
     training, test = ra.load_dataset("digits", "train").take(64), ra.load_dataset("digits")
     assert make_reference(PLAN, training, test, made, progress=False) is not None
-    other = Dataset.of(1 - test.images, test.labels, test.name, test.classes)
+    other = Dataset.from_arrays(1 - test.images, test.labels, test.name, test.classes)
     with pytest.raises(UserError, match=r"another plan \(it differs in sha256\)"):
         make_reference(PLAN, training, other, made, progress=False)
 
@@ -153,7 +153,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     data = ra.load_dataset("digits")
     for name, images in (("digits", data.images), ("other", data.images.flip(3))):
-        given = Dataset.of(images, data.labels, name, data.classes)
+        given = Dataset.from_arrays(images, data.labels, name, data.classes)
         for model in ("digits-linf", "digits-l2"):
             ra.evaluate(
                 ra.load_model(f"builtin:{model}"), given, ["linf"], strengths={"linf": [0.1]}, samples=5,

@@ -419,6 +419,6 @@ def test_training_works_where_gradients_are_off(mode: Any) -> None:
     alone = train(linear(), GREY, "pgd", {"linf": 0.05}, settings=FAST)
     net = linear()
     with mode():
-        data = Dataset.of(GREY.images * 1, GREY.labels, GREY.name)
+        data = Dataset.from_arrays(GREY.images * 1, GREY.labels, GREY.name)
         trained = train(net, data, "pgd", {"linf": 0.05}, settings=FAST)
     assert same(trained.net.state_dict(), alone.net.state_dict())

@@ -203,7 +203,7 @@ class Counting(Rows):
     def __init__(self, images: Tensor) -> None:
         self.images, self.shape, self.most = images, tuple(images.shape), 0
 
-    def stored(self, positions: Tensor) -> Tensor:
+    def read(self, positions: Tensor) -> Tensor:
         self.most = max(self.most, len(positions))
         return self.images[positions]
 
@@ -220,7 +220,9 @@ def test_images_on_disk_are_read_batch_by_batch(data: Dataset) -> None:
 
 
 def test_extra_images_have_their_share_of_each_batch(data: Dataset) -> None:
-    extra = Dataset.of(torch.full((20, 1, 8, 8), 0.5), torch.arange(20) % 10, "grey", [str(k) for k in range(10)])
+    extra = Dataset.from_arrays(
+        torch.full((20, 1, 8, 8), 0.5), torch.arange(20) % 10, "grey", [str(k) for k in range(10)]
+    )
     settings = replace(FAST, batch_size=50, held_out=0, ratio=0.7)
     batches = seen(data, settings, extra)
     assert len(batches) == 2 * 6
@@ -235,7 +237,7 @@ def test_extra_images_have_their_share_of_each_batch(data: Dataset) -> None:
     assert card.identity.extra is not None
     assert card.identity.extra.images == 20
     with pytest.raises(UserError, match="size"):
-        train(linear(), data, settings=settings, extra=Dataset.of(torch.rand(3, 1, 4, 4), [0, 1, 2], "small"))
+        train(linear(), data, settings=settings, extra=Dataset.from_arrays(torch.rand(3, 1, 4, 4), [0, 1, 2], "small"))
 
 
 def test_cutmix_mixes_labels_by_area(data: Dataset) -> None:

@@ -159,7 +159,7 @@ def test_mart() -> None:
 
 def test_hat(tmp_path: Path) -> None:
     """Helper points 3.5 times as far out, labelled by a network of standard training."""
-    data = Dataset.of(torch.rand(40, 1, 8, 8), torch.arange(40) % CLASSES, "random")
+    data = Dataset.from_arrays(torch.rand(40, 1, 8, 8), torch.arange(40) % CLASSES, "random")
     train(network_for("digits-cnn", data), data, settings=Settings(epochs=1), out=tmp_path, architecture="digits-cnn")
     helper = load_trained(tmp_path).net
     net, b = network_for("digits-cnn", data, seed=1), batch()

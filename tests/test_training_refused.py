@@ -105,7 +105,7 @@ def test_bad_settings(change: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in AUGMENTATIONS if name != "none"])
 def test_what_changes_pictures_is_refused_of_vectors(name: str) -> None:
-    vectors = Dataset.of(torch.rand(40, 64), torch.arange(40) % 4, "sensors")
+    vectors = Dataset.from_arrays(torch.rand(40, 64), torch.arange(40) % 4, "sensors")
     net, short = nn.Linear(64, 4), Settings(epochs=1, held_out=0)
     assert len(train(net, vectors, "standard", settings=short, progress=False).history) == 1
     with pytest.raises(UserError, match=rf"augmentation='{re.escape(name)}'.*\(64,\)"):

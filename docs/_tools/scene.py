@@ -82,7 +82,7 @@ def scenes(count: int, first: int) -> ra.Dataset:
     """So many pictures, the classes in turn."""
     labels = np.arange(count) % len(CLASSES)
     images = np.stack([scene(int(kind), first + k) for k, kind in enumerate(labels)])
-    return ra.Dataset.of(torch.from_numpy(images), torch.from_numpy(labels), "scenes", classes=CLASSES)
+    return ra.Dataset.from_arrays(torch.from_numpy(images), torch.from_numpy(labels), "scenes", classes=CLASSES)
 
 
 def trained() -> ra.Classifier:

@@ -190,7 +190,7 @@ def train(
 
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
-    from robustatlas.data import load_dataset, without_splits
+    from robustatlas.data import has_single_split, load_dataset
     from robustatlas.models import parse_settings
     from robustatlas.training.against import parse_against
     from robustatlas.training.request import TrainingRequest
@@ -213,7 +213,7 @@ def train(
         weights=from_,
         keep=keep,
         device=device,
-        notes=(_WITHOUT_SPLITS.format(data),) if without_splits(data) else (),
+        notes=(_WITHOUT_SPLITS.format(data),) if has_single_split(data) else (),
     )
     more = None if extra is None else load_dataset(extra, "train")
     for number in range(seeds):

@@ -20,7 +20,7 @@ from robustatlas.common.files import explain_write_errors, parse_path
 from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import parse_count, real_or_nan
 from robustatlas.compat.autoattack_settings import NORMS, Ensemble, Version
-from robustatlas.data.arrays import tensor_of
+from robustatlas.data.arrays import to_tensor
 from robustatlas.data.labels import class_numbers
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
@@ -138,7 +138,7 @@ class AutoAttack:
 
     def get_logits(self, x: Tensor) -> Tensor:
         """Logits [B, C] of the model."""
-        return self._classifier().logits(tensor_of(x).to(self.device))
+        return self._classifier().logits(to_tensor(x).to(self.device))
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of the inputs [N, ...] that are classified correctly, in [0, 1]."""
@@ -232,7 +232,7 @@ class AutoAttack:
     def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
         check_default_device()
         size = parse_count("bs", bs)
-        x = check_inputs(tensor_of(x_orig), y_orig)
+        x = check_inputs(to_tensor(x_orig), y_orig)
         labels = torch.from_numpy(class_numbers(y_orig, "Labels")).to(x.device)
         logits = self._logits(x, size)
         check_logits(logits, len(x), labels)

@@ -1,10 +1,10 @@
-"""Images and labels: bundled, from local files, or downloaded."""
+"""Data sets of images and labels: bundled, from local files, or downloaded."""
 
 from robustatlas.data.dataset import Beginning, Dataset, Fingerprint
-from robustatlas.data.named import load_dataset, names
-from robustatlas.data.on_disk import without_splits
+from robustatlas.data.named import dataset_names, load_dataset
+from robustatlas.data.on_disk import has_single_split
 from robustatlas.data.rows import InMemory, Rows, as_inputs
-from robustatlas.data.torches import of_torch
+from robustatlas.data.torches import from_torch
 
 __all__ = [
     "Beginning",
@@ -13,8 +13,8 @@ __all__ = [
     "InMemory",
     "Rows",
     "as_inputs",
+    "dataset_names",
+    "from_torch",
+    "has_single_split",
     "load_dataset",
-    "names",
-    "of_torch",
-    "without_splits",
 ]

@@ -17,35 +17,42 @@ _TIMEOUT_SECONDS = 20.0
 
 
 def download(address: str, path: Path, md5: str) -> None:
-    """Fetch ``address`` to ``path``, with a progress bar on standard error; :class:`UserError` where that fails."""
-    with explain_write_errors(path), Progress(console=Console(stderr=True, highlight=False), transient=True) as shown:
-        bar = _Bar(shown, shown.add_task(path.name))
+    """Download ``address`` to ``path``, with a progress bar on standard error.
+
+    Raises:
+        UserError: the address cannot be reached, or the file has another MD5.
+    """
+    with (
+        explain_write_errors(path),
+        Progress(console=Console(stderr=True, highlight=False), transient=True) as progress,
+    ):
+        bar = _Bar(progress, progress.add_task(path.name))
         fetch = pooch.HTTPDownloader(progressbar=bar, timeout=_TIMEOUT_SECONDS)
         try:
             pooch.retrieve(address, f"md5:{md5}", path.name, path.parent, downloader=fetch)
         except RequestException as error:
-            raise UserError(f"{address} cannot be reached: {_reason(error)}.") from error
+            raise UserError(f"{address} cannot be reached: {_describe_failure(error)}.") from error
         except ValueError as error:
             raise UserError(f"{address} is not the file that it was: its MD5 is not {md5}; try again later.") from error
 
 
 class _Bar:
-    """The progress bar that pooch asks for."""
+    """Progress bar with the interface that pooch expects."""
 
-    def __init__(self, shown: Progress, task: TaskID) -> None:
-        self.shown, self.task, self.total = shown, task, 0
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self.progress, self.task, self.total = progress, task, 0
 
     def update(self, count: int) -> None:
-        self.shown.update(self.task, advance=count, total=self.total or None)
+        self.progress.update(self.task, advance=count, total=self.total or None)
 
     def reset(self) -> None:
-        self.shown.reset(self.task)
+        self.progress.reset(self.task)
 
     def close(self) -> None:
         pass
 
 
-def _reason(error: RequestException) -> str:
+def _describe_failure(error: RequestException) -> str:
     if error.response is not None:
         return f"{error.response.status_code} {error.response.reason}"
     cause = error.args[0] if error.args else error
@@ -53,7 +60,7 @@ def _reason(error: RequestException) -> str:
 
 
 def download_members(address: str, folder: Path, members: Sequence[str], md5: str) -> None:
-    """Fetch the archive at ``address`` and keep the regular files ``members`` of it below ``folder``."""
+    """Download the archive at ``address`` and extract its regular files ``members`` below ``folder``."""
     archive = folder / Path(address).name
     download(address, archive, md5)
     with tarfile.open(archive) as files:

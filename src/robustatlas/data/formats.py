@@ -1,4 +1,4 @@
-"""Readers of the files of arrays that data sets come in. Nothing that a pickle names is run."""
+"""Readers for the array files of published data sets. Code that a pickle names is never run."""
 
 import gzip
 import hashlib
@@ -22,17 +22,17 @@ _IDX_UBYTE = 0x08
 _CIFAR_PIXELS = 3 * 32 * 32
 
 
-def names_of_classes(values: NDArray[Any]) -> tuple[str, ...]:
-    """Return names of classes as texts, also where an array holds them as bytes.
+def class_names(values: NDArray[Any]) -> tuple[str, ...]:
+    """Return the names of classes as texts; an array may hold them as bytes.
 
-    >>> names_of_classes(np.array([b"cat", b"dog"]))
+    >>> class_names(np.array([b"cat", b"dog"]))
     ('cat', 'dog')
     """
     return tuple(each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in values.tolist())
 
 
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | None]:
-    """``images``, ``labels`` and, where there is one, ``classes`` of a NumPy archive."""
+    """Return ``images``, ``labels`` and ``classes`` (or None) of a NumPy archive."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             if missing := {"images", "labels"} - set(archive.files):
@@ -40,25 +40,19 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...] | 
                     f"{path} must hold arrays named 'images' and 'labels'; it lacks {', '.join(sorted(missing))} "
                     f"and has {list_names(map(repr, archive.files)) or 'nothing'}."
                 )
-            classes = names_of_classes(archive["classes"]) if "classes" in archive.files else None
+            classes = class_names(archive["classes"]) if "classes" in archive.files else None
             return archive["images"], archive["labels"], classes
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path}.") from error
     except UserError:
         raise
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:  # encrypted: RuntimeError
+    # RuntimeError: the archive is encrypted
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} cannot be read as a NumPy .npz archive without pickled objects: {error}") from error
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes in the IDX format of MNIST, gzipped where the name ends in .gz."""
+    """Read an array of bytes in MNIST's IDX format; a file whose name ends in .gz is decompressed."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         zeros, kind, dimensions = struct.unpack_from(">HBB", content)
@@ -72,8 +66,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read_cifar_binary(paths: Sequence[Path], labels: int = 1) -> Arrays:
-    """Images (NCHW) and labels of the binary version of CIFAR-10 or CIFAR-100. An image has ``labels`` bytes of labels
-    (CIFAR-100: two, of which the second, fine one is taken) and 3,072 of pixels."""
+    """Read images (NCHW) and labels of the binary version of CIFAR-10 or CIFAR-100.
+
+    An image has ``labels`` bytes of labels and 3,072 bytes of pixels. CIFAR-100 has two labels; the second, fine one is
+    returned.
+    """
     parts = []
     for path in paths:
         try:
@@ -87,18 +84,17 @@ def read_cifar_binary(paths: Sequence[Path], labels: int = 1) -> Arrays:
     return records[:, labels:].reshape(-1, 3, 32, 32), records[:, labels - 1]
 
 
-_PIXELS = 3 * 32 * 32
-_KINDS = "biuf"
+_NUMBER_KINDS = "biuf"
 _NDARRAY = object()
 
 
-class _Type:
-    """Stands for ``numpy.dtype`` in a pickle: a plain number's."""
+class _TypeStandIn:
+    """Replacement for ``numpy.dtype`` in a pickle; it accepts types of numbers only."""
 
     def __init__(self, code: object, *_: object) -> None:
         code = code.decode("latin1") if isinstance(code, bytes) else code
         found = np.dtype(code) if isinstance(code, str) else None
-        if found is None or found.kind not in _KINDS:
+        if found is None or found.kind not in _NUMBER_KINDS:
             raise pickle.UnpicklingError(f"it holds arrays of {shorten(repr(code))}")
         self.dtype = found
 
@@ -110,8 +106,8 @@ class _Type:
             raise pickle.UnpicklingError("it holds numbers in an order of bytes that there is not")
 
 
-class _Array:
-    """Stands for an array in a pickle: its numbers are as many as its bytes hold."""
+class _ArrayStandIn:
+    """Replacement for an array in a pickle; its size is checked against its bytes."""
 
     def __init__(self, kind: object, *_: object) -> None:
         if kind is not _NDARRAY:
@@ -121,41 +117,44 @@ class _Array:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, raw = state
         content = raw.encode("latin1") if isinstance(raw, str) else raw
-        if not isinstance(kind, _Type) or not isinstance(content, bytes):
+        if not isinstance(kind, _TypeStandIn) or not isinstance(content, bytes):
             raise pickle.UnpicklingError("it holds arrays of something else than numbers")
         self.array = np.frombuffer(content, kind.dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _bytes(text: object, encoding: object) -> bytes:
+def _encode_latin1(text: object, encoding: object) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise pickle.UnpicklingError("it holds text in an encoding of its own")
     return text.encode("latin1")
 
 
-_ALLOWED: Mapping[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
+_STAND_INS: Mapping[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _ArrayStandIn,
+    ("numpy._core.multiarray", "_reconstruct"): _ArrayStandIn,
     ("numpy", "ndarray"): _NDARRAY,
-    ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _bytes,
+    ("numpy", "dtype"): _TypeStandIn,
+    ("_codecs", "encode"): _encode_latin1,
 }
-"""What a pickle may name, and what stands for it; nothing of what it names is run."""
+"""Names that a pickle may contain -> our replacement; the named code itself is never run."""
 
 
-class _Plain(pickle.Unpickler):
-    """Reads dictionaries, lists, tuples, texts, numbers, and arrays of numbers; refuses anything else by its name."""
+class _PlainUnpickler(pickle.Unpickler):
+    """Unpickler of dictionaries, lists, tuples, texts, numbers and arrays of numbers; it refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return _ALLOWED[module, name]
+            return _STAND_INS[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it names {module}.{name}") from None
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """What a pickle of dictionaries, lists, texts, numbers and arrays (stand-ins with an ``array``) holds."""
+    """Return the content of a pickle of dictionaries, lists, texts, numbers and arrays.
+
+    Arrays are of the type :class:`_ArrayStandIn`.
+    """
     try:
-        return _Plain(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        return _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path}.") from error
     except Exception as error:  # a damaged pickle may raise anything
@@ -166,29 +165,33 @@ def read_plain_pickle(path: Path) -> Any:
 
 
 def read_cifar_pickle(path: Path, published: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images [N, 3, 32, 32] and labels [N] of one file of the Python version; its md5 is compared with that of the
-    ``published`` one, and a difference is said."""
-    held = read_plain_pickle(path)
-    entries = {_text(key): _number(value) for key, value in held.items()} if isinstance(held, dict) else {}
+    """Read images [N, 3, 32, 32] and labels [N] of one file of CIFAR's Python version.
+
+    It warns if the md5 of the file is not the ``published`` one.
+    """
+    content = read_plain_pickle(path)
+    entries = (
+        {_decode_key(key): _unwrap_array(value) for key, value in content.items()} if isinstance(content, dict) else {}
+    )
     images, labels = entries.get("data"), entries.get("fine_labels", entries.get("labels"))
-    truth = np.asarray(labels if isinstance(labels, list | np.ndarray) else [None])
+    label_array = np.asarray(labels if isinstance(labels, list | np.ndarray) else [None])
     if (
         not isinstance(images, np.ndarray)
         or images.dtype != np.uint8
-        or images.shape != (len(truth), _PIXELS)
-        or truth.dtype.kind not in "iu"
+        or images.shape != (len(label_array), _CIFAR_PIXELS)
+        or label_array.dtype.kind not in "iu"
     ):
         raise UserError(
             f"{path} is not a file of CIFAR's Python version: expected 'data' [N, 3072] and labels [N] in it."
         )
     if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != published:
         warn(f"{path} is not the file that CIFAR's authors published (another md5); it is read as it is.")
-    return images.reshape(-1, 3, 32, 32), truth.astype(np.int64)
+    return images.reshape(-1, 3, 32, 32), label_array.astype(np.int64)
 
 
-def _text(key: object) -> object:
+def _decode_key(key: object) -> object:
     return key.decode("latin1") if isinstance(key, bytes) else key
 
 
-def _number(value: object) -> object:
-    return value.array if isinstance(value, _Array) else value
+def _unwrap_array(value: object) -> object:
+    return value.array if isinstance(value, _ArrayStandIn) else value

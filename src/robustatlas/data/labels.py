@@ -1,4 +1,4 @@
-"""Labels, whatever they come in, as class numbers: the one rule of every door of data."""
+"""Conversion of labels of any type to class numbers; all ways of giving data use it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,19 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, shorten
-from robustatlas.data.arrays import array_of
+from robustatlas.data.arrays import to_array
 
 MOST_CLASSES = 10**6
 """More classes than this are a mistake in the labels."""
 
 
 def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) -> NDArray[np.int64]:
-    """Return labels as class numbers ``[N]``. Nothing is rounded and no order of names is made up.
+    """Return labels as class numbers ``[N]``; labels are never rounded, and an order of names is never assumed.
 
     Args:
-        given: whole numbers or booleans [N], or names [N] that are all among ``classes``.
+        given: integers or booleans [N], or names [N] that are all in ``classes``.
         whose: the subject of messages, such as ``"Labels of 'digits'"``.
-        classes: names of the classes in the order of their numbers, where they are known.
+        classes: names of the classes in the order of their numbers, if known.
 
     Raises:
         UserError: labels of another shape or kind, or that are missing; the sentence names the remedy.
@@ -28,10 +28,10 @@ def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) 
         >>> class_numbers(["dog", "cat"], "Labels", ["cat", "dog"]).tolist(), class_numbers([True], "Labels").tolist()
         ([1, 0], [1])
     """
-    values = array_of(given)
+    values = to_array(given)
     if values.ndim != 1:
         raise UserError(
-            f"{whose} have shape {values.shape}; expected one class number a sample, [N]{_remedy_of_shape(values)}."
+            f"{whose} have shape {values.shape}; expected one class number a sample, [N]{_shape_remedy(values)}."
         )
     if not len(values):
         return np.empty(0, np.int64)
@@ -40,19 +40,19 @@ def class_numbers(given: Any, whose: str, classes: Sequence[str] | None = None) 
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind == "U":
-        return _numbers_of_names(values, whose, classes)
+        return _numbers_from_names(values, whose, classes)
     if values.dtype.kind in "biu":
         if int(values.max()) >= MOST_CLASSES:
-            raise UserError(_sentence_on_size(whose, int(values.max())))
+            raise UserError(_large_label_message(whose, int(values.max())))
         return values.astype(np.int64)
-    raise UserError(f"{whose}: {_fault(values)}.")
+    raise UserError(f"{whose}: {_describe_fault(values)}.")
 
 
 def class_number(given: Any, where: str) -> int:
     """Return the label of one sample as a class number.
 
     Args:
-        given: a whole number or a boolean, alone or in an array of one element.
+        given: an integer or a boolean, alone or in an array of one element.
         where: the subject of messages, such as ``"Item 3 of 'mine'"``.
 
     Raises:
@@ -63,18 +63,18 @@ def class_number(given: Any, where: str) -> int:
         3
     """
     try:
-        values = array_of(given)
+        values = to_array(given)
     except UserError:
         values = np.asarray(None)
     if values.dtype.kind in "biu" and values.size == 1:
         number = int(values.item())
         if abs(number) >= MOST_CLASSES:
-            raise UserError(_sentence_on_size(f"{where}: labels", number))
+            raise UserError(_large_label_message(f"{where}: labels", number))
         return number
     if values.ndim > 1:
         raise UserError(f"{where} has shape {values.shape} for a label; expected a pair (image, class number).")
     remedy = ""
-    if values.ndim == 1 and values.dtype.kind in "biuf" and values.size > 1 and _has_one_class_a_row(values[None]):
+    if values.ndim == 1 and values.dtype.kind in "biuf" and values.size > 1 and _is_one_hot(values[None]):
         remedy = ": give label.argmax()"
     elif values.dtype.kind in "US":
         remedy = ": give the position of the name among the classes"
@@ -83,17 +83,17 @@ def class_number(given: Any, where: str) -> int:
     raise UserError(f"{where} has the label {shorten(repr(given))}; expected a class number{remedy}.")
 
 
-def _sentence_on_size(whose: str, label: int) -> str:
+def _large_label_message(whose: str, label: int) -> str:
     return f"{whose} go up to {label}; expected class numbers 0, 1, ... of at most {MOST_CLASSES:,} classes."
 
 
-def _remedy_of_shape(values: NDArray[Any]) -> str:
-    """Return what makes labels [N] of ``values``, where that is known."""
+def _shape_remedy(values: NDArray[Any]) -> str:
+    """Return the end of a message: how to make labels [N] of ``values``, or nothing if that is unknown."""
     if values.ndim == 2 and values.shape[1] == 1:
         return ": give labels[:, 0]"
     if values.ndim != 2 or values.dtype.kind not in "biuf":
         return ""
-    if _has_one_class_a_row(values):
+    if _is_one_hot(values):
         return ": give labels.argmax(1)"
     if bool(((values == 0) | (values == 1)).all()):
         return (
@@ -103,13 +103,13 @@ def _remedy_of_shape(values: NDArray[Any]) -> str:
     return ""
 
 
-def _has_one_class_a_row(values: NDArray[Any]) -> bool:
+def _is_one_hot(values: NDArray[Any]) -> bool:
     """Return True if the rows of ``values`` [N, K] are one-hot."""
     table = values.astype(np.float64)
     return bool(((table == 0) | (table == 1)).all() and (table.sum(1) == 1).all())
 
 
-def _numbers_of_names(values: NDArray[np.str_], whose: str, classes: Sequence[str] | None) -> NDArray[np.int64]:
+def _numbers_from_names(values: NDArray[np.str_], whose: str, classes: Sequence[str] | None) -> NDArray[np.int64]:
     """Return the positions of names [N] among ``classes``."""
     names = values.tolist()
     numbers = {name: number for number, name in enumerate(classes or ())}
@@ -125,8 +125,8 @@ def _numbers_of_names(values: NDArray[np.str_], whose: str, classes: Sequence[st
     raise UserError(f"{whose} are names, such as {shorten(repr(other))}; expected class numbers 0, 1, ...: {remedy}.")
 
 
-def _fault(values: NDArray[Any]) -> str:
-    """Return what is wrong with labels [N] that are no whole numbers."""
+def _describe_fault(values: NDArray[Any]) -> str:
+    """Return what is wrong with labels [N] that are not integers."""
     if values.dtype.kind == "f":
         wrong = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
         if not len(wrong):

@@ -1,4 +1,4 @@
-"""Inputs that stay on disk until they are needed: folders of pictures, mapped arrays, data sets of Hugging Face."""
+"""Inputs that stay on disk until they are used: folders of pictures, memory-mapped arrays, Hugging Face data sets."""
 
 import importlib
 import io
@@ -22,36 +22,35 @@ from robustatlas.common.files import list_files
 from robustatlas.common.wording import list_names
 from robustatlas.data.dataset import channels_first
 from robustatlas.data.labels import class_numbers
-from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing, picture_of
-from robustatlas.data.rows import Rows, within_range
+from robustatlas.data.pictures import UNREADABLE, Pictures, Sizing, array_to_picture
+from robustatlas.data.rows import Rows, clip_to_unit_range
 
 
 class PictureFiles(Pictures):
-    """Pictures in files."""
+    """Pictures in files, one in each."""
 
     def __init__(self, files: Sequence[Path], sizing: Sizing, name: str, channels: int | None = None) -> None:
         self.files = list(files)
         super().__init__(len(self.files), sizing, name, channels)
 
     def pictures(self, positions: Sequence[int]) -> Iterator[Image.Image]:
-        """The pictures at some positions, each open while it is looked at."""
+        """Yield the pictures at ``positions``; each file is open until the next one is requested."""
         for position in positions:
             try:
                 picture = Image.open(self.files[position])
             except UNREADABLE as error:
-                whose = self.called(position)
+                whose = self.picture_name(position)
                 raise UserError(f"{whose} cannot be read as a picture ({first_line(error)}).") from error
             with picture:
                 yield picture
 
-    def called(self, position: int) -> str:
-        """The name of the file."""
+    def picture_name(self, position: int) -> str:
+        """Return the name of the file."""
         return str(self.files[position])
 
 
-class Mapped(Rows):
-    """An array on disk, of which the system keeps in memory what is used: uint8 0..255 or floats in [0, 1], [N, H, W],
-    [N, H, W, C] or [N, C, H, W]."""
+class MappedArray(Rows):
+    """Memory-mapped images on disk: uint8 0..255 or floats in [0, 1]; [N, H, W], [N, H, W, C] or [N, C, H, W]."""
 
     def __init__(self, array: NDArray[Any], name: str) -> None:
         if array.ndim < 2 or array.size == 0:
@@ -61,19 +60,22 @@ class Mapped(Rows):
         self.array, self.name = array, name
         self.shape = (len(array), *channels_first(array[:1]).shape[1:])
 
-    def stored(self, positions: Tensor) -> Tensor:
-        found = channels_first(np.asarray(self.array[positions.numpy()]))
-        kept = np.uint8 if found.dtype == np.uint8 else np.float32
-        values = torch.from_numpy(np.array(found, dtype=kept, order="C"))
-        return within_range(values, f"Images of {self.name!r}") if kept is np.float32 else values
+    def read(self, positions: Tensor) -> Tensor:
+        stored = channels_first(np.asarray(self.array[positions.numpy()]))
+        dtype = np.uint8 if stored.dtype == np.uint8 else np.float32
+        values = torch.from_numpy(np.array(stored, dtype=dtype, order="C"))
+        return clip_to_unit_range(values, f"Images of {self.name!r}") if dtype is np.float32 else values
 
 
-def mapped(path: Path, member: str | None = None) -> NDArray[Any]:
-    """The array in a ``.npy`` file, or ``member`` of an ``.npz`` archive, memory-mapped; a compressed one is read."""
+def open_array(path: Path, member: str | None = None) -> NDArray[Any]:
+    """Return the memory-mapped array of a ``.npy`` file, or the array ``member`` of an ``.npz`` archive.
+
+    A compressed array is read into memory instead.
+    """
     try:
         if member is None:
             return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-        return _member(path, member)
+        return _open_member(path, member)
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path}.") from error
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, struct.error) as error:
@@ -81,7 +83,7 @@ def mapped(path: Path, member: str | None = None) -> NDArray[Any]:
 
 
 def has_member(path: Path, member: str) -> bool:
-    """Whether an ``.npz`` archive holds an array of that name."""
+    """Return True if an ``.npz`` archive contains an array with this name."""
     try:
         with zipfile.ZipFile(path) as archive:
             return f"{member}.npy" in archive.namelist()
@@ -89,7 +91,7 @@ def has_member(path: Path, member: str) -> bool:
         raise UserError(f"{path} cannot be read as an .npz archive: {error}.") from error
 
 
-def _member(path: Path, member: str) -> NDArray[Any]:
+def _open_member(path: Path, member: str) -> NDArray[Any]:
     with zipfile.ZipFile(path) as archive:
         entry = archive.getinfo(f"{member}.npy")
         if entry.compress_type != zipfile.ZIP_STORED:
@@ -107,26 +109,30 @@ def _member(path: Path, member: str) -> NDArray[Any]:
         return np.memmap(path, kind, "r", file.tell(), shape, "F" if fortran else "C")
 
 
-class FromHuggingFace(Pictures):
-    """The column of images of a data set of the library ``datasets``."""
+class HuggingFacePictures(Pictures):
+    """Column of images of a data set of the library ``datasets``."""
 
     def __init__(self, data: Any, column: str, sizing: Sizing, name: str, channels: int | None = None) -> None:
         self.data, self.column = data, column
         super().__init__(len(data), sizing, name, channels)
 
     def pictures(self, positions: Sequence[int]) -> Iterator[Image.Image]:
-        """The pictures at some positions."""
+        """Yield the pictures at ``positions``."""
         for position in positions:
             image = self.data[position][self.column]
-            yield image if isinstance(image, Image.Image) else picture_of(np.asarray(image), self.called(position))
+            yield (
+                image
+                if isinstance(image, Image.Image)
+                else array_to_picture(np.asarray(image), self.picture_name(position))
+            )
 
-    def called(self, position: int) -> str:
-        """The number of the row."""
+    def picture_name(self, position: int) -> str:
+        """Return the number of the row."""
         return f"Row {position} of {self.name!r}"
 
 
-def huggingface_parts(path: Path, split: str, name: str) -> tuple[Any, str, NDArray[np.int64], list[str] | None]:
-    """A data set that ``save_to_disk`` wrote: the split, its column of images, its labels and their names."""
+def read_huggingface(path: Path, split: str, name: str) -> tuple[Any, str, NDArray[np.int64], list[str] | None]:
+    """Read a split that ``save_to_disk`` wrote; return it with its column of images, its labels and their names."""
     try:
         library = importlib.import_module("datasets")
     except ImportError as error:
@@ -153,7 +159,7 @@ _SPLITS = {"test": ("test", "validation", "valid", "val"), "train": ("train",)}
 
 
 class ParquetPictures(Pictures):
-    """Encoded pictures in the rows of files; ``content`` is SQL for the bytes of one."""
+    """Encoded pictures in the rows of Parquet files; ``content`` is the SQL expression for the bytes of one."""
 
     def __init__(
         self,
@@ -168,37 +174,41 @@ class ParquetPictures(Pictures):
         self.first = np.concatenate([[0], np.cumsum(counts)])
         super().__init__(int(self.first[-1]), sizing, name, channels)
 
-    def called(self, position: int) -> str:
-        """The number of the row, and its file."""
+    def picture_name(self, position: int) -> str:
+        """Return the number of the row and its file."""
         file = int(np.searchsorted(self.first, position, side="right")) - 1
         return f"Row {position - int(self.first[file])} of {self.files[file]}"
 
     def pictures(self, positions: Sequence[int]) -> list[Image.Image]:
-        """The pictures at some positions, by one query of each file."""
+        """Return the pictures at ``positions``, with one query for each file."""
         found: dict[int, Image.Image] = {}
-        asked = np.asarray(positions, np.int64)
-        of_file = np.searchsorted(self.first, asked, side="right") - 1
-        for file in np.unique(of_file).tolist():
-            rows = sorted({int(p - self.first[file]) for p in asked[of_file == file]})
+        wanted = np.asarray(positions, np.int64)
+        file_numbers = np.searchsorted(self.first, wanted, side="right") - 1
+        for file in np.unique(file_numbers).tolist():
+            rows = sorted({int(p - self.first[file]) for p in wanted[file_numbers == file]})
             where = f"file_row_number IN ({', '.join(map(str, rows))})"
             for row, encoded in _query(self.files[file], f"file_row_number, {self.content}", where):
                 position = int(self.first[file]) + row
-                found[position] = self._opened(encoded, position)
+                found[position] = self._decode(encoded, position)
         return [found[position] for position in positions]
 
-    def _opened(self, encoded: bytes | None, position: int) -> Image.Image:
+    def _decode(self, encoded: bytes | None, position: int) -> Image.Image:
         try:
-            return ImageOps.exif_transpose(Image.open(io.BytesIO(encoded or b"")))  # as the library datasets does it
+            return ImageOps.exif_transpose(Image.open(io.BytesIO(encoded or b"")))  # the library datasets does the same
         except UNREADABLE as error:
-            whose = self.called(position)
+            whose = self.picture_name(position)
             raise UserError(f"{whose} cannot be read as a picture ({first_line(error)}).") from error
 
 
-def parquet_parts(
+def read_parquet(
     folder: Path, split: str, sizing: Sizing, name: str, channels: int | None = None
 ) -> tuple[ParquetPictures, NDArray[np.int64], list[str] | None, list[Path]]:
-    """The pictures of a split in a folder of Parquet files, their labels, the names of the classes where they are told,
-    and the files. A test split without labels is passed over for the validation split.
+    """Read a split in a folder of Parquet files.
+
+    If the test split has no labels, the validation split is used.
+
+    Returns:
+        the pictures, their labels, the names of the classes if the files contain them, and the files.
     """
     known = [file for file in list_files(folder) if file.suffix == ".parquet" and not _is_hidden(file, folder)]
     for kind in _SPLITS[split]:
@@ -209,10 +219,10 @@ def parquet_parts(
             image, label = (next((name for name in names if name in columns), None) for names in (_IMAGES, _LABELS))
             if image is None or label is None:
                 raise UserError(f"{files[0]} must have columns named image and label; it has {', '.join(columns)}.")
-            counts, truth, names = _labels(files, label)
-            if truth is not None and ((truth >= 0).all() or kind == _SPLITS[split][-1]):
+            counts, labels, names = _read_labels(files, label)
+            if labels is not None and ((labels >= 0).all() or kind == _SPLITS[split][-1]):
                 content = image if columns[image] == "BLOB" else f"{image}.bytes"
-                return ParquetPictures(files, content, counts, sizing, name, channels), truth, names, files
+                return ParquetPictures(files, content, counts, sizing, name, channels), labels, names, files
     raise UserError(
         f"{folder} has no Parquet files of the split {split!r} with labels; expected names such as "
         f"{_SPLITS[split][0]}-00000-of-00001.parquet."
@@ -224,17 +234,17 @@ def _is_hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def _labels(files: Sequence[Path], column: str) -> tuple[list[int], NDArray[np.int64] | None, list[str] | None]:
-    """Return the number of rows of each file, all labels (None where no row has one), and the names of the classes."""
-    names = _classes(files[0], column)
+def _read_labels(files: Sequence[Path], column: str) -> tuple[list[int], NDArray[np.int64] | None, list[str] | None]:
+    """Return the number of rows of each file, all labels (None if no row has one), and the names of the classes."""
+    names = _read_class_names(files[0], column)
     parts = [[row[0] for row in _query(file, column, None)] for file in files]
     counts = [len(part) for part in parts]
     if not any(counts):
         raise UserError(f"{files[0]} has no rows; expected a picture and a label in each.")
     if all(value is None for part in parts for value in part):
         return counts, None, names
-    told = zip(files, parts, strict=True)
-    numbers = [class_numbers(part, f"The labels ({column}) of {file}", names) for file, part in told if part]
+    labelled = zip(files, parts, strict=True)
+    numbers = [class_numbers(part, f"The labels ({column}) of {file}", names) for file, part in labelled if part]
     return counts, np.concatenate(numbers), names
 
 
@@ -242,7 +252,7 @@ _PART = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
 
 
 def _check_parts(folder: Path, files: Sequence[Path]) -> None:
-    """Raise :class:`UserError` where the files of a split are of several data sets, or one of them is missing."""
+    """Raise :class:`UserError` if the files of a split belong to several data sets, or one of them is missing."""
     places = sorted({file.parent.relative_to(folder) for file in files})
     if len(places) > 1:
         raise UserError(
@@ -270,7 +280,7 @@ def _check_parts(folder: Path, files: Sequence[Path]) -> None:
 
 def _query(file: Path, columns: str, where: str | None, *, describe: bool = False) -> list[tuple[Any, ...]]:
     numbered = ", file_row_number = true" if where else ""
-    source = f"read_parquet(?, hive_partitioning = false{numbered})"  # folders called key=value are no columns
+    source = f"read_parquet(?, hive_partitioning = false{numbered})"  # a folder named key=value is not a column
     select = f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
     try:
         with duckdb.connect() as connection:
@@ -279,13 +289,13 @@ def _query(file: Path, columns: str, where: str | None, *, describe: bool = Fals
         raise UserError(f"{file} cannot be read as a Parquet file of pictures ({first_line(error)}).") from error
 
 
-def _classes(file: Path, label: str) -> list[str] | None:
+def _read_class_names(file: Path, label: str) -> list[str] | None:
     with duckdb.connect() as connection:
-        told = connection.execute(
+        metadata = connection.execute(
             "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'::BLOB", [str(file)]
         ).fetchall()
     try:
-        names = json.loads(bytes(told[0][0]))["info"]["features"][label]["names"]
+        names = json.loads(bytes(metadata[0][0]))["info"]["features"][label]["names"]
     except (IndexError, KeyError, TypeError, ValueError):
         return None
     return [str(name) for name in names]

@@ -1,4 +1,4 @@
-"""Data sets by name: which files they come in, where these are looked for, and where they are downloaded from."""
+"""Data sets by name: their files, the folders that are searched for them, and the addresses of downloads."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from robustatlas.common.scalars import integer_or_none
 from robustatlas.common.wording import suggestion
 from robustatlas.data.dataset import Dataset
 from robustatlas.data.download import download, download_members
-from robustatlas.data.folders import Order
+from robustatlas.data.folders import ClassOrder
 from robustatlas.data.formats import read_cifar_binary, read_cifar_pickle, read_idx, read_npz
-from robustatlas.data.on_disk import CIFAR10, CIFAR100, Shown, load_on_disk
+from robustatlas.data.on_disk import CIFAR10, CIFAR100, PictureOptions, load_on_disk
 from robustatlas.data.pictures import Sizing
 from robustatlas.data.unpacked import UNPACKED
 
@@ -39,7 +39,7 @@ class _Source(Protocol):
 
 @dataclass(frozen=True)
 class _Idx:
-    """MNIST and its kin: IDX files, gzipped or not."""
+    """MNIST or a data set in its format: IDX files, compressed or not."""
 
     name: str
     classes: tuple[str, ...]
@@ -57,7 +57,7 @@ class _Idx:
                 images, labels = (root / folder / name.removesuffix(".gz") for name in self._files(split))
                 pair = images.with_name(images.name + suffix), labels.with_name(labels.name + suffix)
                 if all(path.is_file() for path in pair):
-                    return Dataset.of(read_idx(pair[0]), read_idx(pair[1]), self.name, self.classes)
+                    return Dataset.from_arrays(read_idx(pair[0]), read_idx(pair[1]), self.name, self.classes)
         return None
 
     def fetch(self, folder: Path, split: Split) -> None:
@@ -67,8 +67,11 @@ class _Idx:
 
 @dataclass(frozen=True)
 class _Cifar:
-    """CIFAR-10 or CIFAR-100 in its binary version, of whose bytes of ``labels`` the last counts, or in the Python
-    version: files in the folder ``pickled``, and in ``pickles`` their md5 for each split."""
+    """CIFAR-10 or CIFAR-100, in the binary or in the Python version.
+
+    The binary version has ``labels`` bytes of labels for each image, of which the last is used. The Python version has
+    files in the folder ``pickled``; ``pickles`` gives the md5 of each, by split.
+    """
 
     name: str
     classes: tuple[str, ...]
@@ -91,12 +94,12 @@ class _Cifar:
     def find(self, root: Path, split: Split) -> Dataset | None:
         paths = [root / self.folder / name for name in self._files(split)]
         if all(path.is_file() for path in paths):
-            return Dataset.of(*read_cifar_binary(paths, self.labels), self.name, self.classes)
+            return Dataset.from_arrays(*read_cifar_binary(paths, self.labels), self.name, self.classes)
         pickles = {root / self.pickled / name: md5 for name, md5 in self.pickles[split].items()}
         if all(path.is_file() for path in pickles):
             parts = [read_cifar_pickle(path, md5) for path, md5 in pickles.items()]
             images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-            return Dataset.of(images, labels, self.name, self.classes)
+            return Dataset.from_arrays(images, labels, self.name, self.classes)
         return None
 
     def fetch(self, folder: Path, split: Split) -> None:
@@ -167,14 +170,11 @@ _SOURCES: dict[str, _Source] = {
 }
 
 
-def names() -> tuple[str, ...]:
-    """Names that :func:`load_dataset` knows.
-
-    Returns:
-        the names, in the order of the list there.
+def dataset_names() -> tuple[str, ...]:
+    """Return the names that :func:`load_dataset` knows.
 
     Example:
-        >>> "digits" in names()
+        >>> "digits" in dataset_names()
         True
     """
     return ("digits", *_SOURCES, "imagenet", "imagenet100", *UNPACKED)
@@ -189,51 +189,51 @@ def load_dataset(
     channels: int | None = None,
     classes: int | Sequence[str] | None = None,
 ) -> Dataset:
-    """A data set by name, from a file, or from a folder.
+    """Load a data set by name, from a file, or from a folder.
 
     ===========================  =======================================================================================
-    ``digits``, ``mnist``, ...   one of :func:`names`, see below
+    ``digits``, ``mnist``, ...   one of :func:`dataset_names`, see below
     ``FILE.npz``                 arrays ``images`` and ``labels`` (and perhaps ``classes``)
-    ``FILE.npy``                 images; labels in ``FILE_labels.npy``, or in ``labels.npy`` beside it
+    ``FILE.npy``                 images; labels in ``FILE_labels.npy`` or ``labels.npy`` in its folder
     ``imagefolder:FOLDER``       a folder of pictures for each class
     ``hf:FOLDER``                a data set of Hugging Face on disk (``save_to_disk``, or the hub's Parquet files)
-    ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; likewise ``cifar100-c`` and ``imagenet-c``
-    ``cifar-10-batches-py``      a folder of that name, wherever it is (also ``cifar-100-python``, the binary versions)
+    ``cifar10-c/KIND/SEVERITY``  CIFAR-10-C, such as ``cifar10-c/fog/3``; also ``cifar100-c`` and ``imagenet-c``
+    ``cifar-10-batches-py``      a folder with this name, anywhere (also ``cifar-100-python``, the binary versions)
     ``imagenet-c-100/...``       the classes of ImageNet-100 of ImageNet-C
     ``imagenet``                 the validation images in class folders; ``imagenet100``: every tenth class of it
-    ``tiny-imagenet``, ...       what the archives of Tiny ImageNet, ``gtsrb`` and ``har`` unpack to
+    ``tiny-imagenet``, ...       the unpacked archives of Tiny ImageNet, ``gtsrb`` and ``har``
     ===========================  =======================================================================================
 
-    Class folders are numbered in the order of ``classes``. Without these, folders that are called by whole numbers
-    have these numbers, from 0, or from 1 where all of 1, 2, ... are there; others are numbered in the order of their
-    names. Pictures with more than 8 bits keep them; of transparent ones the colours are taken.
+    Class folders are numbered in the order of ``classes``. Without ``classes``, folders named by integers have these
+    numbers, from 0, or from 1 if all of 1, 2, ... exist; others are numbered in the order of their names. Pictures with
+    more than 8 bits keep their precision; transparency is ignored.
 
-    Pictures in folders, and arrays in ``.npy`` and uncompressed ``.npz`` files, stay on disk until they are needed.
+    Pictures in folders, and arrays in ``.npy`` and uncompressed ``.npz`` files, stay on disk until they are used.
 
     ``digits`` is bundled: 1,797 handwritten digits of 8x8 pixels (E. Alpaydin and C. Kaynak, UCI machine learning
     repository, 1998; the edition of scikit-learn), here 1,197 for training and 600 for testing.
 
-    ``mnist``, ``fashion-mnist``, ``cifar10`` and ``cifar100`` are looked for in the folder named by the environment
+    ``mnist``, ``fashion-mnist``, ``cifar10`` and ``cifar100`` are searched in the folder named by the environment
     variable ROBUSTATLAS_DATA, in the folder of earlier downloads (~/.cache/robustatlas) and in /usr/share/datasets: as
-    NAME_SPLIT.npz, in the layouts of torchvision, or as IDX files, gzipped or not. If they are nowhere, they are
+    NAME_SPLIT.npz, in the layouts of torchvision, or as IDX files, compressed or not. If they are in none, they are
     downloaded from their publisher and checked. The Python version of CIFAR-10 and CIFAR-100 (``cifar-10-batches-py``,
-    ``cifar-100-python``) is pickled: it is read as numbers and texts, and nothing that a pickle names is run.
+    ``cifar-100-python``) is pickled: only numbers and texts are read from it, and code that it names is never run.
 
     Args:
-        name: one of those above. Files and folders of pictures are taken whole, whatever the split.
+        name: one of the above. Files and folders of pictures have no splits: all of their images are loaded.
         split: "test" or "train".
         resize, crop: bring pictures to one size: the shorter side to ``resize`` pixels, then the middle of ``crop``
             pixels (for ``imagenet``: 256 and 224).
-        channels: of pictures, 1 or 3; by default 1 where they are grey.
-        classes: of ``imagefolder:``, the names of all classes in the order of their numbers, of which some may have no
-            folder; or how many there are, which tells folders called 1, 2, ... from those called 0, 1, ...
+        channels: of pictures, 1 or 3; default: 1 if the pictures are grey, else 3.
+        classes: for ``imagefolder:``, the names of all classes in the order of their numbers; some may have no folder.
+            Or the number of classes, which decides if folders named by numbers begin with 0 or with 1.
 
     Returns:
-        the images in [0, 1], read where they are needed, with their labels and the names of the classes.
+        the images in [0, 1], with their labels and the names of the classes.
 
     Raises:
-        UserError: unknown name, files neither here nor to be downloaded, damaged files, images or labels out of range,
-            class folders whose order is not known, a folder that holds splits.
+        UserError: unknown name, files that are missing and cannot be downloaded, damaged files, images or labels out
+            of range, class folders whose order is unknown, a folder of splits.
 
     Example:
         >>> data = load_dataset("digits")
@@ -242,59 +242,59 @@ def load_dataset(
     """
     if split not in ("test", "train"):
         raise UserError(f"The split must be 'test' or 'train', not {split!r}.")
-    sizing = Sizing(*(_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
-    shown = Shown(sizing, _channels(channels), _order(classes))
+    sizing = Sizing(*(_parse_pixels(what, value) for what, value in (("resize", resize), ("crop", crop))))
+    options = PictureOptions(sizing, _parse_channels(channels), _parse_classes(classes))
     place = parse_path(name, "the name of a data set, or the file or folder of one")
-    on_disk = load_on_disk(str(name), split, shown, _roots())
+    on_disk = load_on_disk(str(name), split, options, _search_folders())
     if on_disk is not None:
         return on_disk
-    shown.refuse_for(str(name))
+    options.check_unused(str(name))
     if name == "digits":
         return _load_digits(split)
     source = _SOURCES.get(str(name))
     if source is None and place.is_dir():
-        return _folder(place, split)
+        return _load_published_folder(place, split)
     if source is None:
-        known = f"give {', '.join(names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
-        raise UserError(f"Unknown data set {str(name)!r}{suggestion(str(name).lower(), names(), known)}")
+        known = f"give {', '.join(dataset_names())}, a file FILE.npz or FILE.npy, imagefolder:FOLDER or hf:FOLDER"
+        raise UserError(f"Unknown data set {str(name)!r}{suggestion(str(name).lower(), dataset_names(), known)}")
     return _find_or_fetch(str(name), source, split)
 
 
-def _pixels(what: str, value: object) -> int | None:
+def _parse_pixels(what: str, value: object) -> int | None:
     count = integer_or_none(value)
     if value is not None and (count is None or count < 1):
         raise UserError(f"{what}={value!r}; expected a number of pixels of at least 1.")
     return count
 
 
-def _channels(channels: object) -> int | None:
+def _parse_channels(channels: object) -> int | None:
     count = integer_or_none(channels)
     if channels is not None and count not in (1, 3):
         raise UserError(f"channels={channels!r}; expected 1 or 3.")
     return count
 
 
-def _order(classes: int | Sequence[str] | None) -> Order:
+def _parse_classes(classes: int | Sequence[str] | None) -> ClassOrder:
     count = integer_or_none(classes)
     if classes is None or isinstance(classes, int) or count is not None:
-        return Order(count=count)
+        return ClassOrder(count=count)
     names = [classes] if isinstance(classes, str) else [str(name) for name in classes]
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(
             f"classes={shorten(repr(classes))}; expected at least two names, each once, or how many there are."
         )
-    return Order(tuple(names))
+    return ClassOrder(tuple(names))
 
 
 def _load_digits(split: Split) -> Dataset:
     with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as archive:
-        chosen = archive["is_test"] == (split == "test")
-        images = archive["images"][chosen].astype(np.float32) / 16
-        return Dataset.of(images, archive["labels"][chosen], "digits", _DIGITS)
+        in_split = archive["is_test"] == (split == "test")
+        images = archive["images"][in_split].astype(np.float32) / 16
+        return Dataset.from_arrays(images, archive["labels"][in_split], "digits", _DIGITS)
 
 
-def _folder(folder: Path, split: Split) -> Dataset:
-    """What a folder holds that has the name under which a data set is published."""
+def _load_published_folder(folder: Path, split: Split) -> Dataset:
+    """Load a data set from a folder that still has its published name."""
     place = folder.resolve()
     for source in _SOURCES.values():
         if place.name in source.folders and (found := source.find(place.parent, split)) is not None:
@@ -306,13 +306,13 @@ def _folder(folder: Path, split: Split) -> Dataset:
     )
 
 
-def _roots() -> list[Path]:
+def _search_folders() -> list[Path]:
     given = os.environ.get("ROBUSTATLAS_DATA")
     return [*([parse_path(given)] if given else []), cache_folder(), _SYSTEM_FOLDER]
 
 
 def _find_or_fetch(name: str, source: _Source, split: Split) -> Dataset:
-    roots = _roots()
+    roots = _search_folders()
     found = _find(name, source, roots, split)
     if found is None:
         try:
@@ -334,7 +334,7 @@ def _find(name: str, source: _Source, roots: Sequence[Path], split: Split) -> Da
         archive = root / f"{name}_{split}.npz"
         if archive.is_file():
             images, labels, _ = read_npz(archive)
-            return Dataset.of(images, labels, name, source.classes)
+            return Dataset.from_arrays(images, labels, name, source.classes)
         found = source.find(root, split)
         if found is not None:
             return found

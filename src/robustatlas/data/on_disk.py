@@ -1,4 +1,4 @@
-"""Data sets that stay on disk, by the names that they are asked for."""
+"""Data sets that stay on disk, by their names."""
 
 import hashlib
 import json
@@ -16,21 +16,21 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import cache_folder, list_files, parse_path, write_text
 from robustatlas.data.dataset import Dataset, Fingerprint
-from robustatlas.data.folders import AS_NAMED, Order, class_folders, folder_names
-from robustatlas.data.formats import names_of_classes, read_npz
+from robustatlas.data.folders import DEFAULT_ORDER, ClassOrder, class_folders, folder_names
+from robustatlas.data.formats import class_names, read_npz
 from robustatlas.data.labels import class_numbers
 from robustatlas.data.loaders import (
-    FromHuggingFace,
-    Mapped,
+    HuggingFacePictures,
+    MappedArray,
     PictureFiles,
     has_member,
-    huggingface_parts,
-    mapped,
-    parquet_parts,
+    open_array,
+    read_huggingface,
+    read_parquet,
 )
-from robustatlas.data.pictures import AS_THEY_ARE, Sizing
+from robustatlas.data.pictures import NO_SIZING, Sizing
 from robustatlas.data.rows import Rows, check_scale
-from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, gtsrb, har, sizing_of, tiny_imagenet
+from robustatlas.data.unpacked import ACTIVITIES, UNPACKED, default_sizing, read_gtsrb, read_har, read_tiny_imagenet
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -49,81 +49,84 @@ CIFAR100 = tuple(_CIFAR100.split())
 _CIFAR_C = {"cifar10-c": ("CIFAR-10-C", CIFAR10), "cifar100-c": ("CIFAR-100-C", CIFAR100)}
 _SEVERITIES = 5
 _IMAGENET = Sizing(resize=256, crop=224)
-_LARGE = 2**28
-"""Bytes of an archive above which its images stay on disk."""
+_LARGE_ARCHIVE_BYTES = 2**28
+"""The images of larger archives stay on disk."""
 _IMAGENET100 = 100
 
 
 @dataclass(frozen=True)
-class Shown:
-    """How pictures become rows. ``channels``: None, as they are; ``order``: of the classes of class folders."""
+class PictureOptions:
+    """Options for loading pictures.
 
-    sizing: Sizing = AS_THEY_ARE
+    Attributes:
+        sizing: of the pictures.
+        channels: 1 or 3; None: by the pictures themselves.
+        order: of the classes of class folders.
+    """
+
+    sizing: Sizing = NO_SIZING
     channels: int | None = None
-    order: Order = AS_NAMED
+    order: ClassOrder = DEFAULT_ORDER
 
-    def refuse_for(self, name: str) -> None:
-        """Raise :class:`UserError` where something is asked of the data set ``name``, which holds no pictures."""
-        if self != Shown():
+    def check_unused(self, name: str) -> None:
+        """Raise :class:`UserError` if any option is set for the data set ``name``, which has no pictures."""
+        if self != PictureOptions():
             raise UserError(
                 f"{name!r} has one size and numbered classes already; resize, crop, channels and classes are for "
                 "folders of pictures."
             )
 
 
-def load_on_disk(name: str, split: str, shown: Shown, roots: Sequence[Path]) -> Dataset | None:
-    """The data set of that name, None where it is none of those that stay on disk."""
+def load_on_disk(name: str, split: str, options: PictureOptions, roots: Sequence[Path]) -> Dataset | None:
+    """Return the data set ``name``, or None if it is not one that stays on disk."""
     scheme, _, rest = name.partition(":")
     if scheme == "imagefolder" and rest:
-        return image_folder(parse_path(rest), shown, split=split)
-    if shown.order != AS_NAMED:
+        return image_folder(parse_path(rest), options, split=split)
+    if options.order != DEFAULT_ORDER:
         raise UserError(f"{name!r} numbers its classes itself; classes are for imagefolder:FOLDER.")
     if scheme == "hf" and rest:
-        return _huggingface(parse_path(rest), split, shown)
+        return _load_huggingface(parse_path(rest), split, options)
     path = parse_path(name)
     if path.suffix in (".npz", ".npy"):
-        shown.refuse_for(name)
-        return _npz(path) if path.suffix == ".npz" else _npy(path, _labels_beside(path), path.stem)
+        options.check_unused(name)
+        return _load_npz(path) if path.suffix == ".npz" else _load_npy(path, _label_file(path), path.stem)
     kind, *details = name.split("/")
     if kind in _CIFAR_C:
-        return _cifar_c(kind, details, roots)
+        return _load_cifar_c(kind, details, roots)
     if kind in ("imagenet-c", "imagenet-c-100"):
-        return _imagenet_c(kind, details, roots, shown)
+        return _load_imagenet_c(kind, details, roots, options)
     if name in UNPACKED:
-        return _unpacked(name, split, roots, shown)
+        return _load_unpacked(name, split, roots, options)
     if name in ("imagenet", "imagenet100"):
-        return _imagenet(name, split, roots, shown)
+        return _load_imagenet(name, split, roots, options)
     return None
 
 
-def without_splits(name: str) -> bool:
-    """Whether the images of that name are the same whatever split is asked for: files, and folders of pictures.
+def has_single_split(name: str) -> bool:
+    """Return True if a data set has the same images for every split, as files and folders of pictures have.
 
     Args:
-        name: of a data set, as :func:`load_dataset` takes it.
-
-    Returns:
-        True where there is one split; the file or folder need not be there.
+        name: of a data set, see :func:`load_dataset`; the file or folder need not exist.
 
     Example:
-        >>> without_splits("mine.npz"), without_splits("imagefolder:mine"), without_splits("digits")
+        >>> has_single_split("mine.npz"), has_single_split("imagefolder:mine"), has_single_split("digits")
         (True, True, False)
     """
     return Path(name).suffix in (".npz", ".npy") or name.startswith(("imagefolder:", "imagenet-c/", *_CIFAR_C))
 
 
 def image_folder(
-    folder: Path, shown: Shown, *, split: str = "test", only: Sequence[str] | None = None, name: str = ""
+    folder: Path, options: PictureOptions, *, split: str = "test", only: Sequence[str] | None = None, name: str = ""
 ) -> Dataset:
-    """Pictures in one folder a class; ``only``: in the folders of these names."""
-    found = class_folders(folder, shown.order, split, only)
+    """Load pictures from one folder for each class; only from those named in ``only``, if it is given."""
+    found = class_folders(folder, options.order, split, only)
     name = name or folder.resolve().name
-    rows = PictureFiles(found.files, shown.sizing, name, shown.channels)
-    settings = f"pictures {shown.sizing} {rows.channels} channels"
-    return _remembered(rows, found.labels, name, found.classes, found.files, settings)
+    rows = PictureFiles(found.files, options.sizing, name, options.channels)
+    settings = f"pictures {options.sizing} {rows.channels} channels"
+    return _with_cached_fingerprint(rows, found.labels, name, found.classes, found.files, settings)
 
 
-def _remembered(
+def _with_cached_fingerprint(
     rows: Rows,
     labels: Sequence[int] | NDArray[Any],
     name: str,
@@ -131,23 +134,23 @@ def _remembered(
     files: Iterable[Path],
     settings: str,
 ) -> Dataset:
-    if isinstance(rows, Mapped):
+    if isinstance(rows, MappedArray):
         check_scale(rows, name)
-    data = Dataset.of_rows(rows, labels, name, classes)
-    fingerprint = partial(remembered_fingerprint, rows, data.labels, list(files), settings)
-    return Dataset.of_rows(rows, data.labels, name, data.classes, fingerprint)
+    data = Dataset.from_rows(rows, labels, name, classes)
+    fingerprint = partial(cached_fingerprint, rows, data.labels, list(files), settings)
+    return Dataset.from_rows(rows, data.labels, name, data.classes, fingerprint)
 
 
-def _npz(path: Path) -> Dataset:
-    if path.is_file() and path.stat().st_size > _LARGE:
-        names = names_of_classes(mapped(path, "classes")) if has_member(path, "classes") else None
-        rows, truth = Mapped(mapped(path, "images"), path.stem), mapped(path, "labels")
-        return _remembered(rows, truth, path.stem, names, [path], "npz")
+def _load_npz(path: Path) -> Dataset:
+    if path.is_file() and path.stat().st_size > _LARGE_ARCHIVE_BYTES:
+        names = class_names(open_array(path, "classes")) if has_member(path, "classes") else None
+        rows, label_array = MappedArray(open_array(path, "images"), path.stem), open_array(path, "labels")
+        return _with_cached_fingerprint(rows, label_array, path.stem, names, [path], "npz")
     images, labels, classes = read_npz(path)
-    return Dataset.of(images, labels, path.stem, classes)
+    return Dataset.from_arrays(images, labels, path.stem, classes)
 
 
-def _labels_beside(path: Path) -> Path:
+def _label_file(path: Path) -> Path:
     own, common = path.with_name(f"{path.stem}_labels.npy"), path.with_name("labels.npy")
     for labels in (own, common):
         if labels.is_file() and labels != path:
@@ -155,12 +158,12 @@ def _labels_beside(path: Path) -> Path:
     raise UserError(f"The labels of {path} are neither in {own.name} nor in {common.name} beside it; save them there.")
 
 
-def _npy(path: Path, labels: Path, name: str) -> Dataset:
-    truth = class_numbers(mapped(labels), f"The labels in {labels}")
-    return _remembered(Mapped(mapped(path), name), truth, name, None, [path], "npy")
+def _load_npy(path: Path, labels: Path, name: str) -> Dataset:
+    label_array = class_numbers(open_array(labels), f"The labels in {labels}")
+    return _with_cached_fingerprint(MappedArray(open_array(path), name), label_array, name, None, [path], "npy")
 
 
-def _found(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:
+def _find_path(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:
     for root in roots:
         for place in places:
             if (root / place).exists():
@@ -170,7 +173,7 @@ def _found(roots: Sequence[Path], places: Sequence[str], what: str) -> Path:
     )
 
 
-def _kind_and_severity(what: str, details: Sequence[str]) -> tuple[str, int]:
+def _parse_corruption(what: str, details: Sequence[str]) -> tuple[str, int]:
     if len(details) != 2 or details[1] not in [str(level + 1) for level in range(_SEVERITIES)]:
         raise UserError(
             f"{what} is named with a corruption and a severity from 1 to 5, such as {what}/gaussian_noise/3."
@@ -178,82 +181,99 @@ def _kind_and_severity(what: str, details: Sequence[str]) -> tuple[str, int]:
     return details[0].replace("-", "_"), int(details[1])
 
 
-def _cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Dataset:
-    kind, severity = _kind_and_severity(name, details)
+def _load_cifar_c(name: str, details: Sequence[str], roots: Sequence[Path]) -> Dataset:
+    kind, severity = _parse_corruption(name, details)
     folder, classes = _CIFAR_C[name]
-    path = _found(roots, [f"{folder}/{kind}.npy"], f"{folder}'s {kind}.npy")
-    images, labels = mapped(path), mapped(path.with_name("labels.npy"))
+    path = _find_path(roots, [f"{folder}/{kind}.npy"], f"{folder}'s {kind}.npy")
+    images, labels = open_array(path), open_array(path.with_name("labels.npy"))
     each = len(images) // _SEVERITIES
-    rows = Mapped(images, name).chosen(torch.arange((severity - 1) * each, severity * each))
-    truth = labels[(severity - 1) * each : severity * each]
-    return _remembered(rows, truth, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}")
-
-
-def _imagenet_c(name: str, details: Sequence[str], roots: Sequence[Path], shown: Shown) -> Dataset:
-    kind, severity = _kind_and_severity(name, details)
-    folder = _found(roots, [f"ImageNet-C/{kind}/{severity}", f"imagenet-c/{kind}/{severity}"], f"ImageNet-C's {kind}")
-    only = _hundred(folder_names(folder)) if name == "imagenet-c-100" else None
-    return image_folder(folder, shown, only=only, name=f"{name}/{kind}/{severity}")
-
-
-def _hundred(known: Sequence[str]) -> Sequence[str] | None:
-    """The classes of ImageNet-100: every tenth by WordNet ID (Kang et al. 2019); None of no more than a hundred."""
-    return known[::10] if len(known) > _IMAGENET100 else None
-
-
-def _unpacked(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dataset:
-    if name == "har":
-        shown.refuse_for(name)
-        folder = _found(roots, ["UCI HAR Dataset", "har"], "The HAR data set")
-        return Dataset.of(*har(folder, split), name, ACTIVITIES)
-    if name == "gtsrb":
-        found = gtsrb(_found(roots, ["GTSRB", "gtsrb/GTSRB"], "GTSRB"), split)
-    else:
-        found = tiny_imagenet(_found(roots, ["tiny-imagenet-200"], "Tiny ImageNet"), split)
-    sizing = sizing_of(name, shown.sizing)
-    rows = PictureFiles(found.files, sizing, name, shown.channels)
-    return _remembered(rows, found.labels, name, found.classes, found.files, f"{sizing} {rows.channels} channels")
-
-
-def _imagenet(name: str, split: str, roots: Sequence[Path], shown: Shown) -> Dataset:
-    part = "val" if split == "test" else "train"
-    folder = _found(roots, [f"{kind}/{part}" for kind in ("imagenet", "ImageNet", "ILSVRC2012")], f"{name} ({split})")
-    only = _hundred(folder_names(folder)) if name == "imagenet100" else None
-    return image_folder(
-        folder, replace(shown, sizing=_IMAGENET if shown.sizing == AS_THEY_ARE else shown.sizing), only=only, name=name
+    rows = MappedArray(images, name).subset(torch.arange((severity - 1) * each, severity * each))
+    label_array = labels[(severity - 1) * each : severity * each]
+    return _with_cached_fingerprint(
+        rows, label_array, f"{name}/{kind}/{severity}", classes, [path], f"severity {severity}"
     )
 
 
-def _huggingface(path: Path, split: str, shown: Shown) -> Dataset:
+def _load_imagenet_c(name: str, details: Sequence[str], roots: Sequence[Path], options: PictureOptions) -> Dataset:
+    kind, severity = _parse_corruption(name, details)
+    folder = _find_path(
+        roots, [f"ImageNet-C/{kind}/{severity}", f"imagenet-c/{kind}/{severity}"], f"ImageNet-C's {kind}"
+    )
+    only = _imagenet100_classes(folder_names(folder)) if name == "imagenet-c-100" else None
+    return image_folder(folder, options, only=only, name=f"{name}/{kind}/{severity}")
+
+
+def _imagenet100_classes(known: Sequence[str]) -> Sequence[str] | None:
+    """Return the classes of ImageNet-100: every tenth by WordNet ID (Kang et al. 2019).
+
+    None means all classes: there are at most a hundred.
+    """
+    return known[::10] if len(known) > _IMAGENET100 else None
+
+
+def _load_unpacked(name: str, split: str, roots: Sequence[Path], options: PictureOptions) -> Dataset:
+    if name == "har":
+        options.check_unused(name)
+        folder = _find_path(roots, ["UCI HAR Dataset", "har"], "The HAR data set")
+        return Dataset.from_arrays(*read_har(folder, split), name, ACTIVITIES)
+    if name == "gtsrb":
+        found = read_gtsrb(_find_path(roots, ["GTSRB", "gtsrb/GTSRB"], "GTSRB"), split)
+    else:
+        found = read_tiny_imagenet(_find_path(roots, ["tiny-imagenet-200"], "Tiny ImageNet"), split)
+    sizing = default_sizing(name, options.sizing)
+    rows = PictureFiles(found.files, sizing, name, options.channels)
+    return _with_cached_fingerprint(
+        rows, found.labels, name, found.classes, found.files, f"{sizing} {rows.channels} channels"
+    )
+
+
+def _load_imagenet(name: str, split: str, roots: Sequence[Path], options: PictureOptions) -> Dataset:
+    part = "val" if split == "test" else "train"
+    folder = _find_path(
+        roots, [f"{kind}/{part}" for kind in ("imagenet", "ImageNet", "ILSVRC2012")], f"{name} ({split})"
+    )
+    only = _imagenet100_classes(folder_names(folder)) if name == "imagenet100" else None
+    return image_folder(
+        folder,
+        replace(options, sizing=_IMAGENET if options.sizing == NO_SIZING else options.sizing),
+        only=only,
+        name=name,
+    )
+
+
+def _load_huggingface(path: Path, split: str, options: PictureOptions) -> Dataset:
     if not path.is_dir():
         raise UserError(
             f"There is no folder {path}; expected a data set of Hugging Face on disk (save_to_disk, or Parquet files)."
         )
     if any(file.suffix == ".parquet" for file in list_files(path)):
-        pictures, truth, names, used = parquet_parts(path, split, shown.sizing, path.name, shown.channels)
-        settings = f"{split} {shown.sizing} {pictures.channels} channels"
-        return _remembered(pictures, truth, path.name, names, used, settings)
-    data, column, labels, classes = huggingface_parts(path, split, f"hf:{path}")
-    rows = FromHuggingFace(data, column, shown.sizing, path.name, shown.channels)
+        pictures, label_array, names, used = read_parquet(path, split, options.sizing, path.name, options.channels)
+        settings = f"{split} {options.sizing} {pictures.channels} channels"
+        return _with_cached_fingerprint(pictures, label_array, path.name, names, used, settings)
+    data, column, labels, classes = read_huggingface(path, split, f"hf:{path}")
+    rows = HuggingFacePictures(data, column, options.sizing, path.name, options.channels)
     files = list_files(path)
-    settings = f"{split} {column} {shown.sizing} {rows.channels} channels"
-    return _remembered(rows, labels, path.name, classes, files, settings)
+    settings = f"{split} {column} {options.sizing} {rows.channels} channels"
+    return _with_cached_fingerprint(rows, labels, path.name, classes, files, settings)
 
 
-_VERSION = 1
+_CACHE_VERSION = 1
+"""Part of the key of cached fingerprints; to be raised if the way of reading pictures changes."""
 
 
-def remembered_fingerprint(rows: Rows, labels: Tensor, files: Iterable[Path], settings: str) -> Fingerprint:
-    """Of data that is read from ``files`` in a way that ``settings`` says. It is computed again when the name, size or
-    time of any file changes, or the settings."""
-    digest = hashlib.sha256(f"{_VERSION} {settings} {rows.shape} {labels.tolist()}".encode())
+def cached_fingerprint(rows: Rows, labels: Tensor, files: Iterable[Path], settings: str) -> Fingerprint:
+    """Return the fingerprint of data that is read from ``files``; it is cached on disk.
+
+    It is computed again if the name, size or time of a file changes, or the ``settings`` of reading.
+    """
+    digest = hashlib.sha256(f"{_CACHE_VERSION} {settings} {rows.shape} {labels.tolist()}".encode())
     for file in files:
-        about = file.stat()
-        digest.update(f"{file.resolve()} {about.st_size} {about.st_mtime_ns}\n".encode())
-    kept = cache_folder() / "fingerprints" / f"{digest.hexdigest()[:32]}.json"
+        status = file.stat()
+        digest.update(f"{file.resolve()} {status.st_size} {status.st_mtime_ns}\n".encode())
+    cache = cache_folder() / "fingerprints" / f"{digest.hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, TypeError):
-        return Fingerprint(**json.loads(kept.read_text(encoding="utf-8")))
-    found = Fingerprint.of(rows, labels)
-    with suppress(UserError):  # a folder that cannot be written: it is computed again next time
-        write_text(kept, json.dumps(vars(found)))
+        return Fingerprint(**json.loads(cache.read_text(encoding="utf-8")))
+    found = Fingerprint.compute(rows, labels)
+    with suppress(UserError):  # the cache is not writable: compute it again next time
+        write_text(cache, json.dumps(vars(found)))
     return found

@@ -1,4 +1,4 @@
-"""The inputs of a data set, of which only those that are asked for need be in memory."""
+"""Inputs of a data set that are read on demand, so that they need not all be in memory."""
 
 from __future__ import annotations
 
@@ -22,47 +22,49 @@ _CHUNK_BYTES = 2**26
 
 
 class Rows(ABC):
-    """N inputs in [0, 1], read when they are asked for: ``rows[3]``, ``rows[:8]``, ``rows[positions]``.
+    """Base of N inputs in [0, 1] that are read on demand: ``rows[3]``, ``rows[:8]``, ``rows[positions]``.
 
     Attributes:
         shape: ``(N, C, H, W)``, or any ``(N, ...)`` for inputs that are not images.
 
     Example:
         >>> rows = InMemory(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))
-        >>> rows.shape, rows[1].tolist(), rows.stored(torch.tensor([0])).dtype
+        >>> rows.shape, rows[1].tolist(), rows.read(torch.tensor([0])).dtype
         ((2, 2), [0.4000000059604645, 1.0], torch.uint8)
     """
 
     shape: tuple[int, ...]
 
     @abstractmethod
-    def stored(self, positions: Tensor) -> Tensor:
-        """The inputs at ``positions`` (int64 [B]) as they are kept: ``[B, ...]``, uint8 in 0..255 or floats in
-        [0, 1]."""
+    def read(self, positions: Tensor) -> Tensor:
+        """Return the inputs ``[B, ...]`` at ``positions`` (int64 [B]): uint8 in 0..255 or floats in [0, 1]."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: Index) -> Tensor:
-        """Inputs as floats in [0, 1]: ``[...]`` for one position, ``[B, ...]`` for several."""
+        """Return inputs as floats in [0, 1]: ``[...]`` for one position, ``[B, ...]`` for several."""
         if isinstance(index, int):
-            return as_inputs(self.stored(torch.tensor([range(len(self))[index]])))[0]
+            return as_inputs(self.read(torch.tensor([range(len(self))[index]])))[0]
         if isinstance(index, slice):
             index = torch.arange(*index.indices(len(self)))
-        return as_inputs(self.stored(torch.as_tensor(index)))
+        return as_inputs(self.read(torch.as_tensor(index)))
 
-    def chosen(self, positions: Tensor) -> Rows:
-        """The rows at ``positions`` (int64 [M]), in that order."""
-        return _Chosen(self, positions)
+    def subset(self, positions: Tensor) -> Rows:
+        """Return the rows at ``positions`` (int64 [M]), in that order."""
+        return _Subset(self, positions)
 
     def chunks(self) -> Iterator[Tensor]:
-        """All inputs in order, as floats in [0, 1], a few at a time."""
+        """Yield all inputs in order as floats in [0, 1], in chunks of limited memory."""
         count = max(1, _CHUNK_BYTES // (4 * max(1, int(np.prod(self.shape[1:])))))
         for first in range(0, len(self), count):
             yield self[first : first + count]
 
     def sha256(self) -> str:
-        """Hash of all inputs as floats, whatever they are kept as and wherever: that of ``sha256_of_array``."""
+        """Return the hash of all inputs as floats, equal to ``sha256_of_array`` of them.
+
+        It depends neither on the device nor on the type in which they are stored.
+        """
         digest = hashlib.sha256()
         for number, chunk in enumerate(self.chunks()):
             values = chunk.detach().cpu().contiguous().numpy()
@@ -73,7 +75,7 @@ class Rows(ABC):
 
 
 class InMemory(Rows):
-    """Inputs in memory: ``values`` [N, ...], uint8 in 0..255 or floats in [0, 1].
+    """Inputs in memory.
 
     Args:
         values: [N, ...], uint8 in 0..255 or floats in [0, 1].
@@ -84,31 +86,32 @@ class InMemory(Rows):
     """
 
     def __init__(self, values: Tensor) -> None:
-        self.values = values.clone() if values.is_inference() else values  # whoever trains on them needs gradients
+        self.values = (
+            values.clone() if values.is_inference() else values
+        )  # inference tensors cannot be used in training
         self.shape = tuple(values.shape)
 
-    def stored(self, positions: Tensor) -> Tensor:
+    def read(self, positions: Tensor) -> Tensor:
         return self.values[positions.to(self.values.device)]
 
     def __getitem__(self, index: Index) -> Tensor:
         return as_inputs(self.values[index]) if isinstance(index, slice) else super().__getitem__(index)
 
-    def chosen(self, positions: Tensor) -> Rows:
-        return InMemory(self.stored(positions))
+    def subset(self, positions: Tensor) -> Rows:
+        return InMemory(self.read(positions))
 
 
-class _Chosen(Rows):
+class _Subset(Rows):
     def __init__(self, rows: Rows, positions: Tensor) -> None:
         self.rows, self.positions = rows, positions
         self.shape = (len(positions), *rows.shape[1:])
 
-    def stored(self, positions: Tensor) -> Tensor:
-        return self.rows.stored(self.positions[positions])
+    def read(self, positions: Tensor) -> Tensor:
+        return self.rows.read(self.positions[positions])
 
 
 def as_inputs(stored: Tensor) -> Tensor:
-    """What :meth:`Rows.stored` gives, as floats in [0, 1]. 8-bit pixels are divided by 255 on the CPU and looked up
-    elsewhere, so that they are the same numbers on every device.
+    """Convert the result of :meth:`Rows.read` to floats in [0, 1].
 
     Args:
         stored: [B, ...], uint8 in 0..255 or floats in [0, 1].
@@ -124,21 +127,25 @@ def as_inputs(stored: Tensor) -> Tensor:
         return stored
     if stored.device.type == "cpu":
         return stored.to(torch.float32).div_(255)
+    # Division on an accelerator may round differently: a table made on the CPU gives the same numbers everywhere.
     values = torch.arange(256, dtype=torch.float32).div_(255).to(stored.device)
     return values[stored.int()]
 
 
-ROUNDING = 1e-6
-"""How far outside of [0, 1] images may lie: what float32 makes of a conversion or a resizing."""
+ROUNDING_TOLERANCE = 1e-6
+"""Images may lie outside of [0, 1] by this much: rounding errors of a conversion or a resizing in float32."""
 
-_LOOKED_AT = 4096
-"""Rows among which one with another pixel than 0 and 1 is looked for."""
+_PROBED_ROWS = 4096
+"""Number of rows that are searched for a pixel other than 0 and 1."""
 
 
-def within_range(values: Tensor, whose: str) -> Tensor:
-    """Floats [B, ...] in [0, 1]; what lies outside by rounding is brought to the edge, with a warning.
+def clip_to_unit_range(values: Tensor, whose: str) -> Tensor:
+    """Return floats [B, ...] clipped to [0, 1], and warn if a rounding error had to be clipped.
 
-    >>> within_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
+    Raises:
+        UserError: values that are not finite, or further outside than a rounding error.
+
+    >>> clip_to_unit_range(torch.tensor([0.5, 1.0]), "Images of 'mine'")
     tensor([0.5000, 1.0000])
     """
     if not values.numel():
@@ -149,7 +156,7 @@ def within_range(values: Tensor, whose: str) -> Tensor:
     if low >= 0 and high <= 1:
         return values
     found = f"{low:.9g}..{high:.9g}"
-    if low < -ROUNDING or high > 1 + ROUNDING:
+    if low < -ROUNDING_TOLERANCE or high > 1 + ROUNDING_TOLERANCE:
         if low >= -0.1 and high <= 1.1:
             hint = "clip them, where that is rounding or resizing: images.clip(0, 1)"
         elif low >= 0 and high <= 255:
@@ -162,23 +169,26 @@ def within_range(values: Tensor, whose: str) -> Tensor:
 
 
 def check_scale(rows: Rows, name: str) -> None:
-    """Raise :class:`UserError` where 8-bit images hold only 0 and 1, so that it is not known which scale is meant, or
-    where torch has no memory for positions."""
+    """Check that the scale of 8-bit images is known.
+
+    Raises:
+        UserError: they have only the values 0 and 1; or torch's default device holds no numbers.
+    """
     check_default_device()
     brightest = 0
-    for first in range(0, min(len(rows), _LOOKED_AT), 64):
-        values = rows.stored(torch.arange(first, min(len(rows), first + 64)))
+    for first in range(0, min(len(rows), _PROBED_ROWS), 64):
+        values = rows.read(torch.arange(first, min(len(rows), first + 64)))
         if values.dtype != torch.uint8:
             return
         brightest = max(brightest, int(values.max()))
         if brightest > 1:
             return
     if brightest == 1:
-        raise UserError(two_values(f"Images of {name!r}"))
+        raise UserError(two_values_message(f"Images of {name!r}"))
 
 
-def two_values(whose: str) -> str:
-    """What is asked of integer images of 0 and 1."""
+def two_values_message(whose: str) -> str:
+    """Return the message about integer images that have only the values 0 and 1."""
     return (
         f"{whose} are integers and hold only 0 and 1: is 1 white, or 1 of 255? Where it is white, give them as "
         "images.astype('float32'); where it is almost black, as images.astype('float32') / 255."

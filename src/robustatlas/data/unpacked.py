@@ -1,4 +1,4 @@
-"""Data sets in the folders that their publishers' archives unpack to: Tiny ImageNet, GTSRB, HAR."""
+"""Data sets in the folders of their unpacked archives: Tiny ImageNet, GTSRB, HAR."""
 
 import csv
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.files import list_files, read_text
 from robustatlas.common.wording import join_words
 from robustatlas.data.folders import PICTURES
-from robustatlas.data.pictures import AS_THEY_ARE, Sizing
+from robustatlas.data.pictures import NO_SIZING, Sizing
 
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 SIGNS = 43
@@ -21,7 +21,7 @@ UNPACKED = ("tiny-imagenet", "gtsrb", "har")
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledFiles:
     """Picture ``files`` [N] with their ``labels`` [N] and the names of the ``classes``."""
 
     files: list[Path]
@@ -29,29 +29,29 @@ class Labelled:
     classes: list[str]
 
 
-def sizing_of(name: str, given: Sizing) -> Sizing:
-    """How pictures of ``name`` are brought to one size, where nobody says: GTSRB's to 32 pixels."""
-    return Sizing(resize=32, crop=32) if name == "gtsrb" and given == AS_THEY_ARE else given
+def default_sizing(name: str, given: Sizing) -> Sizing:
+    """Return the sizing of the data set ``name``: ``given``, or 32 pixels for GTSRB if none is given."""
+    return Sizing(resize=32, crop=32) if name == "gtsrb" and given == NO_SIZING else given
 
 
-def tiny_imagenet(folder: Path, split: str) -> Labelled:
-    """Of ``tiny-imagenet-200``: 100,000 training pictures, and its 10,000 validation pictures as test images."""
-    classes = read_text(_present(folder / "wnids.txt")).split()
+def read_tiny_imagenet(folder: Path, split: str) -> LabelledFiles:
+    """Read ``tiny-imagenet-200``: 100,000 training pictures, or the 10,000 validation pictures as test images."""
+    classes = read_text(_check_file(folder / "wnids.txt")).split()
     classes.sort()
     if split == "train":
-        places = [(file, name) for name in classes for file in _pictures(folder / "train" / name)]
+        places = [(file, name) for name in classes for file in _list_pictures(folder / "train" / name)]
     else:
-        told = read_text(_present(folder / "val/val_annotations.txt")).splitlines()
-        rows = [line.split("\t") for line in told if line]
+        annotations = read_text(_check_file(folder / "val/val_annotations.txt")).splitlines()
+        rows = [line.split("\t") for line in annotations if line]
         places = [(folder / "val/images" / row[0], row[1]) for row in rows]
     numbers = {name: number for number, name in enumerate(classes)}
     if strange := sorted({name for _, name in places} - numbers.keys()):
         raise UserError(f"{folder} names the class {strange[0]}, which is not in its wnids.txt; unpack it anew.")
-    return Labelled([file for file, _ in places], [numbers[name] for _, name in places], classes)
+    return LabelledFiles([file for file, _ in places], [numbers[name] for _, name in places], classes)
 
 
-def gtsrb(folder: Path, split: str) -> Labelled:
-    """German traffic signs: 39,209 training pictures in class folders, 12,630 test pictures with a table of classes."""
+def read_gtsrb(folder: Path, split: str) -> LabelledFiles:
+    """Read German traffic signs: 39,209 training pictures in class folders, or 12,630 test pictures with a table."""
     classes = [str(number) for number in range(SIGNS)]
     if split == "train":
         places = [folder / "Final_Training/Images", folder / "Training"]
@@ -60,8 +60,8 @@ def gtsrb(folder: Path, split: str) -> Labelled:
             raise UserError(
                 f"{folder} has neither Final_Training/Images nor Training; unpack the training images there."
             )
-        found = [(file, number) for number in range(SIGNS) for file in _pictures(root / f"{number:05d}")]
-        return Labelled([file for file, _ in found], [number for _, number in found], classes)
+        found = [(file, number) for number in range(SIGNS) for file in _list_pictures(root / f"{number:05d}")]
+        return LabelledFiles([file for file, _ in found], [number for _, number in found], classes)
     images = folder / "Final_Test/Images"
     tables = [folder / "GT-final_test.csv", folder.parent / "GT-final_test.csv", images / "GT-final_test.csv"]
     table = next((place for place in tables if place.is_file()), None)
@@ -72,16 +72,16 @@ def gtsrb(folder: Path, split: str) -> Labelled:
         raise UserError(
             f"{table} has the row {shorten(repr(strange))}; expected a Filename and a whole ClassId in each."
         )
-    return Labelled([images / row["Filename"] for row in rows], [int(row["ClassId"]) for row in rows], classes)
+    return LabelledFiles([images / row["Filename"] for row in rows], [int(row["ClassId"]) for row in rows], classes)
 
 
 def _is_number(text: str | None) -> bool:
     return text is not None and text.isascii() and text.isdecimal()
 
 
-def har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Human activities from smartphones: 561 numbers a sample, brought from [-1, 1] to [0, 1]; and their classes."""
-    values, labels = (_present(folder / split / f"{what}_{split}.txt") for what in "Xy")
+def read_har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Read human activities from smartphones: 561 numbers for each sample, scaled to [0, 1], and the classes."""
+    values, labels = (_check_file(folder / split / f"{what}_{split}.txt") for what in "Xy")
     try:
         x, y = np.loadtxt(values, dtype=np.float64, ndmin=2), np.loadtxt(labels, dtype=np.int64, ndmin=1)
     except ValueError as error:
@@ -89,13 +89,13 @@ def har(folder: Path, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64
     return ((x + 1) / 2).clip(0, 1).astype(np.float32), y - 1
 
 
-def _present(file: Path) -> Path:
+def _check_file(file: Path) -> Path:
     if not file.is_file():
         raise UserError(f"{file} is missing; unpack the whole archive.")
     return file
 
 
-def _pictures(folder: Path) -> Sequence[Path]:
+def _list_pictures(folder: Path) -> Sequence[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder} is missing; unpack the whole archive.")
     found = [path for path in list_files(folder) if path.suffix.lower() in PICTURES]

@@ -14,7 +14,7 @@ from robustatlas.attacks.suites import SUITES, attacks_of
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import falling_scale_start
 from robustatlas.common.wording import suggestion
-from robustatlas.data.arrays import array_of
+from robustatlas.data.arrays import to_array
 from robustatlas.evaluation.request import EIGHT_BIT, Attacks, Request, Strengths
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.strengths import check_strengths, read_strength
@@ -82,7 +82,7 @@ def read_grids(given: Strengths | None, names: Sequence[str]) -> dict[str, tuple
     wanted = {}
     for name, values in given.items():
         try:
-            grid = tuple(read_strength(value, name) for value in np.atleast_1d(array_of(values)).tolist())
+            grid = tuple(read_strength(value, name) for value in np.atleast_1d(to_array(values)).tolist())
         except UserError:
             grid = ()
         if not grid or not all(0 < value < np.inf for value in grid) or any(a >= b for a, b in pairwise(grid)):

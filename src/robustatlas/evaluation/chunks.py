@@ -71,7 +71,7 @@ class Chunk:
     def cut(cls, samples: ChosenSamples, rows: Integers, number: int = 0, task: int = 0) -> Chunk:
         """Return the chunk of ``samples`` at ``rows`` [M]."""
         at = torch.from_numpy(rows)
-        return cls(number, task, samples.rows.stored(at), samples.labels[at], samples.index[rows])
+        return cls(number, task, samples.rows.read(at), samples.labels[at], samples.index[rows])
 
     def inputs(self, model: Classifier) -> tuple[Tensor, Tensor]:
         """Return the images [M, ...] in [0, 1] and the labels [M] on the device of ``model``."""

@@ -13,10 +13,10 @@ from robustatlas.checks.sanity import NOT_KNOWN, ClassesHeld, check_inputs
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import integer_or_none
-from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, of_torch
-from robustatlas.data.arrays import tensor_of
+from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, from_torch
+from robustatlas.data.arrays import to_tensor
 from robustatlas.data.labels import class_numbers
-from robustatlas.data.sampling import is_sorted, some_of
+from robustatlas.data.sampling import choose_positions, is_sorted
 from robustatlas.evaluation.request import Data, Samples
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import DataRecord, Run
@@ -47,7 +47,7 @@ class ChosenSamples:
     def select(self, positions: Tensor) -> ChosenSamples:
         """Return the samples at some positions [M]."""
         chosen = {"labels": self.labels[positions], "index": self.index[positions.numpy()]}
-        return replace(self, rows=self.rows.chosen(positions), **chosen)
+        return replace(self, rows=self.rows.subset(positions), **chosen)
 
     def load(self, model: Classifier, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return images and labels at some positions [M], on the device of a model."""
@@ -59,7 +59,7 @@ def open_data(data: Data, samples: Samples = None) -> Data:
     ``samples`` no more than it takes to find them."""
     if not isinstance(data, torch.utils.data.Dataset):
         return data
-    return of_torch(data, first=None if samples is None else _first_holding(samples))
+    return from_torch(data, first=None if samples is None else _first_holding(samples))
 
 
 def _first_holding(samples: Samples) -> int | None:
@@ -89,14 +89,14 @@ def _all_samples(data: Data) -> ChosenSamples:
     """Return all samples of ``data``."""
     if isinstance(data, Dataset):
         record = DataRecord(name=data.name, **vars(data.fingerprint))
-        classes = ClassesHeld(data.held, data.classes)
+        classes = ClassesHeld(data.classes_present, data.classes)
         return ChosenSamples(data.rows, data.labels.long(), data.index.numpy(), record, data.beginning, classes)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        rows = InMemory(check_inputs(tensor_of(data[0]), data[1]))
+        rows = InMemory(check_inputs(to_tensor(data[0]), data[1]))
         labels, index = torch.from_numpy(class_numbers(data[1], "Labels")), torch.arange(len(rows))
-        record = DataRecord(name="arrays", **vars(Fingerprint.of(rows, labels)))
+        record = DataRecord(name="arrays", **vars(Fingerprint.compute(rows, labels)))
         classes = ClassesHeld(len(torch.unique(labels)))
-        return ChosenSamples(rows, labels, index.numpy(), record, Beginning.of(rows, labels, index), classes)
+        return ChosenSamples(rows, labels, index.numpy(), record, Beginning.read(rows, labels, index), classes)
     raise UserError(
         f"data is a {type(data).__name__}; expected a Dataset (see load_dataset) or a pair (images, labels)."
     )
@@ -118,7 +118,9 @@ def select_positions(
     positions = torch.from_numpy(positions_from_request(samples, len(work.rows)))
     if integer_or_none(samples) is None:
         return positions
-    return some_of(work.labels, torch.from_numpy(work.index), len(positions), seed, _stratification(work.labels, run))
+    return choose_positions(
+        work.labels, torch.from_numpy(work.index), len(positions), seed, _stratification(work.labels, run)
+    )
 
 
 def take_samples(

@@ -117,7 +117,7 @@ def trial_images(entry: DataEntry, split: str, most: int) -> tuple[Dataset, int]
     pixels = torch.rand(shown, *shape, generator=generator).numpy()
     labels = torch.arange(shown).remainder(stand_in.classes).numpy()
     classes = tuple(f"class {number}" for number in range(stand_in.classes))
-    return Dataset.of(pixels, labels, entry.name, classes), number
+    return Dataset.from_arrays(pixels, labels, entry.name, classes), number
 
 
 class _Counter:

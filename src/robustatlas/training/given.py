@@ -157,7 +157,7 @@ def check_options(
 
 def check_apart(measured: Dataset, training: Dataset, remedy: str) -> None:
     """Raise :class:`UserError` where images that are measured are trained on; it ends with a ``remedy``."""
-    shared = measured.shared_with(training)
+    shared = measured.count_shared_images(training)
     if shared > _SHARED * len(measured):
         raise UserError(
             f"{shared} of the {len(measured)} images of {measured.name} that would be measured are training images "
@@ -182,7 +182,7 @@ class Images:
     def __init__(self, data: Dataset, chosen: Tensor, device: torch.device, dtype: torch.dtype) -> None:
         self.labels, self.index = (t[chosen].to(device) for t in (data.labels, data.index))
         self.device, self.dtype = device, dtype
-        self.rows = data.rows.chosen(chosen)
+        self.rows = data.rows.subset(chosen)
         self.held = self.rows[:].to(device, dtype) if isinstance(self.rows, InMemory) else None
 
     def __len__(self) -> int:

@@ -137,7 +137,7 @@ def train(
     check_options(plan, given, data, extra, keep, out)
     held = held_out(data, given)
     if extra is not None and bool(held.any()):
-        kept = data.chosen(held.nonzero()[:, 0])
+        kept = data.subset(held.nonzero()[:, 0])
         check_apart(kept, extra, "give other extra images, or hold none out (held_out=0)")
     identity = identity_of(net, data, plan, given, held, team, extra, architecture or "")
     folder = None if out is None else parse_path(out, "the folder of a training")

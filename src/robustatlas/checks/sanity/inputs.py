@@ -9,7 +9,7 @@ from torch import Tensor
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import pluralise
 from robustatlas.data.labels import class_numbers
-from robustatlas.data.rows import as_inputs, two_values, within_range
+from robustatlas.data.rows import as_inputs, clip_to_unit_range, two_values_message
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.columns import class_names
 
@@ -45,14 +45,14 @@ def check_inputs(images: Tensor, labels: Any) -> Tensor:
         raise UserError(f"Images have shape {tuple(images.shape)}, and so no pixels; expected [N, C, H, W].")
     if not images.is_floating_point():
         if not images.is_complex() and bool(((images == 0) | (images == 1)).all()) and bool(images.any()):
-            raise UserError(two_values("Images"))
+            raise UserError(two_values_message("Images"))
         if images.dtype != torch.uint8:
             raise UserError(
                 f"Images are {images.dtype}; expected floats in [0, 1], or 8-bit images: divide by 255 or store them "
                 "as uint8."
             )
         images = as_inputs(images)
-    images = within_range(images, "Images")
+    images = clip_to_unit_range(images, "Images")
     if int(numbers.min()) < 0:
         raise UserError(f"Labels go down to {int(numbers.min())}; expected class numbers from 0.")
     return images
