@@ -280,7 +280,7 @@ def test_images_beyond_the_edge_by_rounding_are_clamped_with_a_word() -> None:
     images[0, 0, 0] = torch.tensor([1.0000001, -1e-8])
     for data in ((images, LABELS), ra.Dataset, torch.utils.data.TensorDataset(images, LABELS)):
         with pytest.warns(UserWarning, match="1.00000012"):
-            given = data.of(images, LABELS) if data is ra.Dataset else data
+            given = data.from_arrays(images, LABELS) if data is ra.Dataset else data
             found = evaluate(data=given, **USUAL).minimal_size("linf")
         np.testing.assert_array_equal(found, expected)
     assert float(images.max()) > 1  # the user's own stay as they are

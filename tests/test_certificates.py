@@ -227,10 +227,10 @@ def test_curves_of_one_parameter_are_linear_between_their_breaks(name: str) -> N
     high = torch.cat([breaks, breaks[-1:] + 1])
     for a, b in zip(low, high, strict=True):
         a, b = (each.clamp(-3, 3).view_as(x) for each in (a, b))
-        middle = threat.at(x, (a + b) / 2)
-        torch.testing.assert_close(middle, (threat.at(x, a) + threat.at(x, b)) / 2)
+        middle = threat.transform(x, (a + b) / 2)
+        torch.testing.assert_close(middle, (threat.transform(x, a) + threat.transform(x, b)) / 2)
     theta = torch.tensor([[0.2], [-0.3], [0.1]], dtype=torch.float64)
-    torch.testing.assert_close(threat.apply(x, theta), threat.at(x, theta.view(-1, 1, 1, 1).expand_as(x)))
+    torch.testing.assert_close(threat.apply(x, theta), threat.transform(x, theta.view(-1, 1, 1, 1).expand_as(x)))
 
 
 @pytest.mark.parametrize("name", ["brightness", "contrast", "saturation", "hue"])

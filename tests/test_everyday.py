@@ -141,7 +141,7 @@ def test_more_strengths_never_raise_an_accuracy(name: str, search: str) -> None:
     model, x = a_jagged_model(), images(count=12, side=12)
     data, known = (x, torch.zeros(12, dtype=torch.long)), replace(attack_named(name).on_images((12, 12)), small=None)
     last = known.strengths[-1]
-    most = min(1.2 * last, known.threat.most(x), 90.0 if known.threat.levels else np.inf)
+    most = min(1.2 * last, known.threat.max_size(x), 90.0 if known.threat.levels else np.inf)
     grid = sorted(
         {
             float(max(1, round(share * most))) if known.threat.levels else share * most

@@ -10,7 +10,7 @@ import torch
 import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import UserError
-from robustatlas.threats.levels import as_file, shown
+from robustatlas.threats.levels import apply_threat, round_to_levels
 from robustatlas.threats.lp import L1, L2, Linf
 from test_everyday import QUIET, a_model, some_data
 from threat_properties import images, noise_for
@@ -22,12 +22,12 @@ def test_rounding_stays_inside_of_the_ball(threat: Linf | L2 | L1, dtype: torch.
     x = images(count=5, side=8, dtype=dtype)
     epsilon = torch.full((5,), 8 / 255 if isinstance(threat, Linf) else 1.0, dtype=dtype)
     theta = threat.project(x, threat.start(x, epsilon, noise_for(x)) * 3, epsilon)
-    rounded = shown(threat, x, theta, eight_bit=True)
+    rounded = apply_threat(threat, x, theta, eight_bit=True)
     assert (threat.size(x, rounded - x) <= threat.size(x, theta) * (1 + 1e-5)).all()
     files = (rounded * 255).round().to(torch.uint8)
     assert torch.equal(files.to(dtype) / 255, rounded)
     whole = torch.full_like(x, 8 / 255) * noise_for(x).sign(*x.shape[1:], dtype=dtype)
-    kept = shown(Linf(), x, (x + whole).clamp(0, 1) - x, eight_bit=True)
+    kept = apply_threat(Linf(), x, (x + whole).clamp(0, 1) - x, eight_bit=True)
     torch.testing.assert_close(kept, (x + whole).clamp(0, 1), rtol=0, atol=1e-6)  # whole levels stay
 
 
@@ -55,7 +55,7 @@ def test_examples_that_do_not_survive_are_counted() -> None:
     x, labels = some_data(model)
     result = ra.evaluate(model, (x, labels), "l2", keep_adversarial=True, **QUIET)
     index, found = result.adversarial("l2")
-    held = model.logits(as_file(torch.from_numpy(found))).argmax(1) != labels[index]
+    held = model.logits(round_to_levels(torch.from_numpy(found))).argmax(1) != labels[index]
     assert result.outcome("l2").surviving_files() == (int(held.sum()), len(index))
     assert "as" not in repr(ra.evaluate(model, (x, labels), "l2", **QUIET).outcome("l2").surviving_files())
 

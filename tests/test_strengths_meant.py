@@ -70,7 +70,7 @@ MOST = {
 @pytest.mark.parametrize("name", [name for name in catalogue() if not name.startswith("corruption")])
 def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
     attack = attack_named(name)
-    most = attack.threat.most(COLOUR)
+    most = attack.threat.max_size(COLOUR)
     like = next((own for own in MOST if name == own or (name.endswith(f"-{own}") and "jpeg" not in name)), None)
     assert most == pytest.approx(MOST[like] if like else N if name == "sigma-zero" else math.inf)
     if math.isfinite(most):
@@ -89,7 +89,7 @@ def test_a_strength_beyond_all_images_is_refused(name: str) -> None:
 def test_larger_sets_hold_nothing_more(name: str) -> None:
     """By the sets themselves: what is drawn in one ten times as large lies in this one."""
     threat = attack_named(name).threat
-    most = threat.most(COLOUR)
+    most = threat.max_size(COLOUR)
     noise = Noise.for_samples(0, torch.arange(2), "beyond")
     drawn = threat.start(COLOUR, torch.full((2,), 10 * most), noise)
     inside = threat.project(COLOUR, drawn, torch.full((2,), most))
@@ -104,9 +104,9 @@ def test_larger_sets_hold_nothing_more(name: str) -> None:
 
 
 def test_of_sets_outside_of_the_catalogue() -> None:
-    assert Rotation().most(COLOUR) == 180
-    assert Compose((StAdv(), Linf()), (0.5, 0.1)).most(COLOUR) == 10
-    assert Compose((Rotation(), attack_named("fog").threat), (0.5, 0.1)).most(COLOUR) == math.inf
+    assert Rotation().max_size(COLOUR) == 180
+    assert Compose((StAdv(), Linf()), (0.5, 0.1)).max_size(COLOUR) == 10
+    assert Compose((Rotation(), attack_named("fog").threat), (0.5, 0.1)).max_size(COLOUR) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,18 @@ def test_gaussian_filters_are_those_of_scipy():
         expected = scipy.ndimage.gaussian_filter(x[0, 0].numpy(), sigma, mode="nearest", truncate=4)
         np.testing.assert_allclose(maps.gaussian_blur(x, noise_for(x), sigma)[0, 0], expected, atol=1e-12)
         expected = scipy.ndimage.gaussian_filter(x[0, 0].numpy(), 9 * sigma, mode="reflect", truncate=3)
-        ours = maps._smooth(x, 9 * sigma, truncate=3, border=maps._symmetric)
+        ours = maps._smooth(x, 9 * sigma, truncate=3, border=maps._mirror_border_twice)
         np.testing.assert_allclose(ours[0, 0], expected, atol=1e-12)
 
 
 def test_displacements_are_read_as_by_scipy():
     x = images(1, 1, 11, 9, dtype=torch.float64)
     places = 8 * noise_for(x).uniform(2, 11, 9, dtype=x.dtype)[0] + torch.tensor([-3.0, 2.0]).view(2, 1, 1)
-    for mode, border in (("reflect", maps._symmetric), ("mirror", maps._mirrored), ("nearest", maps._clamped)):
+    for mode, border in (
+        ("reflect", maps._mirror_border_twice),
+        ("mirror", maps._mirror_border),
+        ("nearest", maps._repeat_border),
+    ):
         expected = scipy.ndimage.map_coordinates(x[0, 0].numpy(), places.numpy(), order=1, mode=mode)
         np.testing.assert_allclose(maps._sample(x, places[:1], places[1:], border)[0, 0], expected, atol=1e-12)
 

@@ -18,14 +18,14 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.historical.imagenet_ua.patterns import HistoricalUaMix
 from robustatlas.threats.imagenet_ua import shapes
-from robustatlas.threats.imagenet_ua.edges import edges
+from robustatlas.threats.imagenet_ua.edges import find_edges
 from robustatlas.threats.imagenet_ua.gabor import UaGabor, wave_kernel
 from robustatlas.threats.imagenet_ua.hsv import to_hsv, to_rgb
 from robustatlas.threats.imagenet_ua.latents import Faded, FadedLatents, Latents
 from robustatlas.threats.imagenet_ua.mix import UaMix
 from robustatlas.threats.imagenet_ua.prison import bar_columns
 from robustatlas.threats.imagenet_ua.sizes import BySize
-from robustatlas.threats.imagenet_ua.snow import blurred, streaks
+from robustatlas.threats.imagenet_ua.snow import blur_lines, streaks
 from threat_properties import (
     GOLDENS,
     check_choice,
@@ -154,7 +154,7 @@ def test_draws_are_those_of_the_public_code(side: int) -> None:
 
     column, row, width = golden(f"snow/{side}/lines_c1_r1_w").float().unbind(-1)
     lines = streaks(row, column, width, golden(f"snow/{side}/flip"), 15 if large else 3)
-    lines = blurred(lines, golden(f"snow/{side}/sigma"), "reflect") if large else lines
+    lines = blur_lines(lines, golden(f"snow/{side}/sigma"), "reflect") if large else lines
     torch.testing.assert_close(lines, golden(f"snow/{side}/kernels"), rtol=0, atol=1e-6)
 
     spans = spans_of(side)
@@ -164,7 +164,7 @@ def test_draws_are_those_of_the_public_code(side: int) -> None:
 
 
 def test_edges_bars_and_colours_are_those_of_the_public_code() -> None:
-    assert torch.equal(edges(picture()).byte(), unpacked("edge/32/mask_packed", 32))
+    assert torch.equal(find_edges(picture()).byte(), unpacked("edge/32/mask_packed", 32))
     assert torch.equal(bar_columns(224, 7, 6), golden("prison/224/mask_row"))
     torch.testing.assert_close(to_hsv(picture()), golden("hsv/32/hsv_of_x"), rtol=0, atol=1e-6)
     hsv = golden("kaleidoscope/32/hsv")[..., 0]
@@ -211,8 +211,8 @@ def test_the_draw_that_is_chosen_promises_most(name: str) -> None:
     chosen = threat.choose(x, slope, noise)
     assert (threat.apply(x, chosen) == x).all()
     check_choice(threat, x, slope, noise)
-    most = threat.promise(x, slope, chosen)
-    assert all((most >= threat.promise(x, slope, threat._at_rest(x, noise.child(k)))).all() for k in (0, 3))
+    most = threat.gradient_gain(x, slope, chosen)
+    assert all((most >= threat.gradient_gain(x, slope, threat._make_neutral(x, noise.child(k)))).all() for k in (0, 3))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if isinstance(SOUND[name], Faded) and name != "snow"])
@@ -220,7 +220,7 @@ def test_faded_in_it_is_the_published_image(name: str) -> None:
     x, threat = picture(), SOUND[name]
     latent, drawn = latent_of(name).abs(), tuple(map(Fixed, drawn_of(name)))
     expected = published(name).apply(x, Latents(latent, drawn))
-    whole = FadedLatents(latent, drawn, torch.full((2,), threat.whole.at(x)))
+    whole = FadedLatents(latent, drawn, torch.full((2,), threat.whole.value(x)))
     torch.testing.assert_close(threat.apply(x, whole), expected, rtol=0, atol=1e-5)
 
 

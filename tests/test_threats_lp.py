@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers_core import THREATS, distance_to_halfspace
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import per_sample
-from robustatlas.threats.lp import L1, L2, Linf, norm, project_l1_ball, to_box
+from robustatlas.threats.lp import L1, L2, Linf, clip_to_box, norm, project_l1_ball
 
 GOLDENS = np.load(Path(__file__).parent / "goldens" / "lp.npz")
 NAMES = list(THREATS)
@@ -226,7 +226,7 @@ def test_zero_epsilon_leaves_only_the_clean_point(name: str) -> None:
 def test_infinite_epsilon_leaves_the_box(name: str) -> None:
     x, theta, _ = draw(3, 10)
     endless = torch.full((SAMPLES,), torch.inf, dtype=torch.float64)
-    torch.testing.assert_close(THREATS[name].project(x, theta, endless), to_box(x, theta))
+    torch.testing.assert_close(THREATS[name].project(x, theta, endless), clip_to_box(x, theta))
 
 
 @pytest.mark.parametrize("name", ["linf", "l2", "l1"])

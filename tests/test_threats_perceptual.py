@@ -20,7 +20,7 @@ from robustatlas.optimizers.ppgd import PPGD
 from robustatlas.threats.features import ActivationFeatures, find_layers, load_features
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.historical.perceptual import HistoricalPerceptual
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 from robustatlas.threats.perceptual import Perceptual, PerceptualDistance
 from threat_properties import check_independent, check_sound, degenerate_images, images, moved, noise_for
 
@@ -406,7 +406,7 @@ def test_sizes_come_from_the_pass_of_the_logits_where_features_are_its_own(own):
     model, x = resnet(dtype=torch.float64), images(dtype=torch.float64)
     other = Classifier(ResNet().double().eval())
     threat = Perceptual(PerceptualDistance(ActivationFeatures(model if own else other, ("layer1", "layer2"))))
-    theta = to_box(x, 0.01 * noise_for(x).normal(*x.shape[1:], dtype=x.dtype))
+    theta = clip_to_box(x, 0.01 * noise_for(x).normal(*x.shape[1:], dtype=x.dtype))
     labels = torch.zeros(len(x), dtype=torch.int64)
     with model.evaluating():
         problem = Problem(threat, x, labels, labels - 1, x.new_ones(len(x)), noise_for(x), threat.reference(x))
@@ -427,9 +427,9 @@ def test_activations_of_other_passes_are_not_taken():
     rough = Classifier(model, precision="bfloat16")
     drawing = Classifier(model, draws=2)
     for which, taken in ((model, True), (resnet(), False), (rough, False), (drawing, False)):
-        with features.of_passes(which) as activations:
+        with features.share_passes(which) as activations:
             assert (activations is not None) == taken
-    with going_back("surrogate"), features.of_passes(model) as activations:
+    with going_back("surrogate"), features.share_passes(model) as activations:
         assert activations is None
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from robustatlas.common.bundle import Fixed, map_tensors
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.snow import HistoricalSnow, HistoricalSnowTheta
-from robustatlas.threats.snow import Snow, SnowTheta, promise, random_kernels, snow_layer, streak
+from robustatlas.threats.snow import Snow, SnowTheta, gradient_gain, random_kernels, snow_layer, streak
 from threat_properties import (
     ascend,
     check_choice,
@@ -151,9 +151,9 @@ def test_chosen_streaks_promise_more_than_drawn_ones():
     x, threat = images(6, 3, 16), Snow()
     noise, gradient = noise_for(x), noise_for(x).child(5).normal(3, 16, 16)
     chosen = threat.choose(x, gradient, noise)
-    best = promise(x, gradient, chosen.kernels.values).sum(1)
+    best = gradient_gain(x, gradient, chosen.kernels.values).sum(1)
     for k in range(4):
         drawn = threat.start(x, torch.ones(6), noise.child(100 + k))
-        assert (best > promise(x, gradient, drawn.kernels.values).sum(1)).all()
+        assert (best > gradient_gain(x, gradient, drawn.kernels.values).sum(1)).all()
     assert (threat.apply(x, chosen) == x).all()
     check_choice(threat, x, gradient, noise)

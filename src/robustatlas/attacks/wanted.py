@@ -8,7 +8,7 @@ from robustatlas.attacks.definition import Attack, ProtocolName
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.errors import UserError
 from robustatlas.models.sources.functions import object_named
-from robustatlas.threats.perceptual import distance_by
+from robustatlas.threats.perceptual import load_distance
 
 PERCEPTUAL = "lpips"
 """The attack that compares images by the features of a network."""
@@ -52,4 +52,4 @@ def load_attack(name: str) -> Attack:
 
 def _compare_by(attack: Attack, features: str) -> Attack:
     threat: Any = attack.threat
-    return replace(attack, threat=replace(threat, distance=distance_by(features)))
+    return replace(attack, threat=replace(threat, distance=load_distance(features)))

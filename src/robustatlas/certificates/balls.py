@@ -12,7 +12,7 @@ from robustatlas.certificates.base import MARGIN_OF_SIZES, ROUNDING, Certificate
 from robustatlas.certificates.bounds import Bounds, LargerBounds, seconds_of_crown
 from robustatlas.certificates.regions import NormBall
 from robustatlas.certificates.sizes import is_certified, largest
-from robustatlas.threats.lp import Lp, whole
+from robustatlas.threats.lp import Lp, full_ball_size
 
 _BOUNDS = 6
 """Bounds that a sample takes, about: 4 to 6 on the digits, 6 to 7 on residual networks of CIFAR-10."""
@@ -85,7 +85,7 @@ class BallCertificate(Certificate):
                 larger.store(at, failed, bounds.activation_inputs, len(samples.x))
             return found.cpu(), reach.cpu()
 
-        return largest(margin, len(samples.x), first, whole(p, samples.x[0].numel()))
+        return largest(margin, len(samples.x), first, full_ball_size(p, samples.x[0].numel()))
 
     def prove(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Verdicts:
         """Bound the margins once, on the balls of the ``sizes`` [B]."""
@@ -96,7 +96,7 @@ class BallCertificate(Certificate):
     def bounds_on_balls(self, subject: Subject, attack: Attack, samples: Samples, sizes: Tensor) -> Bounds:
         """Return bounds on the balls that the ``sizes`` [B] name."""
         p = cast(Lp, attack.threat).p
-        radius = sizes.clamp_max(whole(p, samples.x[0].numel())).to(samples.x.device) * MARGIN_OF_SIZES
+        radius = sizes.clamp_max(full_ball_size(p, samples.x[0].numel())).to(samples.x.device) * MARGIN_OF_SIZES
         return Bounds(subject.network, NormBall(samples.x, radius, p), backwards=self.backwards)
 
     def proven_margins(self, bounds: Bounds, labels: Tensor) -> Tensor:

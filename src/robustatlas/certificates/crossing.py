@@ -13,7 +13,7 @@ from robustatlas.models.classifier.failing import BackwardError, slope_of
 from robustatlas.models.objectives import margin_of
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Line
-from robustatlas.threats.lp import Lp, whole
+from robustatlas.threats.lp import Lp, full_ball_size
 
 _STEPS = (1.0, 0.5, 0.5, 0.25, 0.25)
 """Lengths of the steps of an ascent, relative to the size: the first reaches the border, and the next ones still reach
@@ -46,7 +46,7 @@ def crossing(model: Classifier, attack: Attack, samples: Samples, sizes: Tensor,
 
 def _smallest(model: Classifier, attack: Attack, samples: Samples, certified: Tensor, seed: int) -> Tensor:
     x, p = samples.x, norm_of(attack)
-    everything = attack.strengths[-1] if p is None else whole(p, x[0].numel()) if p else x[0].numel()
+    everything = attack.strengths[-1] if p is None else full_ball_size(p, x[0].numel()) if p else x[0].numel()
     radius = torch.where(certified.isinf(), everything, certified)
     radius = (radius * _INSIDE if p != 0 else radius).to(x.dtype)
     found = torch.full_like(certified, torch.inf)

@@ -88,13 +88,13 @@ class LineCertificate(Certificate):
 
 def _piece(threat: Line, x: Tensor, start: Tensor, end: Tensor) -> Segment:
     """Return the images between two thetas [P], as a chord and how far they leave it."""
-    first, last = threat.at(x, per_sample(start, x)), threat.at(x, per_sample(end, x))
+    first, last = threat.transform(x, per_sample(start, x)), threat.transform(x, per_sample(end, x))
     low, high = torch.minimum(start, end), torch.maximum(start, end)
     below, above = torch.zeros_like(x), torch.zeros_like(x)
     for theta in threat.breaks(x):
         inside = torch.minimum(torch.maximum(theta, per_sample(low, x)), per_sample(high, x))
         share = (inside - per_sample(start, x)) / per_sample(end - start, x)
-        off = threat.at(x, inside) - (first + share * (last - first))
+        off = threat.transform(x, inside) - (first + share * (last - first))
         below, above = torch.maximum(below, -off), torch.maximum(above, off)
     return Segment(first, last, below, above, threat.roundings)
 

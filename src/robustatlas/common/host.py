@@ -37,7 +37,7 @@ def is_sync_free(device: torch.device) -> bool:
 
 @contextmanager
 def sync_every(steps: int) -> Iterator[None]:
-    """Synchronise every ``steps`` steps inside of the block.
+    """Yield synchronise every ``steps`` steps inside of the block.
 
     Results do not depend on it; the number of passes does, as samples are freed later.
 

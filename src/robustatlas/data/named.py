@@ -173,6 +173,9 @@ _SOURCES: dict[str, _Source] = {
 def dataset_names() -> tuple[str, ...]:
     """Return the names that :func:`load_dataset` knows.
 
+    Returns:
+        the names, in the order of its documentation.
+
     Example:
         >>> "digits" in dataset_names()
         True

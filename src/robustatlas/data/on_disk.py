@@ -106,7 +106,10 @@ def has_single_split(name: str) -> bool:
     """Return True if a data set has the same images for every split, as files and folders of pictures have.
 
     Args:
-        name: of a data set, see :func:`load_dataset`; the file or folder need not exist.
+        name: of a data set, see :func:`load_dataset`.
+
+    Returns:
+        True if there is one split; the file or folder need not exist.
 
     Example:
         >>> has_single_split("mine.npz"), has_single_split("imagefolder:mine"), has_single_split("digits")

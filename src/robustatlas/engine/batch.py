@@ -36,7 +36,7 @@ from robustatlas.models.classifier.precision import products_in
 from robustatlas.models.objectives import OBJECTIVES, margin_of
 from robustatlas.optimizers.base import Evaluation, Problem
 from robustatlas.optimizers.sweeping import is_clear
-from robustatlas.threats.levels import shown
+from robustatlas.threats.levels import apply_threat
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def compute_objective(
     leaf = require_gradient(theta) if run.optimizer.needs_gradient else theta
     measuring = problem.threat.measuring(model, problem.reference)
     with torch.set_grad_enabled(run.optimizer.needs_gradient), going_back(run.backward), measuring as measured:
-        changed = shown(problem.threat, problem.x, leaf, problem.eight_bit)
+        changed = apply_threat(problem.threat, problem.x, leaf, problem.eight_bit)
         logits, doubt = _fast_memory_order(model, run).searched(changed, problem.labels, noise)
         value = OBJECTIVES[run.objective](logits, problem.labels, problem.targets if run.targets else None)
         size = measured(problem.x, _measured_point(problem, run, theta, leaf, changed))

@@ -16,7 +16,7 @@ from robustatlas.engine.reduced import Doubtful
 from robustatlas.models.classifier.draws import Verdict
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation
-from robustatlas.threats.levels import shown
+from robustatlas.threats.levels import apply_threat
 
 
 def record_margins(execution: Execution, run: AttackRun, batch: Batch, evaluation: Evaluation) -> None:
@@ -63,7 +63,7 @@ def record_in_full(execution: Execution, doubtful: Doubtful, count: int) -> None
         return
     records, low = execution.records, select_rows(doubtful, doubtful.lower, count)
     with torch.no_grad(), charge_passes(execution.model, records, low.rows):
-        x_adv = shown(low.problem.threat, low.problem.x, low.theta, low.problem.eight_bit)
+        x_adv = apply_threat(low.problem.threat, low.problem.x, low.theta, low.problem.eight_bit)
         logits = execution.model.logits(x_adv, labels=low.problem.labels, verifying=True)
     records.finite &= logits.isfinite().all()
     _enter(execution, low.theta, low.place, margin_of(logits.to(records.margins.dtype).softmax(1), low.problem.labels))
@@ -107,7 +107,7 @@ def _confirmed(execution: Execution, new: Batch) -> Tensor:
     """``[B]``: the candidates are misclassified, and inside of the box, when looked at again."""
     records, rows, size = execution.records, new.rows, new.candidate_size
     threat = execution.attack.threat
-    x_adv = shown(threat, new.problem.x, new.candidate, execution.attack.eight_bit)
+    x_adv = apply_threat(threat, new.problem.x, new.candidate, execution.attack.eight_bit)
     if execution.attack.eight_bit and threat.additive:
         size = threat.size(new.problem.x, x_adv - new.problem.x)
     with torch.no_grad(), charge_passes(execution.model, records, rows):

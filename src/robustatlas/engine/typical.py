@@ -14,7 +14,7 @@ from robustatlas.engine.execution import Execution
 from robustatlas.engine.numerics import JUDGED, NUMERICS, TYPICAL, VERIFIED
 from robustatlas.models.classifier.draws import Verdict
 from robustatlas.models.objectives import margin_of
-from robustatlas.threats.levels import shown
+from robustatlas.threats.levels import apply_threat
 
 _KEPT_FOR_SEARCH = 2
 """Queries that draws leave to the search, of a model that may be asked only so often: one, and one that verifies."""
@@ -94,7 +94,7 @@ def _draw(execution: Execution, places: Tensor) -> _Points:
     noise = records.noise.take(rows).child(TYPICAL).child(bits).child(number)
     with torch.no_grad():
         theta = attack.threat.typical(x, epsilon, noise)
-        changed = shown(attack.threat, x, theta, attack.eight_bit)
+        changed = apply_threat(attack.threat, x, theta, attack.eight_bit)
         measured = changed - x if attack.eight_bit and attack.threat.additive else theta
         size = attack.threat.size(x, measured)
     if attack.threat.has_whole_sizes:  # said as the next whole number, if that is within the strength

@@ -18,7 +18,7 @@ from robustatlas.data.arrays import to_array
 from robustatlas.evaluation.request import EIGHT_BIT, Attacks, Request, Strengths
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.strengths import check_strengths, read_strength
-from robustatlas.threats.base import UnsupportedInputError, beyond_images
+from robustatlas.threats.base import UnsupportedInputError, oversize_message
 
 
 def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[Attack]:
@@ -49,8 +49,8 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
     wanted = read_grids(request.strengths, names)
     for attack in attacks:
         largest = wanted.get(attack.name, attack.strengths)[-1]
-        if largest > max(attack.threat.most(first), attack.strengths[-1]):
-            raise UserError(beyond_images(attack.name, largest, attack.threat, first, attack.about.unit))
+        if largest > max(attack.threat.max_size(first), attack.strengths[-1]):
+            raise UserError(oversize_message(attack.name, largest, attack.threat, first, attack.about.unit))
     return [
         replace(
             attack,

@@ -29,7 +29,7 @@ from robustatlas.outcomes.outcome import Booleans, Floats, Integers
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.strengths import snapped
-from robustatlas.threats.levels import as_file, check_levels, shown
+from robustatlas.threats.levels import apply_threat, check_levels, round_to_levels
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class _AttackedBatch:
         broken = records.best_size.isfinite() & torch.from_numpy(self.settled).to(records.x.device)
         rows = broken.nonzero().squeeze(1)
         theta = take_rows(records.best_theta, rows)
-        images = shown(attack.threat, records.x[rows], theta, attack.eight_bit) if len(rows) else records.x[:0]
+        images = apply_threat(attack.threat, records.x[rows], theta, attack.eight_bit) if len(rows) else records.x[:0]
         return self.index[rows.cpu().numpy()], images.detach().float().cpu().numpy()
 
     def _examples_as_files(self, examples: AdversarialExamples, batch_size: int) -> Integers:
@@ -250,7 +250,7 @@ class _AttackedBatch:
         found = np.zeros(len(index), np.int64)
         rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(records.x.device)
         model = self.model.judged_by(self.task.attack.errors)
-        rounded = as_file(torch.from_numpy(examples[1])).to(records.x)
+        rounded = round_to_levels(torch.from_numpy(examples[1])).to(records.x)
         wrong = []
         for images, chosen in zip(torch.split(rounded, batch_size), torch.split(rows, batch_size), strict=True):
             with torch.no_grad():

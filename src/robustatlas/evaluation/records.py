@@ -62,7 +62,7 @@ def attack_record(
         protocol["remedy"] = model.remedy
     if attack.errors != "accepted":
         protocol["errors"] = attack.errors
-    largest = math.inf if first is None else attack.threat.most(first)
+    largest = math.inf if first is None else attack.threat.max_size(first)
     return AttackRecord(
         name=attack.name,
         strengths=attack.strengths,

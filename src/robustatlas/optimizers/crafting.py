@@ -20,7 +20,7 @@ from robustatlas.models.objectives import cross_entropy
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import Lp, project_l1_ball, to_box
+from robustatlas.threats.lp import Lp, clip_to_box, project_l1_ball
 
 Value = Callable[[Tensor], Tensor]
 """An objective that an attack maximises: from logits ``[B, C]`` to ``[B]``."""
@@ -366,7 +366,7 @@ def ball_point(threat: Lp, x: Tensor, direction: Tensor, epsilon: Tensor) -> Ten
     if threat.p == 2:
         return _stretched(x, direction, epsilon)
     if threat.p == 1:
-        return x + to_box(x, project_l1_ball(direction, epsilon))
+        return x + clip_to_box(x, project_l1_ball(direction, epsilon))
     return threat.apply(x, threat.project(x, direction, epsilon))
 
 
@@ -391,4 +391,4 @@ def _stretched(x: Tensor, direction: Tensor, epsilon: Tensor) -> Tensor:
     left = (epsilon**2 - (room**2 * clipped).sum(1)).clamp_min(0)
     free = (d**2 * ~clipped).sum(1).clamp_min(1e-24)
     # Not the root of the ratio, which has no gradient at epsilon = 0.
-    return x + to_box(x, per_sample(left.sqrt() * free.rsqrt(), direction) * direction)
+    return x + clip_to_box(x, per_sample(left.sqrt() * free.rsqrt(), direction) * direction)

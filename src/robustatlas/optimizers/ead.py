@@ -11,7 +11,7 @@ from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, counter, unsearchable
 from robustatlas.optimizers.carlini_wagner import Weighing
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class EAD(BoundaryOptimizer[EADState]):
         gradient = 2 * state.theta - per_sample(active, x) * evaluation.gradient
         length = per_sample(self.rate * (1 - move / self.inner_steps).clamp_min(0).sqrt(), x)
         moved = state.theta - length * gradient
-        shrunk = to_box(
+        shrunk = clip_to_box(
             x, torch.where(moved.abs() > self.beta, moved - self.beta * moved.sign(), torch.zeros_like(moved))
         )
         # At the shrunk point: on to the next look-ahead point, with FISTA's momentum, or to the next round.
-        ahead = to_box(x, state.theta + per_sample(move / (move + 3), x) * (state.theta - state.previous))
+        ahead = clip_to_box(x, state.theta + per_sample(move / (move + 3), x) * (state.theta - state.previous))
         over = state.judging & (state.move >= self.inner_steps)
         clean = torch.zeros_like(state.theta)
         return EADState(

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 
 _LAST_OVERSHOOT = 5e-4
 """Way of the last move beyond the boundary, as a share of the way from the clean point: enough for rounding."""
@@ -88,7 +88,7 @@ class FAB(BoundaryOptimizer[FABState]):
         if not self.exact:
             last = state.step >= self.steps - 1
             theta = select(last, (1 + _LAST_OVERSHOOT) * from_clean, theta)
-        theta = to_box(x, theta)
+        theta = clip_to_box(x, theta)
         if not self.exact:
             return FABState(theta, state.step + 1, state.arrived)
         return FABState(select(back, base, theta), state.step + (~back).long(), ~back)

@@ -10,7 +10,7 @@ from robustatlas.common.bundle import per_sample, select
 from robustatlas.common.host import maybe_any
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer, capped_gradient
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 from robustatlas.threats.perceptual import Perceptual
 
 
@@ -32,7 +32,7 @@ def _descend(problem: Problem, theta: Tensor, gradient: Tensor, weight: Tensor, 
         direction = direction / (per_sample(direction.flatten(1).norm(dim=1), direction) + 1e-8)
         features_ahead = threat.phi.embed(x + theta + width * direction)
         speed = (features_ahead - features).norm(dim=1) / width
-        return to_box(x, theta + per_sample(length / (speed + slack), direction) * direction)
+        return clip_to_box(x, theta + per_sample(length / (speed + slack), direction) * direction)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.common.bundle import dot, norm, per_sample
 from robustatlas.optimizers.base import Evaluation, Problem, State, annealed, counter
 from robustatlas.optimizers.ppgd import PerceptualOptimizer
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 
 _TINY = 1e-20
 _FURTHEST = 0.05
@@ -78,5 +78,5 @@ class PerceptualDescent(PerceptualOptimizer[PerceptualDescentState]):
         furthest = _FURTHEST * math.sqrt(theta[0].numel())
         to_boundary = (-evaluation.objective / steepness).clamp(-furthest, furthest)
         across = to_boundary + self.beyond * (0.1 + 0.9 * falling) * length
-        theta = to_box(x, theta + per_sample(across, x) * normal - per_sample(rate, x) * downhill)
+        theta = clip_to_box(x, theta + per_sample(across, x) * normal - per_sample(rate, x) * downhill)
         return PerceptualDescentState(theta, state.step + 1, state.theta, slope)

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.common.bundle import dot, per_sample, select
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem, S, State, unsearchable
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 from robustatlas.threats.perceptual import Perceptual
 
 _SMALL = 1e-4
@@ -78,7 +78,7 @@ class PPGD(PerceptualOptimizer[State]):
         speed = jacobian_product(direction).flatten(1).norm(dim=1)
         length = self.rate * problem.epsilon / speed.clamp_min(1e-12)
         moves = (gradient.flatten(1).norm(dim=1) >= _SMALL) & (speed > 0)
-        theta = select(moves, to_box(x, state.theta + per_sample(length, x) * direction), state.theta)
+        theta = select(moves, clip_to_box(x, state.theta + per_sample(length, x) * direction), state.theta)
         return State(threat.project(x, theta, problem.epsilon), state.step + 1)
 
     def _solve(self, matrix: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from robustatlas.common.bundle import per_sample, select
 from robustatlas.optimizers.base import BoundaryOptimizer, Evaluation, Problem, State, annealed, counter, unsearchable
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.lp import norm, to_box
+from robustatlas.threats.lp import clip_to_box, norm
 
 _TINY = 1e-12
 
@@ -73,7 +73,7 @@ class SigmaZero(BoundaryOptimizer[SigmaZeroState]):
         mean, square = state.mean.lerp(gradient, 1 - beta_1), state.square.lerp(gradient.square(), 1 - beta_2)
         length = rate / (1 - beta_1 ** (step + 1))
         deviation = (square / per_sample(1 - beta_2 ** (step + 1), square)).sqrt() + 1e-8
-        moved = to_box(problem.x, theta - per_sample(length, theta) * mean / deviation)
+        moved = clip_to_box(problem.x, theta - per_sample(length, theta) * mean / deviation)
         # More is set to zero while that leaves an example, less until there is one again.
         change = torch.where(evaluation.fooled, self.threshold_rate, -self.threshold_rate).to(rate.dtype) * rate
         threshold = (state.threshold + change).clamp(0, 1)

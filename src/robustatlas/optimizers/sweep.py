@@ -18,7 +18,7 @@ from robustatlas.optimizers.base import Evaluation, Problem, State, counter, uns
 from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
 from robustatlas.outcomes.strengths import same_strength
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.everyday.change import Change, Free
+from robustatlas.threats.everyday.change import Change, FreeKind
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Sweep(SweepingOptimizer[SweepState]):
 
     bounded: int = 1
     signed: bool = True
-    free: tuple[tuple[Free, int], ...] = ()
+    free: tuple[tuple[FreeKind, int], ...] = ()
     whole: bool = False
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ def _point_count(sweep: Sweep) -> int:
     return sum(map(sweep.points_at, sweep.sizes))
 
 
-def _values(kind: Free, count: int) -> list[float]:
+def _values(kind: FreeKind, count: int) -> list[float]:
     """Return ``count`` values of a free number: both ends of a place, one of an angle, numbers of draws."""
     if kind == "place":
         return [number / (count - 1) for number in range(count)]

@@ -1,4 +1,4 @@
-"""What a threat model is: a parameterised family of nested sets of perturbed inputs."""
+"""Threat models: parameterised families of nested sets of perturbed inputs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class UnsupportedInputError(UserError):
     """The images do not fit the threat model (for instance grey images for a colour attack)."""
 
 
-def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: str = "") -> str:
-    """What is wrong with a ``size`` of ``threat`` that images shaped like ``x`` [B, ...] cannot differ by.
+def oversize_message(name: str, size: float, threat: ThreatModel, x: Tensor, unit: str = "") -> str:
+    """Return the message about a ``size`` that is larger than images shaped like ``x`` [B, ...] can differ by.
 
     Args:
         name: of the attack.
@@ -37,32 +37,32 @@ def beyond_images(name: str, size: float, threat: ThreatModel, x: Tensor, unit: 
     Example:
         >>> import torch
         >>> from robustatlas.threats.lp import Linf
-        >>> beyond_images("linf", 8.0, Linf(), torch.zeros(1, 4), "change of a pixel value")
+        >>> oversize_message("linf", 8.0, Linf(), torch.zeros(1, 4), "change of a pixel value")
         'linf=8 is not a strength for images in [0, 1], which differ by at most 1 (change of a pixel value); for 8 of \
 255 give 8/255.'
     """
-    most = threat.most(x)
+    largest = threat.max_size(x)
     if falling_scale_start(name) is not None:
         return (
             f"{name}={format_strength(size, attack=name)} is not a strength; give at least "
-            f"{format_strength(most, attack=name)}."
+            f"{format_strength(largest, attack=name)}."
         )
-    of_255 = threat.in_pixels and 2 * most <= size < 255 * most
-    remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {most:.4g}"
-    at_most = f"{most:.4g}{f' ({unit})' if unit else ''}"
+    of_255 = threat.in_pixels and 2 * largest <= size < 255 * largest
+    remedy = f"for {size:g} of 255 give {size:g}/255" if of_255 else f"give at most {largest:.4g}"
+    at_most = f"{largest:.4g}{f' ({unit})' if unit else ''}"
     return f"{name}={size:g} is not a strength for images in [0, 1], which differ by at most {at_most}; {remedy}."
 
 
 class ThreatModel(ABC):
-    """A family of sets around an input, in terms of a parameter theta.
+    """Base of families of sets around an input, described by a parameter theta.
 
-    Shapes: ``x`` is ``[B, ...]`` in [0, 1], ``epsilon`` is ``[B]``, one strength per sample. ``theta`` holds all that
-    belongs to a sample: a tensor ``[B, ...]`` like ``x`` in dtype and device, or a tree of such tensors (see
-    :mod:`robustatlas.common.bundle`). What is drawn once and never optimised is
-    :class:`~robustatlas.common.bundle.Fixed` in it.
+    Shapes: ``x`` is ``[B, ...]`` in [0, 1], ``epsilon`` is ``[B]``, one strength per sample. ``theta`` contains all
+    parameters of a sample: a tensor ``[B, ...]`` like ``x`` in dtype and device, or a tree of such tensors (see
+    :mod:`robustatlas.common.bundle`). Parameters that are drawn once and never optimised are
+    :class:`~robustatlas.common.bundle.Fixed`.
 
-    Every method treats samples independently of the rest of the batch. Implementations are immutable (frozen
-    dataclasses) and hold settings only. None of these methods but :meth:`apply` needs a gradient.
+    Every method treats samples independently of the rest of the batch. Implementations are frozen
+    dataclasses whose fields are settings. Only :meth:`apply` must be differentiable.
 
     Example:
         >>> import torch
@@ -74,103 +74,108 @@ class ThreatModel(ABC):
     """
 
     additive: ClassVar[bool] = False
-    """theta is the change of the input itself, a tensor shaped like it: ``apply`` is x + theta in [0, 1]."""
+    """True if theta is the change of the input, shaped like it: ``apply`` is x + theta in [0, 1]."""
     levels: ClassVar[tuple[float, ...]] = ()
-    """The only strengths that there are; empty: every positive number is one."""
+    """All allowed strengths; empty: every positive number is allowed."""
     optimised: ClassVar[bool] = True
-    """Something of theta is not :class:`~robustatlas.common.bundle.Fixed`."""
+    """False if all parameters are :class:`~robustatlas.common.bundle.Fixed`, so that nothing is optimised."""
 
     in_pixels: ClassVar[bool] = False
-    """Its size is in pixel values, of 8-bit images in parts of 255."""
+    """True if the size is a pixel value, which 8-bit images give in parts of 255."""
     largest_size: ClassVar[float] = math.inf
-    """:meth:`most` of all images, where it is the same."""
+    """Result of :meth:`max_size`, if it is the same for all images."""
 
     @property
     def has_whole_sizes(self) -> bool:
-        """Sizes are said in whole numbers, such as pixels: strengths between them are looked at where they are asked
-        for."""
+        """True if sizes are reported as integers, such as pixels; other strengths are evaluated only on request."""
         return False
 
     @property
     def chooses(self) -> bool:
-        """What is drawn and never optimised is chosen among several draws, by :meth:`choose`, for each run that begins
-        elsewhere than at an example."""
+        """True if :meth:`choose` selects the parameters that are not optimised among several draws.
+
+        It is called for each run that does not begin at an adversarial example.
+        """
         return False
 
     def check(self, x: Tensor) -> None:
-        """Raise :class:`UnsupportedInputError`, in one clear sentence, where ``x`` does not fit (channels, size)."""
+        """Raise :class:`UnsupportedInputError` if ``x`` does not fit the threat model (channels, size)."""
 
     def bound_to(self, model: Classifier) -> ThreatModel:
-        """The threat model for attacks on ``model``; another one only where the set depends on the model."""
+        """Return the threat model for attacks on ``model``: ``self``, unless the set depends on the model."""
         return self
 
     def for_data(self, first: Tensor) -> ThreatModel:
-        """The threat model for data that begin with ``first`` [M, ...]; another one where the set depends on them."""
+        """Return the threat model for data that begin with ``first`` [M, ...]: ``self``, unless the set depends on
+        them.
+        """
         return self
 
-    def most(self, x: Tensor) -> float:
-        """The size from which on the sets around inputs shaped like ``x`` [B, ...] grow no more, or hold what is no
-        change of an image in [0, 1] any more; inf where there is no such size."""
+    def max_size(self, x: Tensor) -> float:
+        """Return the largest meaningful size for inputs shaped like ``x`` [B, ...], or inf.
+
+        Sets of larger size contain no further images in [0, 1].
+        """
         return self.largest_size
 
     @abstractmethod
     def neutral(self, x: Tensor) -> Tree:
-        """The theta that leaves ``x`` as it is."""
+        """Return the theta that does not change ``x``."""
 
     @abstractmethod
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
-        """A random theta of the set of size ``epsilon``."""
+        """Return a random theta of the set of size ``epsilon``."""
 
     def typical(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tree:
-        """A theta as it comes up where nobody looks for the worst; by default a :meth:`start`."""
+        """Return a theta as it occurs without an adversary; default: a :meth:`start`."""
         return self.start(x, epsilon, noise)
 
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Tree:
-        """The :meth:`neutral` theta, with the most promising of several draws as what is never optimised in it.
+        """Return the :meth:`neutral` theta with the most promising of several draws of its fixed parameters.
 
-        The draws have the support of those of :meth:`start`; ``gradient``, shaped like ``x``, is that of the run's
-        objective at the clean input, by which they are compared.
+        The draws have the same support as those of :meth:`start`. They are compared by ``gradient``, shaped like ``x``:
+        the gradient of the run's objective at the clean input.
         """
         return self.neutral(x)
 
     @abstractmethod
     def apply(self, x: Tensor, theta: Tree) -> Tensor:
-        """The perturbed input, shaped like ``x``, in [0, 1]; differentiable in ``theta``."""
+        """Return the perturbed input in [0, 1], shaped like ``x``; differentiable in ``theta``."""
 
     @abstractmethod
     def project(self, x: Tensor, theta: Tree, epsilon: Tensor) -> Tree:
-        """A point of the set of size ``epsilon`` near ``theta``; points of the set stay where they are."""
+        """Return a point of the set of size ``epsilon`` near ``theta``; points of the set are not moved."""
 
     @abstractmethod
     def steepest(self, x: Tensor, gradient: Tree) -> Tree:
-        """Ascent direction for the ``gradient`` of an objective with respect to theta, built like theta.
+        """Return the ascent direction for the ``gradient`` of an objective with respect to theta, structured like it.
 
-        Scaled so that a step of length ``epsilon`` crosses the set from its centre to its border.
+        It is scaled so that a step of length ``epsilon`` crosses the set from its centre to its border.
         """
 
     @abstractmethod
     def size(self, x: Tensor, theta: Tree) -> Tensor:
-        """``[B]``: the smallest epsilon whose set contains ``theta``."""
+        """Return ``[B]``: the smallest epsilon whose set contains ``theta``."""
 
     def reference(self, x: Tensor) -> Tree:
-        """What sizes are measured from where that is not ``x`` itself, a row per sample: computed once for a run."""
+        """Return data of ``x`` that :meth:`measuring` reuses, one row per sample; computed once for a run."""
         return ()
 
     @contextmanager
     def measuring(self, model: Classifier, reference: Tree) -> Iterator[Callable[[Tensor, Tree], Tensor]]:
-        """Yields what measures the thetas that ``model`` is run at inside, like :meth:`size`.
+        """Yield a function like :meth:`size` for thetas at which ``model`` was just evaluated in this context.
 
-        A size that the model's own pass nearly gives may look at it, and be differentiable in theta.
+        It may reuse activations of that forward pass, and may be differentiable in theta.
         """
         yield self.size
 
     def move(self, x: Tensor, theta: Tree, direction: Tree, length: Tensor) -> Tree:
-        """Theta after a step of ``length`` [B] along ``direction`` (before :meth:`project`)."""
+        """Return theta after a step of ``length`` [B] along ``direction``, before :meth:`project`."""
         return map_tensors(lambda at, along: (per_sample(length, at) * along).add_(at), theta, direction)
 
 
 class EachBounded(ThreatModel):
-    """A threat model that bounds every number of theta by itself: the steepest direction is that of the signs."""
+    """Base of threat models that bound each number of theta separately: the steepest direction is the sign."""
 
     def steepest(self, x: Tensor, gradient: Tree) -> Tree:
         return map_tensors(torch.sign, gradient)

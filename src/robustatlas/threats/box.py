@@ -43,7 +43,7 @@ class BoxThreat(EachBounded):
 
     @abstractmethod
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """The shape of theta of one sample of ``x``."""
+        """Return the shape of theta of one sample of ``x``."""
 
     def neutral(self, x: Tensor) -> Tensor:
         return x.new_zeros(len(x), *self.shape(x))

@@ -19,7 +19,7 @@ _TINY = 1e-8
 
 
 def hue_of(x: Tensor) -> Tensor:
-    """``[B, H, W]``: the HSV hue of RGB images in [0, 6), one unit per sector; 0 where a pixel is grey."""
+    """Return ``[B, H, W]``: the HSV hue of RGB images in [0, 6), one unit per sector; 0 where a pixel is grey."""
     red, green, blue = x.unbind(1)
     top, sector = x.max(1)
     chroma = (top - x.amin(1)).clamp_min(_TINY)
@@ -29,45 +29,49 @@ def hue_of(x: Tensor) -> Tensor:
 
 
 def _shadow(hue: Tensor) -> Tensor:
-    """``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma; ``hue`` [B, 1 or 3, H,
-    W]."""
+    """Return ``[B, 3, H, W]``: how far each channel lies below the brightest, in units of the chroma.
+
+    ``hue`` [B, 1 or 3, H, W].
+    """
     position = (hue + constant_tensor(_OFFSETS, hue).view(1, 3, 1, 1)).remainder(6)
     return torch.minimum(position, 4 - position).clamp(0, 1)
 
 
 _OFFSETS = (5.0, 3.0, 1.0)
 _BENDS = (0.0, 1.0, 3.0, 4.0)
-"""Positions in [0, 6) at which :func:`_shadow` changes its slope."""
+"""Positions in [0, 6) where the slope of :func:`_shadow` changes."""
 
 
 class Line(OneNumber):
-    """A set of one parameter whose numbers are linear in theta between clips.
+    """Base of changes with one parameter, in which every number of the image is piecewise linear.
 
     Attributes:
-        roundings: of a number, in units of half the distance from 1 to the next number, that :meth:`apply` makes.
+        roundings: bound on the rounding error of :meth:`apply`, in units of half the distance from 1 to the next float.
     """
 
     roundings: ClassVar[float] = 1.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return self.at(x, per_sample(theta[:, 0], x))
+        return self.transform(x, per_sample(theta[:, 0], x))
 
     @abstractmethod
-    def at(self, x: Tensor, theta: Tensor) -> Tensor:
-        """The image where each number [B, ...] has a ``theta`` of its own, or all of a sample the same [B, 1, ...]."""
+    def transform(self, x: Tensor, theta: Tensor) -> Tensor:
+        """Return the image where each number [B, ...] has a ``theta`` of its own, or all of a sample the same [B, 1,
+        ...].
+        """
 
     @abstractmethod
     def breaks(self, x: Tensor) -> list[Tensor]:
-        """Thetas like ``x`` between which each number is linear."""
+        """Return thetas like ``x`` between which each number of the image is linear in theta."""
 
     @abstractmethod
     def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B]``: how far theta can go down and up before nothing changes any more."""
+        """Return ``[B]``: how far theta can decrease and increase until the image no longer changes."""
 
 
 @dataclass(frozen=True)
 class Hue(Line):
-    """The HSV hue of all pixels turned by theta radians, |theta| <= epsilon; needs colour images."""
+    """HSV hue of all pixels, turned by theta radians, |theta| <= epsilon; needs colour images."""
 
     roundings: ClassVar[float] = 64.0
     largest_size: ClassVar[float] = math.pi
@@ -75,7 +79,7 @@ class Hue(Line):
     def check(self, x: Tensor) -> None:
         require_colour(x, "hue")
 
-    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+    def transform(self, x: Tensor, theta: Tensor) -> Tensor:
         hue = hue_of(x)[:, None]
         turned = hue + theta * (3 / math.pi)
         chroma = x.amax(1, keepdim=True) - x.amin(1, keepdim=True)
@@ -92,21 +96,21 @@ class Hue(Line):
 
 @dataclass(frozen=True)
 class Saturation(Line):
-    """The HSV saturation times 1 + theta, clipped to [0, 1], |theta| <= epsilon; needs colour images."""
+    """HSV saturation times 1 + theta, clipped to [0, 1], |theta| <= epsilon; needs colour images."""
 
     roundings: ClassVar[float] = 16.0
 
     def check(self, x: Tensor) -> None:
         require_colour(x, "saturation")
 
-    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+    def transform(self, x: Tensor, theta: Tensor) -> Tensor:
         value = x.amax(1, keepdim=True)
         factor = torch.minimum((1 + theta).clamp_min(0), self._full(x))
         return (x + (1 - factor) * (value - x)).clamp(0, 1)
 
     @staticmethod
     def _full(x: Tensor) -> Tensor:
-        """The factor at which each pixel [B, 1, H, W] is fully saturated."""
+        """Return the factor at which each pixel [B, 1, H, W] is fully saturated."""
         value = x.amax(1, keepdim=True)
         return (value / (value - x.amin(1, keepdim=True)).clamp_min(_TINY)).clamp_min(1)
 
@@ -120,11 +124,11 @@ class Saturation(Line):
 
 @dataclass(frozen=True)
 class Contrast(Line):
-    """All pixels times 1 + theta, clipped to [0, 1], |theta| <= epsilon (no mean is taken off, as in kornia)."""
+    """All pixels times 1 + theta, clipped to [0, 1], |theta| <= epsilon (the mean is not subtracted, as in kornia)."""
 
     roundings: ClassVar[float] = 3.0
 
-    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+    def transform(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x * (1 + theta)).clamp(0, 1)
 
     def breaks(self, x: Tensor) -> list[Tensor]:
@@ -137,12 +141,12 @@ class Contrast(Line):
 
 @dataclass(frozen=True)
 class Brightness(Line):
-    """theta added to all pixels, clipped to [0, 1], |theta| <= epsilon."""
+    """Sum of theta and all pixels, clipped to [0, 1], |theta| <= epsilon."""
 
     in_pixels: ClassVar[bool] = True
     largest_size: ClassVar[float] = 1.0
 
-    def at(self, x: Tensor, theta: Tensor) -> Tensor:
+    def transform(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)
 
     def breaks(self, x: Tensor) -> list[Tensor]:

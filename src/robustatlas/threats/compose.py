@@ -20,11 +20,11 @@ Thetas: TypeAlias = tuple[Tree, ...]
 
 @dataclass(frozen=True)
 class Compose(ThreatModel):
-    """``parts`` applied in order, each with its own theta; the strength is one number for all of them.
+    """Composition of ``parts`` in order, each with its own theta; one strength scales all of them.
 
     At strength epsilon, part i has the strength epsilon * strengths[i]: epsilon = 1 is the full strength of every
-    part. theta is the tuple of the parts' thetas. A part sees the images that the parts before it made; for
-    :meth:`steepest` and :meth:`move`, which know no thetas before it, it sees the images themselves.
+    part. theta is the tuple of the parts' thetas. A part is applied to the result of the parts before it;
+    :meth:`steepest` and :meth:`move`, which do not know their thetas, use the original images.
 
     Example:
         >>> from robustatlas.threats.flow import StAdv
@@ -59,8 +59,8 @@ class Compose(ThreatModel):
         for part in self.parts:
             part.check(x)
 
-    def most(self, x: Tensor) -> float:
-        return max(part.most(x) / strength for part, strength in zip(self.parts, self.strengths, strict=True))
+    def max_size(self, x: Tensor) -> float:
+        return max(part.max_size(x) / strength for part, strength in zip(self.parts, self.strengths, strict=True))
 
     def neutral(self, x: Tensor) -> Thetas:
         return tuple(part.neutral(x) for part in self.parts)
@@ -89,7 +89,7 @@ class Compose(ThreatModel):
         return tuple(thetas)
 
     def steepest(self, x: Tensor, gradient: Thetas) -> Thetas:
-        """Each part's, times its full strength, so that equal shares of the strengths are equally far."""
+        """Return each part's, times its full strength, so that equal shares of the strengths are equally far."""
         return tuple(
             map_tensors(lambda step, full=strength: full * step, part.steepest(x, own))
             for part, strength, own in zip(self.parts, self.strengths, gradient, strict=True)
@@ -111,7 +111,7 @@ class Compose(ThreatModel):
 
 
 def carben(linf: float = 8 / 255) -> Compose:
-    """The full composite attack: hue, saturation, rotation, brightness, contrast, then linf, in this order.
+    """Return the full composite attack: hue, saturation, rotation, brightness, contrast, then linf, in this order.
 
     Full strengths are those of Hsiung et al. 2023: hue pi radians, saturation and contrast factors .7 to 1.3,
     brightness .2, rotation 10 degrees. For another order or a subset, build a :class:`Compose` from the parts.

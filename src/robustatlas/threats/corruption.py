@@ -1,4 +1,4 @@
-"""Common corruptions: 19 kinds of noise, blur, weather and digital artefacts at five severities, none optimised."""
+"""Common corruptions: 19 kinds of random noise, blur, weather and digital artefacts at five severities."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from robustatlas.threats import corruption_maps as maps
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 
 LARGEST_SMALL_SIDE = 64
-"""Images up to this many pixels a side get the parameters of CIFAR-10-C, larger ones those of ImageNet-C."""
+"""Images with sides up to this many pixels use the parameters of CIFAR-10-C, larger ones those of ImageNet-C."""
 
 
 @dataclass(frozen=True)
 class _Definition:
-    """A map and its parameters for the severities 1 to 5."""
+    """Corruption and its parameters for the severities 1 to 5, for small and for large images."""
 
     corrupt: Callable[..., Tensor]
     small: tuple[tuple[float, ...], ...]
@@ -30,7 +30,7 @@ def _single(*values: float) -> tuple[tuple[float, ...], ...]:
     return tuple((value,) for value in values)
 
 
-def _in_sides(side: float, *shares: tuple[float, float, float]) -> tuple[tuple[float, ...], ...]:
+def _scaled_by_side(side: float, *shares: tuple[float, float, float]) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(side * share for share in triple) for triple in shares)
 
 
@@ -91,8 +91,8 @@ _DEFINITIONS = {
     "contrast": _Definition(maps.contrast, _single(0.75, 0.5, 0.4, 0.3, 0.15), _single(0.4, 0.3, 0.2, 0.1, 0.05)),
     "elastic_transform": _Definition(
         maps.elastic_transform,
-        _in_sides(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
-        _in_sides(244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
+        _scaled_by_side(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+        _scaled_by_side(244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
     ),
     "pixelate": _Definition(maps.pixelate, _single(0.95, 0.9, 0.85, 0.75, 0.65), _single(0.6, 0.5, 0.4, 0.3, 0.25)),
     "jpeg_compression": _Definition(maps.jpeg_compression, _single(80, 65, 58, 50, 40), _single(25, 18, 15, 10, 7)),
@@ -129,7 +129,7 @@ CORRUPTIONS = tuple(_DEFINITIONS)
 
 @dataclass(frozen=True)
 class CorruptionTheta(Bundle):
-    """``severity`` [B] and the corrupted ``image`` [B, C, H, W]."""
+    """``severity`` [B] and corrupted ``image`` [B, C, H, W]."""
 
     severity: Fixed
     image: Fixed
@@ -137,12 +137,14 @@ class CorruptionTheta(Bundle):
 
 @dataclass(frozen=True)
 class Corruption(ThreatModel):
-    """One common corruption (Hendrycks and Dietterich 2019); ``epsilon`` is the severity, 1 to 5, rounded down.
+    """One common corruption (Hendrycks and Dietterich 2019).
 
-    A :meth:`start` is drawn, and nothing is optimised. A severity above ``epsilon`` is projected to the clean image.
-    Random numbers are each sample's own. ``frost`` lays a procedural texture over the image, ``motion_blur`` and
-    ``snow`` follow ImageMagick's description, and ``spatter`` takes the borders of drops for Canny's edges. Images are
-    not rounded to 8 bits at the end.
+    ``epsilon`` is the severity, 1 to 5, rounded down.
+
+    :meth:`start` draws the corruption; nothing is optimised. A severity above ``epsilon`` is projected to the clean
+    image. Each sample has its own random numbers. ``frost`` lays a procedural texture over the image, ``motion_blur``
+    and ``snow`` follow ImageMagick's description, and ``spatter`` uses the borders of drops instead of Canny's edges.
+    Images are not rounded to 8 bits at the end.
 
     Args:
         name: one of :data:`CORRUPTIONS`.
@@ -167,7 +169,7 @@ class Corruption(ThreatModel):
             raise UserError(f"There is no corruption called {self.name!r}; choose one of {', '.join(CORRUPTIONS)}.")
 
     def check(self, x: Tensor) -> None:
-        """Raise where ``x`` does not hold grey or RGB images (``saturate``: RGB images) of 8 by 8 pixels or more."""
+        """Raise unless ``x`` contains grey or RGB images (``saturate``: RGB images) of 8 by 8 pixels or more."""
         channels = (3,) if self.name == "saturate" else (1, 3)
         if x.dim() != 4 or x.shape[1] not in channels or min(x.shape[2:]) < 8:
             wanted = "RGB" if channels == (3,) else "grey or RGB"
@@ -195,7 +197,7 @@ class Corruption(ThreatModel):
         return theta.image.values
 
     def project(self, x: Tensor, theta: CorruptionTheta, epsilon: Tensor) -> CorruptionTheta:
-        """``theta`` where its severity is within ``epsilon``, else the clean image."""
+        """Return ``theta`` if its severity is at most ``epsilon``, else the clean image."""
         return select(theta.severity.values <= epsilon, theta, self.neutral(x))
 
     def steepest(self, x: Tensor, gradient: CorruptionTheta) -> CorruptionTheta:

@@ -26,19 +26,19 @@ _LUMINANCE = (0.299, 0.587, 0.114)
 # ---- shared tools -------------------------------------------------------------------------------------------------
 
 
-def _clamped(index: Tensor, size: int) -> Tensor:
-    """Border repeats: a a | a b c | c c."""
+def _repeat_border(index: Tensor, size: int) -> Tensor:
+    """Return positions where the border pixel repeats: a a | a b c | c c."""
     return index.clamp(0, size - 1)
 
 
-def _symmetric(index: Tensor, size: int) -> Tensor:
-    """Border mirrors, outermost pixel twice: b a | a b c | c b."""
+def _mirror_border_twice(index: Tensor, size: int) -> Tensor:
+    """Return positions mirrored with the border pixel twice: b a | a b c | c b."""
     index = index.remainder(2 * size)
     return torch.minimum(index, 2 * size - 1 - index)
 
 
-def _mirrored(index: Tensor, size: int) -> Tensor:
-    """Border mirrors, outermost pixel once: c b | a b c | b a."""
+def _mirror_border(index: Tensor, size: int) -> Tensor:
+    """Return positions mirrored with the border pixel once: c b | a b c | b a."""
     period = max(2 * size - 2, 1)
     index = index.remainder(period)
     return torch.minimum(index, period - index)
@@ -48,7 +48,7 @@ Border = Callable[[Tensor, int], Tensor]
 
 
 def _smoothing(size: int, sigma: float, truncate: float, border: Border, like: Tensor) -> Tensor:
-    """``[size, size]``: the matrix of a Gaussian filter along one axis."""
+    """Return ``[size, size]``: the matrix of a Gaussian filter along one axis."""
     reach = int(truncate * sigma + 0.5)
     offsets = torch.arange(-reach, reach + 1, device=like.device)
     weights = torch.exp(-0.5 * (offsets.to(like.dtype) / max(sigma, 1e-6)) ** 2)
@@ -57,21 +57,21 @@ def _smoothing(size: int, sigma: float, truncate: float, border: Border, like: T
     return like.new_zeros(size, size).scatter_add(1, source, weights.expand(size, -1))
 
 
-def _smooth(x: Tensor, sigma: float, truncate: float = 4.0, border: Border = _clamped) -> Tensor:
+def _smooth(x: Tensor, sigma: float, truncate: float = 4.0, border: Border = _repeat_border) -> Tensor:
     rows = _smoothing(x.shape[-2], sigma, truncate, border, x)
     columns = _smoothing(x.shape[-1], sigma, truncate, border, x)
     return rows @ x @ columns.mT
 
 
 def _read(x: Tensor, row: Tensor, column: Tensor, border: Border) -> Tensor:
-    """Pixels of ``x`` [B, C, H, W] at the integers ``row`` and ``column``, which broadcast to [B, H, W]."""
+    """Return pixels of ``x`` [B, C, H, W] at the integers ``row`` and ``column``, which broadcast to [B, H, W]."""
     height, width = x.shape[2:]
     index = border(row, height) * width + border(column, width)
     return x.flatten(2).gather(2, index.flatten(1)[:, None].expand(-1, x.shape[1], -1)).view_as(x)
 
 
 def _sample(x: Tensor, row: Tensor, column: Tensor, border: Border) -> Tensor:
-    """Bilinear samples of ``x`` [B, C, H, W] at real ``row`` and ``column`` [B, H, W]."""
+    """Return bilinear samples of ``x`` [B, C, H, W] at real ``row`` and ``column`` [B, H, W]."""
     top, left = row.floor(), column.floor()
     down, right = (row - top)[:, None], (column - left)[:, None]
     r, c = top.long(), left.long()
@@ -81,7 +81,7 @@ def _sample(x: Tensor, row: Tensor, column: Tensor, border: Border) -> Tensor:
 
 
 def _pixels(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column ``[H, W]`` of each pixel."""
+    """Return row and column ``[H, W]`` of each pixel."""
     height, width = x.shape[2:]
     row, column = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
     return row[:, None].expand(height, width), column.expand(height, width)
@@ -99,7 +99,7 @@ def _zoom(x: Tensor, factor: float) -> Tensor:
 
 
 def _streaks(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
-    """Motion blur: a one-sided Gaussian along a direction ``[B]``, on the nearest pixels, as ImageMagick does it."""
+    """Blur along a direction ``[B]`` by a one-sided Gaussian on the nearest pixels, as ImageMagick does."""
     steps = torch.arange(2 * radius + 1, dtype=x.dtype, device=x.device)
     weights = torch.exp(-0.5 * (steps / sigma) ** 2)
     weights = weights / weights.sum()
@@ -110,12 +110,12 @@ def _streaks(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
     blurred = torch.zeros_like(x)
     for step, weight in enumerate(weights):
         source = row + down[:, step, None, None], column + right[:, step, None, None]
-        blurred = blurred + weight * _read(x, *source, _clamped)
+        blurred = blurred + weight * _read(x, *source, _repeat_border)
     return blurred
 
 
 def _colour(values: tuple[float, float, float], x: Tensor) -> Tensor:
-    """``[C, 1, 1]``: a colour, or its luminance for images that are not RGB."""
+    """Return ``[C, 1, 1]``: a colour, or its luminance for images that are not RGB."""
     colour = constant_tensor(values, x)
     if x.shape[1] != 3:
         colour = (colour * colour.new_tensor(_LUMINANCE)).sum().expand(x.shape[1])
@@ -132,15 +132,15 @@ def _luminance_weights(x: Tensor) -> Tensor:
     return (weights if x.shape[1] == 3 else weights.new_full((x.shape[1],), 1 / x.shape[1])).view(-1, 1, 1)
 
 
-def _each(x: Tensor, function: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> Tensor:
-    """``function`` of every image as 8-bit ``[H, W]`` (grey) or ``[H, W, 3]``."""
+def _map_images(x: Tensor, function: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> Tensor:
+    """Apply ``function`` to every image as 8-bit ``[H, W]`` (grey) or ``[H, W, 3]``."""
     images = (x * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
     results = [function(image[..., 0] if image.shape[-1] == 1 else image) for image in images]
     return torch.from_numpy(np.stack(results)).to(x).view(len(x), *x.shape[2:], -1).permute(0, 3, 1, 2) / 255
 
 
 def _fractal(x: Tensor, noise: Noise, decay: float) -> Tensor:
-    """``[B, 1, H, W]``: diamond-square heights in [0, 1]; level i has amplitude ``decay ** (-2 i)``.
+    """Return ``[B, 1, H, W]``: diamond-square heights in [0, 1]; level i has amplitude ``decay ** (-2 i)``.
 
     Twice the published exponent: the code multiplies its amplitude by a random number of that same amplitude.
     """
@@ -160,17 +160,17 @@ def _fractal(x: Tensor, noise: Noise, decay: float) -> Tensor:
 
 
 def gaussian_noise(x: Tensor, noise: Noise, scale: float) -> Tensor:
-    """Normal noise of standard deviation ``scale``."""
+    """Add normal noise with standard deviation ``scale``."""
     return x + scale * noise.normal(*x.shape[1:], dtype=x.dtype)
 
 
 def speckle_noise(x: Tensor, noise: Noise, scale: float) -> Tensor:
-    """Normal noise in proportion to the pixel."""
+    """Add normal noise in proportion to the pixel."""
     return x + x * scale * noise.normal(*x.shape[1:], dtype=x.dtype)
 
 
 def shot_noise(x: Tensor, noise: Noise, photons: float) -> Tensor:
-    """Poisson noise: a white pixel counts ``photons`` on average.
+    """Draw Poisson noise, in which a white pixel counts ``photons`` on average.
 
     Drawn by inversion of the distribution function, with bisection.
     """
@@ -187,7 +187,7 @@ def shot_noise(x: Tensor, noise: Noise, photons: float) -> Tensor:
 
 
 def impulse_noise(x: Tensor, noise: Noise, share: float) -> Tensor:
-    """A ``share`` of the numbers set to 0 or 1."""
+    """Return a ``share`` of the numbers set to 0 or 1."""
     draw = noise.uniform(*x.shape[1:], dtype=x.dtype)
     return x.masked_fill(draw < share / 2, 0.0).masked_fill(draw >= 1 - share / 2, 1.0)
 
@@ -196,25 +196,25 @@ def impulse_noise(x: Tensor, noise: Noise, share: float) -> Tensor:
 
 
 def gaussian_blur(x: Tensor, noise: Noise, sigma: float) -> Tensor:
-    """Gaussian blur."""
+    """Blur by a Gaussian."""
     return _smooth(x, sigma)
 
 
 def defocus_blur(x: Tensor, noise: Noise, radius: float, alias: float) -> Tensor:
-    """Convolution with a disk whose border is softened."""
+    """Convolve with a disk whose border is softened."""
     reach, half = (8, 1) if radius <= 8 else (int(radius), 2)
     index = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
     disk = (index[:, None] ** 2 + index**2 <= radius**2).to(x.dtype)
-    disk = _smooth(disk / disk.sum(), alias, (half + 0.25) / alias, _mirrored)
+    disk = _smooth(disk / disk.sum(), alias, (half + 0.25) / alias, _mirror_border)
     height, width = x.shape[2:]
-    rows = _mirrored(torch.arange(-reach, height + reach, device=x.device), height)
-    columns = _mirrored(torch.arange(-reach, width + reach, device=x.device), width)
+    rows = _mirror_border(torch.arange(-reach, height + reach, device=x.device), height)
+    columns = _mirror_border(torch.arange(-reach, width + reach, device=x.device), width)
     padded = x[..., rows, :][..., columns]
     return F.conv2d(padded.flatten(0, 1)[:, None], disk[None, None]).view_as(x)
 
 
 def glass_blur(x: Tensor, noise: Noise, sigma: float, reach: int, rounds: int) -> Tensor:
-    """Blur, pixels that take the place of near ones, blur.
+    """Blur, exchange near pixels at random, and blur again.
 
     Each pixel, from the lower right, becomes a copy of one up to ``reach`` away. (A swap is meant; the published code
     copies, because its rows are views.)
@@ -234,12 +234,12 @@ def glass_blur(x: Tensor, noise: Noise, sigma: float, reach: int, rounds: int) -
 
 
 def motion_blur(x: Tensor, noise: Noise, radius: int, sigma: float) -> Tensor:
-    """Blur along a direction up to 45 degrees from the horizontal."""
+    """Blur along a random direction up to 45 degrees from the horizontal."""
     return _streaks(x, radius, sigma, 45 * noise.symmetric(1, dtype=x.dtype)[:, 0])
 
 
 def zoom_blur(x: Tensor, noise: Noise, largest: float, step: float) -> Tensor:
-    """The mean of the image and of enlargements by 1, 1 + step, ... up to ``largest``."""
+    """Return the mean of the image and of enlargements by 1, 1 + step, ... up to ``largest``."""
     factors = [1 + step * number for number in range(round((largest - 1) / step) + 1)]
     return torch.stack((x, *(_zoom(x, factor) for factor in factors))).mean(dim=0)
 
@@ -248,13 +248,13 @@ def zoom_blur(x: Tensor, noise: Noise, largest: float, step: float) -> Tensor:
 
 
 def fog(x: Tensor, noise: Noise, thickness: float, decay: float) -> Tensor:
-    """A plasma added, and the range of the image kept."""
+    """Return a plasma added, and the range of the image kept."""
     brightest = x.amax(dim=(1, 2, 3), keepdim=True)
     return (x + thickness * _fractal(x, noise, decay)) * brightest / (brightest + thickness)
 
 
 def frost(x: Tensor, noise: Noise, image: float, ice: float) -> Tensor:
-    """The image under bluish ridges of two plasmas, in place of the original's photographs of frosted windows."""
+    """Cover the image by bluish ridges of two plasmas; the original uses photographs of frosted windows."""
     ridges = [1 - (2 * _fractal(x, noise.child(number), 1.35) - 1).abs() for number in (0, 1)]
     crystals = ridges[0] * ridges[1]
     return image * x + ice * (0.2 + 0.8 * crystals) * _colour(_ICE, x)
@@ -271,7 +271,7 @@ def snow(
     sigma: float,
     keep: float,
 ) -> Tensor:
-    """Enlarged bright grains, smeared downwards, once as they are and once turned by 180 degrees, over a paler
+    """Return enlarged bright grains, smeared downwards, once as they are and once turned by 180 degrees, over a paler
     image."""
     grains = _zoom(mean + scale * noise.child(0).normal(1, *x.shape[2:], dtype=x.dtype), zoom)
     grains = torch.where(grains < threshold, 0.0, grains).clamp(0, 1)
@@ -282,21 +282,21 @@ def snow(
 def spatter(
     x: Tensor, noise: Noise, mean: float, scale: float, sigma: float, threshold: float, strength: float, mud: bool
 ) -> Tensor:
-    """Drops of water, or of mud."""
+    """Add drops of water or of mud."""
     liquid = _smooth(mean + scale * noise.normal(1, *x.shape[2:], dtype=x.dtype), sigma)
     if mud:
         cover = _smooth((liquid > threshold).to(x.dtype), strength)
         cover = torch.where(cover < 0.8, 0.0, cover)
         return x * (1 - cover) + _colour(_MUD, x) * cover
     liquid = torch.where(liquid < threshold, 0.0, liquid)
-    light = _each(liquid.clamp(0, 1), _water).to(x.dtype)
+    light = _map_images(liquid.clamp(0, 1), _water).to(x.dtype)
     shine = liquid * light
     shine = strength * shine / shine.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
     return x + shine * _colour(_TURQUOISE, x)
 
 
 def _water(liquid: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """How bright drops are: lit from one side, by their distance from the border of a drop."""
+    """Return the brightness of drops: they are lit from one side, by the distance from their border."""
     drops = liquid > 0
     borders = drops & ~scipy.ndimage.binary_erosion(drops)
     if not borders.any():
@@ -314,20 +314,20 @@ def _water(liquid: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def brightness(x: Tensor, noise: Noise, amount: float) -> Tensor:
-    """The value of HSV raised."""
+    """Return the value of HSV raised."""
     value = x.amax(dim=1, keepdim=True)
     raised = (value + amount).clamp_max(1)
     return torch.where(value > 0, x * raised / value.clamp_min(1e-12), raised)
 
 
 def contrast(x: Tensor, noise: Noise, factor: float) -> Tensor:
-    """Each channel moved towards its mean."""
+    """Return each channel moved towards its mean."""
     mean = x.mean(dim=(2, 3), keepdim=True)
     return (x - mean) * factor + mean
 
 
 def saturate(x: Tensor, noise: Noise, factor: float, offset: float) -> Tensor:
-    """The saturation of HSV multiplied and raised; greys, which have no hue, turn red."""
+    """Return the saturation of HSV multiplied and raised; greys, which have no hue, turn red."""
     value = x.amax(dim=1, keepdim=True)
     distance = value - x
     saturation = distance.amax(dim=1, keepdim=True) / value.clamp_min(1e-12)
@@ -337,29 +337,29 @@ def saturate(x: Tensor, noise: Noise, factor: float, offset: float) -> Tensor:
 
 
 def jpeg_compression(x: Tensor, noise: Noise, quality: int) -> Tensor:
-    """JPEG at a ``quality``, by Pillow."""
+    """Compress as JPEG with a ``quality``, by Pillow."""
 
     def compress(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         file = io.BytesIO()
         Image.fromarray(image).save(file, "JPEG", quality=quality)
         return np.asarray(Image.open(file))
 
-    return _each(x, compress)
+    return _map_images(x, compress)
 
 
 def pixelate(x: Tensor, noise: Noise, share: float) -> Tensor:
-    """Reduced to a ``share`` of the resolution and enlarged again, with box filters, by Pillow."""
+    """Reduce to a ``share`` of the resolution and enlarge again, with Pillow's box filters."""
     height, width = x.shape[2:]
 
     def coarsen(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         small = Image.fromarray(image).resize((int(width * share), int(height * share)), Image.Resampling.BOX)
         return np.asarray(small.resize((width, height), Image.Resampling.BOX))
 
-    return _each(x, coarsen)
+    return _map_images(x, coarsen)
 
 
 def elastic_transform(x: Tensor, noise: Noise, strength: float, sigma: float, shift: float) -> Tensor:
-    """A random affine map (three points moved by up to ``shift`` pixels), then a smooth random displacement."""
+    """Return a random affine map (three points moved by up to ``shift`` pixels), then a smooth random displacement."""
     height, width = x.shape[2:]
     side = min(height, width) // 3
     middle = x.new_tensor([width // 2, height // 2])
@@ -370,7 +370,7 @@ def elastic_transform(x: Tensor, noise: Noise, strength: float, sigma: float, sh
     row, column = _pixels(x)
     places = torch.stack((column, row, torch.ones_like(row)), dim=-1).to(x.dtype)
     source = torch.einsum("hwk,bkd->bhwd", places, back)
-    x = _sample(x, source[..., 1], source[..., 0], _mirrored)
+    x = _sample(x, source[..., 1], source[..., 0], _mirror_border)
     field = noise.child(1).symmetric(2, height, width, dtype=x.dtype)
-    moved = strength * _smooth(field, sigma, truncate=3, border=_symmetric)
-    return _sample(x, row + moved[:, 1], column + moved[:, 0], _symmetric)
+    moved = strength * _smooth(field, sigma, truncate=3, border=_mirror_border_twice)
+    return _sample(x, row + moved[:, 1], column + moved[:, 0], _mirror_border_twice)

@@ -11,7 +11,8 @@ from robustatlas.threats.box import BoxThreat, require_images
 
 
 def gaussian_kernel(resolution: int, like: Tensor) -> Tensor:
-    """One-dimensional smoothing kernel ``[k]`` for images of ``resolution`` pixels; its outer product sums to 1.
+    """Return the one-dimensional smoothing kernel ``[k]`` for images of ``resolution`` pixels; its outer product sums
+    to 1.
 
     Kang et al. give (k, sigma) = (25, 3) at 224 pixels and (5, 3 * 32 / 224) at 32; both scale with the resolution, k
     to the next odd number.
@@ -24,7 +25,7 @@ def gaussian_kernel(resolution: int, like: Tensor) -> Tensor:
 
 
 def smooth(field: Tensor) -> Tensor:
-    """Gaussian smoothing of ``[B, 2, H, W]``, mirrored at the border."""
+    """Smooth ``[B, 2, H, W]`` by a Gaussian, mirrored at the border."""
     kernel = gaussian_kernel(min(field.shape[-2:]), field)
     half = len(kernel) // 2
     padded = F.pad(field, (half, half, half, half), mode="reflect")
@@ -35,8 +36,11 @@ def smooth(field: Tensor) -> Tensor:
 
 
 def displace(x: Tensor, displacement: Tensor) -> Tensor:
-    """Bilinear samples of ``x`` [B, C, H, W] at every pixel plus ``displacement`` [B, 2, H, W] in pixels, along columns
-    (channel 0) and rows (channel 1); black outside. A displacement of zero returns ``x`` to the last bit."""
+    """Return bilinear samples of ``x`` [B, C, H, W] at every pixel plus its displacement; black outside.
+
+    ``displacement`` [B, 2, H, W] is in pixels, along columns (channel 0) and rows (channel 1). A displacement of zero
+    returns ``x`` bit for bit.
+    """
     batch, channels, height, width = x.shape
     column = torch.arange(width, dtype=x.dtype, device=x.device) + displacement[:, 0]
     row = torch.arange(height, dtype=x.dtype, device=x.device)[:, None] + displacement[:, 1]

@@ -1,4 +1,4 @@
-"""Activations of a network as features: where a perceptual distance looks."""
+"""Activations of a network as features of a perceptual distance."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import chosen_here
 
 Features = Callable[[Tensor], Sequence[Tensor]]
-"""From images ``[B, C, H, W]`` in [0, 1] to activations: maps ``[B, c, h, w]``, tokens ``[B, n, c]`` or vectors."""
+"""Function from images ``[B, C, H, W]`` in [0, 1] to activations: maps ``[B, c, h, w]``, tokens ``[B, n, c]`` or
+vectors.
+"""
 
-_MANY = 6
+_MAX_LAYERS = 6
 _LINEAR = (
     nn.Conv1d,
     nn.Conv2d,
@@ -39,8 +41,8 @@ _LINEAR = (
 
 
 @contextmanager
-def _recording(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
-    """Outputs of ``modules`` by name, in the order of computation (the last one where a module runs twice)."""
+def _record_outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
+    """Yield the outputs of ``modules`` by name, in the order of computation; of a module that runs twice the last."""
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -58,7 +60,7 @@ def _recording(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
             handle.remove()
 
 
-def _network_of(model: Classifier) -> nn.Module:
+def _network(model: Classifier) -> nn.Module:
     if not isinstance(model.net, nn.Module):
         raise UserError(
             f"The model {model.name} is a plain function; activations can only be read from an nn.Module. "
@@ -68,7 +70,8 @@ def _network_of(model: Classifier) -> nn.Module:
 
 
 def find_layers(model: Classifier, x: Tensor) -> tuple[str, ...]:
-    """Names of the layers to compare images by: the stages of a CNN, or its nonlinearities where it has no stages.
+    """Return names of the layers to compare images by: the stages of a CNN, or its nonlinearities where it has no
+    stages.
 
     Stages are the children of the network (or of the one child that does nearly everything) that are made of several
     layers and put out feature maps for ``x`` [B, C, H, W], such as ``layer1 .. layer4`` of a ResNet. Among more than
@@ -79,15 +82,15 @@ def find_layers(model: Classifier, x: Tensor) -> tuple[str, ...]:
         >>> find_layers(Classifier(net), torch.rand(2, 1, 8, 8))
         ('1',)
     """
-    network = _network_of(model)
+    network = _network(model)
     named = {name: module for name, module in network.named_modules() if name}
-    with torch.no_grad(), model.evaluating(), _recording(named) as outputs:
+    with torch.no_grad(), model.evaluating(), _record_outputs(named) as outputs:
         model.logits(x[:1], verifying=True)
     shapes = {name: out.shape[1:] for name, out in outputs.items() if out.dim() == 4 and out.shape[2:].numel() > 1}
     if not shapes:
         shapes = {name: out.shape[1:] for name, out in list(outputs.items())[:-1] if out.dim() == 2}
     names = _stages(network, "", shapes)
-    if len(names) > _MANY:
+    if len(names) > _MAX_LAYERS:
         names = list({shapes[name][1:]: name for name in names}.values())
     if not names:
         raise UserError(
@@ -121,19 +124,19 @@ class ActivationFeatures:
     def __init__(self, model: Classifier, layers: Sequence[str] | None = None) -> None:
         self.model = model
         self.layers = tuple(layers) if layers is not None else None
-        known = dict(_network_of(model).named_modules())
+        known = dict(_network(model).named_modules())
         for name in self.layers or ():
             if name not in known:
                 raise UserError(
                     f"{model.name} has no layer {name!r}; its layers are {', '.join(n for n in known if n)}."
                 )
 
-    def on(self, device: torch.device) -> ActivationFeatures:
-        """The same activations, of a copy of the network on ``device``."""
+    def to_device(self, device: torch.device) -> ActivationFeatures:
+        """Return the same activations, of a copy of the network on ``device``."""
         return ActivationFeatures(Classifier(self.model, device=device), self.layers)
 
     def __call__(self, x: Tensor) -> Sequence[Tensor]:
-        """The activations at :attr:`layers` for ``x`` [B, C, H, W] in [0, 1]."""
+        """Return the activations at :attr:`layers` for ``x`` [B, C, H, W] in [0, 1]."""
         if self.layers is None:
             self.layers = find_layers(self.model, x)
         with self.model.evaluating(), self._recorded(self.layers) as activations:
@@ -141,14 +144,16 @@ class ActivationFeatures:
         return activations()
 
     @contextmanager
-    def of_passes(self, model: Classifier) -> Iterator[Callable[[], Sequence[Tensor]] | None]:
-        """Yields what gives the activations of the last pass that ``model`` made inside. None where that pass differs
-        from one made here: another network, reduced precision (TF32 is the default of convolutions on accelerators), or
-        one of several draws."""
+    def share_passes(self, model: Classifier) -> Iterator[Callable[[], Sequence[Tensor]] | None]:
+        """Yield a function that returns the activations of the last pass of ``model`` in this context, or None.
+
+        None means that the pass differs from one made here: another network, reduced precision (TF32 is the default
+        of convolutions on accelerators), or one of several draws.
+        """
         same = model.net is self.model.net and model.prepare is self.model.prepare
         full = model.precision == "float32" and model.device.type == "cpu"
-        plain = full and model.draws is None and chosen_here() is None
-        if self.layers is None or not (same and plain):
+        is_deterministic = full and model.draws is None and chosen_here() is None
+        if self.layers is None or not (same and is_deterministic):
             yield None
             return
         with self._recorded(self.layers) as activations:
@@ -156,8 +161,8 @@ class ActivationFeatures:
 
     @contextmanager
     def _recorded(self, layers: tuple[str, ...]) -> Iterator[Callable[[], Sequence[Tensor]]]:
-        modules = dict(_network_of(self.model).named_modules())
-        with _recording({name: modules[name] for name in layers}) as outputs:
+        modules = dict(_network(self.model).named_modules())
+        with _record_outputs({name: modules[name] for name in layers}) as outputs:
 
             def activations() -> Sequence[Tensor]:
                 if missing := [name for name in layers if name not in outputs]:
@@ -169,7 +174,7 @@ class ActivationFeatures:
             yield activations
 
     def to_record(self) -> dict[str, Any]:
-        """What determines the activations, for the record of a run."""
+        """Return the settings that determine the activations, for the record of a run."""
         return {"network": self.model, "layers": self.layers}
 
     def __repr__(self) -> str:
@@ -207,7 +212,7 @@ def _backbone(architecture: str) -> nn.Sequential:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Convolution weights ``features.*`` of a file, whatever the checkpoint is wrapped in."""
+    """Return the convolution weights ``features.*`` of a file; the checkpoint may be nested in other entries."""
     content = content_of(path)
     while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
         inner = [value for value in content.values() if isinstance(value, Mapping) and value]
@@ -220,7 +225,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_features(architecture: Backbone, weights: str | Path) -> ActivationFeatures:
-    """Features of an AlexNet or VGG16 whose weights are in a local file.
+    """Load features of an AlexNet or VGG16 whose weights are in a local file.
 
     Args:
         architecture: ``"alexnet"`` or ``"vgg16"`` (layout of torchvision's ImageNet models), or ``"alexnet_cifar"``

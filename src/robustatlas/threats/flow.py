@@ -13,7 +13,8 @@ from robustatlas.threats.sampling import cell_centres, resample
 
 
 def neighbour_variation(field: Tensor) -> Tensor:
-    """``[B]``: sum over the points of ``field`` [B, *grid, k] and their axis neighbours of their Euclidean distance.
+    """Return ``[B]``: sum over the points of ``field`` [B, *grid, k] and their axis neighbours of their Euclidean
+    distance.
 
     Every edge counts twice and a point at the border is its own missing neighbour; 1e-10 under the root keeps the
     gradient finite.
@@ -64,5 +65,5 @@ class StAdv(BoxThreat):
         return torch.minimum(torch.maximum(theta, lower), upper)
 
     def smoothness(self, theta: Tensor) -> Tensor:
-        """``[B]``: the roughness of the flow, the sum of distances of neighbouring displacements (eq. 4)."""
+        """Return ``[B]``: the roughness of the flow, the sum of distances of neighbouring displacements (eq. 4)."""
         return neighbour_variation(theta)

@@ -12,31 +12,35 @@ from robustatlas.threats.box import require_images
 
 
 def plasma_side(height: int, width: int) -> int:
-    """Side of the plasma for an image: the power of two above its longer side (64 at 32 pixels, 256 at 224)."""
+    """Return the side of the plasma for an image: the power of two above its longer side (64 at 32 pixels, 256 at
+    224).
+    """
     return 1 << max(height, width).bit_length()
 
 
 def level_count(side: int) -> int:
-    """Numbers in all levels of a plasma: three square arrays of side 2^i for each level i below log2(side)."""
+    """Return the number of values in all levels of a plasma: three square arrays of side 2^i for each level i below
+    log2(side).
+    """
     return side * side - 1
 
 
 def levels_for(x: Tensor) -> int:
-    """Numbers in all levels of the plasma for images ``x`` [B, C, H, W]."""
+    """Return the number of values in all levels of the plasma for images ``x`` [B, C, H, W]."""
     return level_count(plasma_side(*x.shape[2:]))
 
 
 def plasma(levels: Tensor, side: int, corner: Tensor | None = None, diamond_shift: int = 1) -> Tensor:
-    """Diamond-square on a torus, ``[B, side, side]``.
+    """Return the diamond-square plasma on a torus, ``[B, side, side]``.
 
     Args:
         levels: ``[B, side * side - 1]``; coarse to fine, for each level the squares' centres, then the two halves of
-            the diamonds (middles of
-            horizontal edges, of vertical edges). A number of level i adds itself divided by 2^i to the mean of four
-            neighbours.
+            the diamonds (middles of horizontal edges, then of vertical edges). A number of level i, divided by 2^i, is
+            added to the mean of four neighbours.
         side: a power of two.
-        corner: ``[B]``, the value that everything starts from (0 where not given).
-        diamond_shift: how far the grid of centres is rolled for a diamond's second centre: 1; the public code has 2.
+        corner: ``[B]``, the value at the beginning (default: 0).
+        diamond_shift: cells by which the grid of centres is rolled for a diamond's second centre; the public code has
+            2 instead of 1.
     """
     batch = len(levels)
     grid = levels.new_zeros(batch, 1, 1) if corner is None else corner.view(batch, 1, 1)
@@ -56,7 +60,7 @@ def plasma(levels: Tensor, side: int, corner: Tensor | None = None, diamond_shif
 
 
 def crop(field: Tensor, height: int, width: int) -> Tensor:
-    """The middle ``height`` by ``width`` pixels of ``[B, side, side]``."""
+    """Return the middle ``height`` by ``width`` pixels of ``[B, side, side]``."""
     top, left = (field.shape[1] - height) // 2, (field.shape[2] - width) // 2
     return field[:, top : top + height, left : left + width]
 
@@ -96,7 +100,7 @@ class Fog(EachBounded):
         return FogTheta(nothing, nothing, x.new_zeros(len(x), levels_for(x)))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> FogTheta:
-        """Full amplitude; the plasma uniform in half of its range, so that little of it is cut."""
+        """Return full amplitude and a plasma uniform in half of its range, so that little of it is clipped."""
         levels = epsilon[:, None] / 2 * noise.symmetric(levels_for(x), dtype=x.dtype)
         return FogTheta(epsilon, torch.zeros_like(epsilon), levels)
 

@@ -15,24 +15,26 @@ from robustatlas.threats.box import require_images
 KERNEL = 23
 SIDES = 10
 GAIN = 2.0
-"""Sum of the absolute values of the kernel; makes the default pattern as strong as the published one."""
+"""Sum of the absolute values of the kernel; it makes the pattern as strong as the published one."""
 
-_REACH = (0.5, 0.25, 0.1)
-"""Shares of its range within which a kernel is drawn again, around the best so far."""
+_REDRAW_REACHES = (0.5, 0.25, 0.1)
+"""Radius of each round of draws around the best kernels, as a share of the parameters' range."""
 
-_BEST, _AGAIN = 8, 4
-"""How many of the best so far are drawn around, and the share of the first draws that are drawn again, as a divisor."""
+_KEPT_SHAPES, _REDRAW_DIVISOR = 8, 4
+"""Number of best kernels that are kept, and the divisor of the number of draws for each further round."""
 
-_AT_ONCE = 64
-"""Kernels scored together, for the sake of memory."""
+_SHAPES_AT_ONCE = 64
+"""Number of kernels that are scored together, to limit memory."""
 
-_APART = 3
-"""Of images larger than a kernel, every so many pixels in both directions are those that a kernel is scored at: no
-multiple of the patches and strides of usual networks, which gradients repeat by."""
+_SCORED_STRIDE = 3
+"""Stride of the pixels at which a kernel is scored in images larger than a kernel.
+
+Gradients repeat with the patches and strides of a network, so the stride is no divisor or multiple of usual ones.
+"""
 
 
 def gabor_kernel(sides: Tensor, sigma: Tensor, wavelength: Tensor, angle: Tensor) -> Tensor:
-    """``[B, 23, 23]``: waves under a Gaussian, summed over as many directions as there are ``sides`` [B].
+    """Return ``[B, 23, 23]``: waves under a Gaussian, summed over as many directions as there are ``sides`` [B].
 
     ``sigma`` [B] is the width on a square of side 1, ``wavelength`` [B] (the published name) the number of waves
     across it, ``angle`` [B] in radians.
@@ -50,34 +52,36 @@ def gabor_kernel(sides: Tensor, sigma: Tensor, wavelength: Tensor, angle: Tensor
 
 
 def random_shapes(noise: Noise, *count: int, dtype: torch.dtype) -> Tensor:
-    """``[B, *count, 4]`` in [0, 1): what a kernel is drawn by (see :func:`shaped_kernel`)."""
+    """Return ``[B, *count, 4]`` in [0, 1): the parameters of a kernel (see :func:`shaped_kernel`)."""
     sides = noise.child(0).uniform(*count, 1, dtype=dtype)
     return torch.cat([sides, noise.child(1).uniform(*count, 3, dtype=dtype)], -1)
 
 
 def shaped_kernel(shapes: Tensor) -> Tensor:
-    """``[B, 23, 23]``: the kernels with 1 to 10 directions, of some width, number of waves and angle, each a share of
-    its range in ``shapes`` [B, 4]."""
+    """Return ``[B, 23, 23]``: the kernels with 1 to 10 directions, of some width, number of waves and angle, each a
+    share of its range in ``shapes`` [B, 4].
+    """
     sides, sigma, wavelength, angle = shapes.unbind(dim=1)
     sides = 1 + (SIDES * sides).floor().clamp_max(SIDES - 1)
     return gabor_kernel(sides, 0.1 + 0.3 * sigma, 3 + 2.75 * wavelength, math.pi * angle)
 
 
 def random_kernel(noise: Noise, dtype: torch.dtype) -> Tensor:
-    """``[B, 23, 23]``: a random kernel for each sample."""
+    """Return ``[B, 23, 23]``: a random kernel for each sample."""
     return shaped_kernel(random_shapes(noise, dtype=dtype))
 
 
 def convolve(field: Tensor, kernel: Tensor) -> Tensor:
-    """``field`` [B, H, W] with the ``kernel`` [B, 23, 23] of its sample, zeros outside."""
+    """Convolve ``field`` [B, H, W] with the ``kernel`` [B, 23, 23] of its sample, zeros outside."""
     return F.conv2d(field[None], kernel[:, None], padding=KERNEL // 2, groups=len(field))[0]
 
 
-def promise(gradient: Tensor, shapes: Tensor) -> Tensor:
-    """``[B, K]``: how fast a small field at some of the pixels can raise an objective with this ``gradient`` [B, H, W]
-    of the grey image, through the kernels of each of the ``shapes`` [B, K, 4]."""
-    found, apart = [], _APART if min(gradient.shape[1:]) > KERNEL else 1
-    for some in torch.split(shapes, _AT_ONCE, dim=1):
+def gradient_gain(gradient: Tensor, shapes: Tensor) -> Tensor:
+    """Return ``[B, K]``: how fast a small field at some of the pixels can raise an objective with this ``gradient`` [B,
+    H, W] of the grey image, through the kernels of each of the ``shapes`` [B, K, 4].
+    """
+    found, apart = [], _SCORED_STRIDE if min(gradient.shape[1:]) > KERNEL else 1
+    for some in torch.split(shapes, _SHAPES_AT_ONCE, dim=1):
         kernels = shaped_kernel(some.flatten(0, 1))
         weights = (kernels / kernels.abs().sum(dim=(1, 2), keepdim=True))[:, None]
         slopes = F.conv2d(gradient[None], weights, padding=KERNEL // 2, groups=len(gradient), stride=apart)[0]
@@ -85,14 +89,14 @@ def promise(gradient: Tensor, shapes: Tensor) -> Tensor:
     return torch.cat(found, 1)
 
 
-def _most_promising(gradient: Tensor, shapes: Tensor, count: int) -> Tensor:
-    """``[B, count, 4]``: the best of ``shapes`` [B, K, 4], best first."""
-    best = promise(gradient, shapes).topk(min(count, shapes.shape[1]), dim=1).indices
+def _select_shapes(gradient: Tensor, shapes: Tensor, count: int) -> Tensor:
+    """Return ``[B, count, 4]``: the best of ``shapes`` [B, K, 4], best first."""
+    best = gradient_gain(gradient, shapes).topk(min(count, shapes.shape[1]), dim=1).indices
     return shapes.take_along_dim(best[:, :, None], dim=1)
 
 
 def neutral_kernel(x: Tensor) -> Tensor:
-    """``[B, 23, 23]``: one fixed draw, where no noise is added and the kernel does not matter."""
+    """Return ``[B, 23, 23]``: one fixed draw, where no noise is added and the kernel does not matter."""
     return random_kernel(
         Noise.for_samples(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), "gabor"), x.dtype
     )
@@ -144,13 +148,13 @@ class Gabor(EachBounded):
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> GaborTheta:
         grey = gradient.sum(dim=1)
         shapes = random_shapes(noise.child(0), self.draws, dtype=x.dtype)
-        best = _most_promising(grey, shapes, _BEST)
-        for number, reach in enumerate(_REACH, 1):
-            count = max(1, self.draws // (_AGAIN * best.shape[1]))
+        best = _select_shapes(grey, shapes, _KEPT_SHAPES)
+        for number, reach in enumerate(_REDRAW_REACHES, 1):
+            count = max(1, self.draws // (_REDRAW_DIVISOR * best.shape[1]))
             moves = random_shapes(noise.child(number), count * best.shape[1], dtype=x.dtype) - 0.5
             around = best.repeat(1, count, 1) + reach * moves
-            around = torch.cat([around[..., :3].clamp(0, 1), around[..., 3:].remainder(1)], -1)  # angles go round
-            best = _most_promising(grey, torch.cat([best, around], 1), _BEST)
+            around = torch.cat([around[..., :3].clamp(0, 1), around[..., 3:].remainder(1)], -1)  # angles are periodic
+            best = _select_shapes(grey, torch.cat([best, around], 1), _KEPT_SHAPES)
         return GaborTheta(torch.zeros_like(grey), Fixed(shaped_kernel(best[:, 0])))
 
     def apply(self, x: Tensor, theta: GaborTheta) -> Tensor:

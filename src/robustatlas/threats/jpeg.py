@@ -29,13 +29,13 @@ _TINY = 1e-12
 
 
 def _blocks(channels: int, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of luminance blocks that cover an image; even where there is chrominance."""
+    """Return rows and columns of luminance blocks that cover an image; even where there is chrominance."""
     step = 16 if channels == 3 else 8
     return math.ceil(height / step) * step // 8, math.ceil(width / step) * step // 8
 
 
 def pattern(coefficients: Tensor, channels: int, height: int, width: int) -> Tensor:
-    """``[B, C, H, W]``: what ``coefficients`` [B, N] add to an image, for pixels in [0, 1]."""
+    """Return ``[B, C, H, W]``: what ``coefficients`` [B, N] add to an image, for pixels in [0, 1]."""
     rows, columns = _blocks(channels, height, width)
     if channels == 1:
         pixels = decode_plane(coefficients, rows, columns, LUMINANCE)[:, None]
@@ -47,8 +47,11 @@ def pattern(coefficients: Tensor, channels: int, height: int, width: int) -> Ten
     return pixels[..., :height, :width] / 255
 
 
-def fill(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
-    """``[B, N]``: ``room`` spent along the signs of ``direction``, largest first, up to a sum of ``budget`` [B]."""
+def fill_largest_first(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
+    """Return the move ``[B, N]`` along the signs of ``direction`` that spends ``room``, up to a sum of ``budget`` [B].
+
+    The coordinates with the largest directions move first.
+    """
     order = direction.abs().argsort(dim=1, descending=True, stable=True)
     full = room.gather(1, order)
     left = (budget[:, None] - (full.cumsum(1) - full)).clamp_min(0)
@@ -56,32 +59,32 @@ def fill(direction: Tensor, room: Tensor, budget: Tensor) -> Tensor:
 
 
 def coefficient_count(x: Tensor) -> int:
-    """Coefficients of all blocks that cover an image of ``x`` [B, C, H, W]."""
+    """Return the number of coefficients of all blocks that cover an image of ``x`` [B, C, H, W]."""
     rows, columns = _blocks(*x.shape[1:])
     return rows * columns * 64 * (3 if x.shape[1] == 3 else 2) // 2
 
 
 class Ball(ABC):
-    """A set of coefficients ``[B, N]``."""
+    """Base of sets of coefficients ``[B, N]``."""
 
     @abstractmethod
     def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        """A random start ``[B, count]``."""
+        """Return a random start ``[B, count]``."""
 
     @abstractmethod
     def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
-        """Coefficients brought back into the set."""
+        """Return the coefficients projected into the set."""
 
     @abstractmethod
     def direction(self, gradient: Tensor) -> Tensor:
-        """Steepest ascent in the norm of the set."""
+        """Return the direction of steepest ascent in the norm of the set."""
 
     @abstractmethod
     def norm(self, coefficients: Tensor) -> Tensor:
-        """``[B]``: the norm; infinite beyond the bound on single coefficients."""
+        """Return ``[B]``: the norm; infinite beyond the bound on single coefficients."""
 
     def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
-        """Coefficients after a step of ``length`` [B] times that of ``direction`` in the norm of the set."""
+        """Return the coefficients after a step of ``length`` [B] times that of ``direction`` in the norm of the set."""
         return coefficients + length[:, None] * direction
 
 
@@ -101,11 +104,11 @@ class LinfBall(Ball):
         return coefficients.abs().amax(dim=1)
 
 
-def _within_bound(coefficients: Tensor, norm: Tensor) -> Tensor:
+def _reject_large(coefficients: Tensor, norm: Tensor) -> Tensor:
     return norm.masked_fill((coefficients.abs() > COEFFICIENT_BOUND).any(dim=1), torch.inf)
 
 
-def _bounded(coefficients: Tensor) -> Tensor:
+def _clip_coefficients(coefficients: Tensor) -> Tensor:
     return coefficients.clamp(-COEFFICIENT_BOUND, COEFFICIENT_BOUND)
 
 
@@ -116,24 +119,24 @@ def _euclidean(values: Tensor) -> Tensor:
 class L2Ball(Ball):
     """Euclidean norm at most epsilon, and every coefficient within [-2, 2]."""
 
-    def inside(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Uniform in the ball, without the bound on single coefficients."""
+    def uniform_in_ball(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        """Return coefficients uniform in the ball, without the bound on single coefficients."""
         direction = self.direction(noise.child(0).normal(count, dtype=epsilon.dtype))
         radius = epsilon * noise.child(1).uniform(dtype=epsilon.dtype) ** (1 / count)
         return radius[:, None] * direction
 
     def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        return _bounded(self.inside(count, epsilon, noise))
+        return _clip_coefficients(self.uniform_in_ball(count, epsilon, noise))
 
     def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
         factor = (epsilon / _euclidean(coefficients).clamp_min(_TINY)).clamp_max(1)
-        return _bounded(coefficients * factor[:, None])
+        return _clip_coefficients(coefficients * factor[:, None])
 
     def direction(self, gradient: Tensor) -> Tensor:
         return gradient / _euclidean(gradient).clamp_min(_TINY)[:, None]
 
     def norm(self, coefficients: Tensor) -> Tensor:
-        return _within_bound(coefficients, _euclidean(coefficients))
+        return _reject_large(coefficients, _euclidean(coefficients))
 
 
 class L1Ball(Ball):
@@ -143,15 +146,15 @@ class L1Ball(Ball):
     largest gradients at their bound: sparse, and as many of them as the ball has room for.
     """
 
-    def inside(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Uniform in the ball, without the bound on single coefficients."""
+    def uniform_in_ball(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
+        """Return coefficients uniform in the ball, without the bound on single coefficients."""
         parts = noise.child(0).exponential(count, dtype=epsilon.dtype)
         rest = noise.child(1).exponential(dtype=epsilon.dtype)
         share = parts / (parts.sum(dim=1) + rest)[:, None]
         return epsilon[:, None] * share * noise.child(2).sign(count, dtype=epsilon.dtype)
 
     def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        return _bounded(self.inside(count, epsilon, noise))
+        return _clip_coefficients(self.uniform_in_ball(count, epsilon, noise))
 
     def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
         return project_l1_ball(coefficients, epsilon, torch.full_like(coefficients, COEFFICIENT_BOUND))
@@ -160,17 +163,17 @@ class L1Ball(Ball):
         return gradient / gradient.abs().sum(dim=1, keepdim=True).clamp_min(_TINY)
 
     def norm(self, coefficients: Tensor) -> Tensor:
-        return _within_bound(coefficients, coefficients.abs().sum(dim=1))
+        return _reject_large(coefficients, coefficients.abs().sum(dim=1))
 
     def step(self, coefficients: Tensor, direction: Tensor, length: Tensor) -> Tensor:
         length = length * direction.abs().sum(dim=1)
         budget = torch.maximum(length, coefficients.abs().sum(dim=1))
-        vertex = fill(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
+        vertex = fill_largest_first(direction, torch.full_like(coefficients, COEFFICIENT_BOUND), budget)
         return coefficients + (length / budget.clamp_min(_TINY))[:, None] * vertex
 
 
 class Jpeg(Ball, ThreatModel):
-    """What the three norms share."""
+    """Base of the three norms."""
 
     def check(self, x: Tensor) -> None:
         require_grey_or_colour(x, "jpeg")
@@ -179,7 +182,9 @@ class Jpeg(Ball, ThreatModel):
         return x.new_zeros(len(x), coefficient_count(x))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Uniform in the set (l2 and l1: in the ball, then cut to the bound on single coefficients)."""
+        """Return a theta uniform in the set (l2 and l1: in the ball, then clipped to the bound on single
+        coefficients).
+        """
         return self.random(coefficient_count(x), epsilon, noise)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -216,7 +221,7 @@ class JpegLinf(LinfBall, Jpeg):
 class JpegL2(L2Ball, Jpeg):
     """Euclidean norm of theta at most epsilon, and every number within [-2, 2]."""
 
-    def most(self, x: Tensor) -> float:
+    def max_size(self, x: Tensor) -> float:
         return COEFFICIENT_BOUND * math.sqrt(coefficient_count(x))
 
 
@@ -224,9 +229,9 @@ class JpegL2(L2Ball, Jpeg):
 class JpegL1(L1Ball, Jpeg):
     """Sum of absolute values of theta at most epsilon, and every number within [-2, 2]."""
 
-    def most(self, x: Tensor) -> float:
+    def max_size(self, x: Tensor) -> float:
         return COEFFICIENT_BOUND * coefficient_count(x)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The theta of the set with the largest inner product with ``gradient`` (for Frank-Wolfe)."""
-        return fill(gradient, torch.full_like(gradient, COEFFICIENT_BOUND), epsilon)
+        """Return the theta of the set with the largest inner product with ``gradient`` (for Frank-Wolfe)."""
+        return fill_largest_first(gradient, torch.full_like(gradient, COEFFICIENT_BOUND), epsilon)

@@ -1,4 +1,4 @@
-"""Inputs that an 8-bit file can hold: every number a whole level of 255."""
+"""Inputs that an 8-bit file can contain: every number is an integer level of 255."""
 
 import torch
 from torch import Tensor
@@ -8,37 +8,39 @@ from robustatlas.common.errors import UserError
 from robustatlas.threats.base import ThreatModel
 
 LEVELS = 255
-_ROUNDING = 1e-3
-"""Of a level, by which float32 misses a whole one."""
+_LEVEL_TOLERANCE = 1e-3
+"""Rounding error of float32 in units of a level."""
 
 
-def shown(threat: ThreatModel, x: Tensor, theta: Tree, eight_bit: bool = False) -> Tensor:
-    """The perturbed input ``[B, ...]``; with ``eight_bit`` as a file of 8 bits a number holds it, bit for bit.
+def apply_threat(threat: ThreatModel, x: Tensor, theta: Tree, eight_bit: bool = False) -> Tensor:
+    """Return the perturbed input ``[B, ...]``; with ``eight_bit``, exactly as an 8-bit file would contain it.
 
-    Where theta is the change of the input itself, numbers are rounded towards ``x``, so that the change grows in no
-    norm; elsewhere to the nearest level. The slope is that of the input before rounding.
+    If theta is the change of the input, numbers are rounded towards ``x``, so that no norm of the change grows;
+    otherwise to the nearest level. The gradient is that of the input before rounding.
     """
     changed = threat.apply(x, theta)
     if not eight_bit:
         return changed
     level = changed.detach() * LEVELS
     if threat.additive:
-        whole = torch.where(changed.detach() >= x, (level + _ROUNDING).floor(), (level - _ROUNDING).ceil())
+        rounded = torch.where(
+            changed.detach() >= x, (level + _LEVEL_TOLERANCE).floor(), (level - _LEVEL_TOLERANCE).ceil()
+        )
     else:
-        whole = level.round()
-    return whole / LEVELS + (changed - changed.detach())
+        rounded = level.round()
+    return rounded / LEVELS + (changed - changed.detach())
 
 
-def as_file(x: Tensor) -> Tensor:
-    """What a file of 8 bits a number holds of inputs in [0, 1]: the nearest levels."""
+def round_to_levels(x: Tensor) -> Tensor:
+    """Round inputs in [0, 1] to the nearest levels, as an 8-bit file contains them."""
     return (x * LEVELS).round() / LEVELS
 
 
 def check_levels(x: Tensor) -> None:
-    """Raise :class:`UserError` where inputs ``x`` [B, ...] are none that an 8-bit file holds."""
-    away = (x * LEVELS - (x * LEVELS).round()).abs()
-    if bool((away > _ROUNDING).any()):
-        worst = float(x.flatten()[away.argmax()])
+    """Raise :class:`UserError` unless an 8-bit file can contain the inputs ``x`` [B, ...]."""
+    error = (x * LEVELS - (x * LEVELS).round()).abs()
+    if bool((error > _LEVEL_TOLERANCE).any()):
+        worst = float(x.flatten()[error.argmax()])
         raise UserError(
             f"Pixels of 8 bits are asked for, and the images have others: {worst:.6g} is {worst * LEVELS:.4g} of 255. "
             "Give images as they are in their files (unresized, and not normalised), or leave pixels='8bit' out."

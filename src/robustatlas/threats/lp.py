@@ -1,6 +1,8 @@
-"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1]. They also offer
-what optimizers with more structure ask for: ``hyperplane`` (FAB's projection on a linearised decision boundary inside
-the box) and, for l1, ``linear_oracle`` (Frank-Wolfe)."""
+"""Perturbations bounded in an lp norm: theta is the perturbation delta, and x + delta stays in [0, 1].
+
+Optimizers with more structure find here ``hyperplane``, FAB's projection on a linearised decision boundary inside the
+box, and for l1 also ``linear_oracle`` for Frank-Wolfe.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -17,11 +19,16 @@ from robustatlas.threats.base import ThreatModel
 
 _TINY = 1e-12
 _NEWTON_STEPS = 12
-_ROUNDINGS = 8
+"""Steps after which the roots of :func:`_find_root` no longer change in float32."""
+_ROUNDING_UNITS = 8
+"""Remainders of an l1 projection below this many units of rounding are 0."""
 
 
-class _Inside(torch.autograd.Function):
-    """x + theta clamped to [0, 1], with the gradient of the sum: rounding at the border hides no coordinate."""
+class _ClampedSum(torch.autograd.Function):
+    """x + theta clamped to [0, 1], with the gradient of the unclamped sum.
+
+    Otherwise a coordinate that rounding moves beyond the border would have no gradient.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, theta: Tensor) -> Tensor:
@@ -33,20 +40,20 @@ class _Inside(torch.autograd.Function):
 
 
 def norm(delta: Tensor, p: float) -> Tensor:
-    """``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
+    """Return ``[B]``: the lp norm of each sample's ``delta`` [B, ...]; p in {0, 1, 2, inf}."""
     if p == torch.inf:
         return max_abs(delta)
     size: Tensor = torch.linalg.vector_norm(delta.flatten(1), p, dim=1)
     return size
 
 
-def whole(p: float, numbers: int) -> float:
-    """The size of the ball that holds all of [0, 1]^n, wherever it is; p in {0, 1, 2, inf}."""
+def full_ball_size(p: float, numbers: int) -> float:
+    """Return the size of a ball that contains [0, 1]^n around each of its points; p in {0, 1, 2, inf}."""
     return 1.0 if p == torch.inf else float(numbers) ** (1 / p) if p else float(numbers)
 
 
-def to_box(x: Tensor, delta: Tensor) -> Tensor:
-    """``delta`` moved so that x + delta is in [0, 1]."""
+def clip_to_box(x: Tensor, delta: Tensor) -> Tensor:
+    """Return ``delta`` clipped so that x + delta is in [0, 1]."""
     return delta.clamp(-x, 1 - x)
 
 
@@ -66,12 +73,12 @@ def project_l1_ball(values: Tensor, radius: Tensor, cap: Tensor | None = None) -
     size = values.abs().flatten(1)
     capped = size if cap is None else torch.minimum(size, cap.flatten(1))
     total = capped.sum(1)
-    # Newton's method looks at the values on processors and saves the sorting, but an evaluation of l1 with ResNet-32
-    # on CIFAR-10 becomes only 1.9 % faster with it, of jpeg-l1 0.1 %, of snow 0 %.
+    # Newton's method on the CPU would avoid the sorting, but evaluations with ResNet-32 on CIFAR-10 were only 1.9 %
+    # faster with it for l1, 0.1 % for jpeg-l1 and 0 % for snow.
     shrinkage = _newton_step(size, capped, radius, _shrinkage_by_sorting(size, capped, total, radius))
     left = size - shrinkage[:, None]
-    rounding = _ROUNDINGS * torch.finfo(size.dtype).eps * size
-    shrunk = torch.minimum(capped, left) * (left - rounding).clamp_min(0).sign()  # what rounding leaves becomes 0
+    rounding = _ROUNDING_UNITS * torch.finfo(size.dtype).eps * size
+    shrunk = torch.minimum(capped, left) * (left - rounding).clamp_min(0).sign()  # rounding residues become 0
     projected = torch.where((total > radius)[:, None], shrunk, capped)
     return values.sign() * projected.view_as(values)
 
@@ -108,8 +115,11 @@ def _descending(values: Tensor) -> Tensor:
     return values.argsort(dim=1, descending=True, stable=True)
 
 
-def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
-    """Coordinates moved by ``room`` in ``order``, the last one in part, until sum(weight * move) is ``budget`` [B]."""
+def _fill_in_order(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor:
+    """Return the move that spends ``room`` in ``order`` until sum(weight * move) is ``budget`` [B].
+
+    Coordinates move by all of their room, except the last one, which moves in part.
+    """
     w, full = weight.gather(1, order), room.gather(1, order)
     gain = w * full
     left = (budget[:, None] - (gain.cumsum(1) - gain)).clamp_min(0)
@@ -117,26 +127,31 @@ def _fill(order: Tensor, room: Tensor, budget: Tensor, weight: Tensor) -> Tensor
     return torch.zeros_like(room).scatter(1, order, torch.minimum(full, part))
 
 
-def _climbed(ahead: Callable[[Tensor], Tensor], level: Tensor) -> Tensor:
-    """The root ``[B]`` of a concave, piecewise linear function, to which Newton's method climbs from the left."""
+def _find_root(next_level: Callable[[Tensor], Tensor], level: Tensor) -> Tensor:
+    """Return the root ``[B]`` of a concave, piecewise linear function by Newton's method from the left of it.
+
+    From there the iterates increase to the root and never pass it.
+    """
     for _ in range(_NEWTON_STEPS):
-        reached = torch.maximum(level, ahead(level))  # it comes back by rounding alone
+        reached = torch.maximum(level, next_level(level))  # only rounding could decrease it
         if is_sync_free(level.device) and torch.equal(reached, level):
             break
         level = reached
     return level
 
 
-def _newton(level: Tensor, left: Tensor, slope: Tensor) -> Tensor:
+def _newton_update(level: Tensor, left: Tensor, slope: Tensor) -> Tensor:
     return level + torch.where(slope > 0, left / slope.clamp_min(1e-30), torch.zeros_like(left))
 
 
 @dataclass(frozen=True)
 class Lp(ThreatModel):
-    """The ball of an lp norm, intersected with [0, 1].
+    """Ball of an lp norm, intersected with [0, 1].
 
-    ``starts``: where a random start lies; ``"surface"`` as in AutoAttack, ``"volume"`` uniform in the ball,
-    ``"radial"`` (l2) uniform in direction and in radius, as MultiRobustBench's training attack.
+    Attributes:
+        starts: distribution of random starts: ``"surface"`` as in AutoAttack, ``"volume"`` uniform in the ball,
+            ``"radial"`` (l2) uniform in direction and in radius, as in MultiRobustBench's training attack.
+        p: 0, 1, 2 or inf.
     """
 
     additive: ClassVar[bool] = True
@@ -146,35 +161,35 @@ class Lp(ThreatModel):
 
     p: float = 0.0
 
-    def most(self, x: Tensor) -> float:
-        return whole(self.p, x[:1].numel())
+    def max_size(self, x: Tensor) -> float:
+        return full_ball_size(self.p, x[:1].numel())
 
     def neutral(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        inside: Tensor = _Inside.apply(x, theta)  # type: ignore[no-untyped-call]  # torch declares no types here
+        inside: Tensor = _ClampedSum.apply(x, theta)  # type: ignore[no-untyped-call]  # torch declares no types here
         return inside
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return norm(theta, self.p)
 
     def hyperplane(self, x: Tensor, theta: Tensor, normal: Tensor, rise: Tensor) -> Tensor:
-        """Smallest move d (in this norm) with <normal, d> = rise and x + theta + d in [0, 1].
+        """Return the smallest move d in this norm with <normal, d> = rise and x + theta + d in [0, 1].
 
-        ``normal`` like ``theta``, ``rise`` [B] of any sign. Where no point of the box reaches the plane, the corner
-        of the box nearest to it.
+        ``normal`` is like ``theta``, ``rise`` [B] has any sign. If no point of the box reaches the plane, d leads to
+        the corner of the box nearest to it.
         """
         w = (normal * per_sample(torch.where(rise < 0, -1.0, 1.0).to(normal.dtype), normal)).flatten(1)
         at = (x + theta).flatten(1)
         room = torch.where(w < 0, at, torch.zeros_like(at))
         room = torch.where(w > 0, 1 - at, room).clamp_min_(0)
-        del at
+        del at  # frees a tensor as large as the batch of images before the search
         return self._shortest(w.abs(), room, rise.abs()).copysign(w).view_as(theta)
 
     @abstractmethod
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        """The move [B, d], 0 <= move <= room, of smallest norm with sum(weight * move) = rise."""
+        """Return the move [B, d], 0 <= move <= room, of smallest norm with sum(weight * move) = rise."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +202,7 @@ class Linf(Lp):
         t = noise.symmetric(*x.shape[1:], dtype=x.dtype)
         if self.starts == "surface":
             t = t / (per_sample(norm(t, torch.inf), t) + _TINY)
-        return to_box(x, t * per_sample(epsilon, t))
+        return clip_to_box(x, t * per_sample(epsilon, t))
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         bound = per_sample(epsilon, theta)
@@ -198,12 +213,12 @@ class Linf(Lp):
         return gradient.sign()
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        def ahead(level: Tensor) -> Tensor:
+        def next_level(level: Tensor) -> Tensor:
             reached = (weight * torch.minimum(room, level[:, None])).sum(1)
             slope = (weight * (room > level[:, None])).sum(1)
-            return _newton(level, rise - reached, slope)
+            return _newton_update(level, rise - reached, slope)
 
-        level = _climbed(ahead, torch.zeros_like(rise))
+        level = _find_root(next_level, torch.zeros_like(rise))
         return torch.minimum(room, level[:, None])
 
 
@@ -221,30 +236,32 @@ class L2(Lp):
             if self.starts == "volume":
                 radius = radius ** (1 / t[0].numel())
             t = t * per_sample(radius, t)
-        return to_box(x, t * per_sample(epsilon, t))
+        return clip_to_box(x, t * per_sample(epsilon, t))
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
         factor = (epsilon / (norm(theta, 2) + _TINY)).clamp_max(1)
-        return to_box(x, theta * per_sample(factor, theta))
+        return clip_to_box(x, theta * per_sample(factor, theta))
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         return gradient / (per_sample(norm(gradient, 2), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        def ahead(level: Tensor) -> Tensor:
+        def next_level(level: Tensor) -> Tensor:
             move = weight * level[:, None]
             reached = (weight * torch.minimum(move, room)).sum(1)
             slope = (weight.square() * (move < room)).sum(1)
-            return _newton(level, rise - reached, slope)
+            return _newton_update(level, rise - reached, slope)
 
-        level = _climbed(ahead, torch.zeros_like(rise))
+        level = _find_root(next_level, torch.zeros_like(rise))
         return torch.minimum(weight * level[:, None], room)
 
 
 @dataclass(frozen=True)
 class L1(Lp):
-    """sum_i |delta_i| <= epsilon. Steepest ascent moves the ``sparsity`` share of coordinates with the largest
-    gradients."""
+    """sum_i |delta_i| <= epsilon.
+
+    Steepest ascent moves the share ``sparsity`` of the coordinates, those with the largest gradients.
+    """
 
     p: float = 1.0
     sparsity: float = 0.05
@@ -255,10 +272,12 @@ class L1(Lp):
         t = noise.child(0).exponential(*x.shape[1:], dtype=x.dtype)
         rest = noise.child(1).exponential(dtype=x.dtype)
         t = t / per_sample(norm(t, 1) + rest, t) * noise.child(2).sign(*x.shape[1:], dtype=x.dtype)
-        return to_box(x, t * per_sample(epsilon, t))
+        return clip_to_box(x, t * per_sample(epsilon, t))
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        return project_l1_ball(theta, epsilon, (theta.sign().clamp_min_(0) - x).abs_())  # the room, up or down
+        return project_l1_ball(
+            theta, epsilon, (theta.sign().clamp_min_(0) - x).abs_()
+        )  # the cap is the room up or down
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
         flat = gradient.flatten(1)
@@ -268,19 +287,21 @@ class L1(Lp):
         return (torch.zeros_like(flat).scatter(1, index, share) * flat.sign()).view_as(gradient)
 
     def linear_oracle(self, x: Tensor, theta: Tensor, gradient: Tensor, epsilon: Tensor) -> Tensor:
-        """The point of the set that maximises <gradient, point>: largest gradients moved to the border of the box."""
+        """Return the point of the set that maximises <gradient, point>.
+
+        Coordinates are moved to the border of the box, those with the largest gradients first.
+        """
         g = gradient.flatten(1)
         room = torch.where(gradient > 0, 1 - x, x).flatten(1)
         order = _descending(g.abs())
-        move = _fill(order, room, epsilon, torch.ones_like(room))
+        move = _fill_in_order(order, room, epsilon, torch.ones_like(room))
         return (g.sign() * move).view_as(theta)
 
     def smallest_beyond(self, x: Tensor, theta: Tensor, normal: Tensor, rise: Tensor, reach: Tensor) -> Tensor:
-        """The change t of smallest norm with <normal, t - theta> >= rise, no value of which is farther than ``reach``
-        from theta's, and x + t in [0, 1].
+        """Return the change t of smallest norm with <normal, t - theta> >= rise and |t - theta| <= reach.
 
-        ``normal`` like ``theta``, ``rise`` [B] of any sign, ``reach`` [B] >= 0. Where no such change rises so far, the
-        one that rises farthest.
+        ``normal`` is like ``theta``, ``rise`` [B] has any sign, ``reach`` [B] is not negative, and x + t is in [0, 1].
+        If no such change exists, t is the one with the largest <normal, t>.
         """
         near = per_sample(reach, theta)
         low, high = torch.maximum(-x, theta - near), torch.minimum(1 - x, theta + near)
@@ -291,22 +312,22 @@ class L1(Lp):
         return least + normal.sign() * move.view_as(theta)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill(_descending(weight), room, rise, weight)
+        return _fill_in_order(_descending(weight), room, rise, weight)
 
 
 @dataclass(frozen=True)
 class L0(Lp):
-    """At most epsilon coordinates changed (each channel of a pixel counts, as in FMN and sigma-zero)."""
+    """At most epsilon changed coordinates; each channel of a pixel counts, as in FMN and sigma-zero."""
 
     in_pixels: ClassVar[bool] = False
 
     p: float = 0.0
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.project(x, to_box(x, noise.symmetric(*x.shape[1:], dtype=x.dtype)), epsilon)
+        return self.project(x, clip_to_box(x, noise.symmetric(*x.shape[1:], dtype=x.dtype)), epsilon)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        theta = to_box(x, theta)
+        theta = clip_to_box(x, theta)
         size = theta.abs().flatten(1)
         order = _descending(size)
         rank = torch.empty_like(order).scatter(1, order, torch.arange(size.shape[1], device=x.device).expand_as(order))
@@ -317,4 +338,4 @@ class L0(Lp):
         return gradient / (per_sample(norm(gradient, 1), gradient) + _TINY)
 
     def _shortest(self, weight: Tensor, room: Tensor, rise: Tensor) -> Tensor:
-        return _fill(_descending(weight * room), room, rise, weight)
+        return _fill_in_order(_descending(weight * room), room, rise, weight)

@@ -20,19 +20,21 @@ from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.features import ActivationFeatures, Backbone, Features, load_features
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 
 _START_DEVIATION = 0.01
 _NEWTON_ROUNDS = 5
-_USUAL_ROUNDS = 2  # that a full batch takes
+_USUAL_ROUNDS = 2  # a full batch seldom converges earlier
 _TRIALS = 12
-_AIM = 0.995  # just inside of the border: the distance rounds, and rounds differently in another batch
+_AIM = 0.995  # aim just inside of the border, as the rounding of the distance depends on the batch
 
 
 class PerceptualDistance:
-    """d(x, x') = ||phi(x) - phi(x')||_2, where phi are the activations of a network (Laidlaw et al. 2021, eq. 2).
+    """Distance d(x, x') = ||phi(x) - phi(x')||_2, where phi are the activations of a network (Laidlaw et al. 2021, eq.
+    2).
 
-    Each activation is normalised over its channels at every place and divided by the root of the number of places.
+    Each activation is normalised over its channels at every place, and divided by the square root of the number of
+    places.
 
     Args:
         features: from images to activations, e.g. :class:`~robustatlas.threats.features.ActivationFeatures`.
@@ -48,30 +50,34 @@ class PerceptualDistance:
         self.features = features
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
-    def on(self, device: torch.device) -> PerceptualDistance:
-        """The same distance with its network on ``device``; features that are a plain function stay where they are."""
+    def to_device(self, device: torch.device) -> PerceptualDistance:
+        """Return the same distance with its network on ``device``; features that are a plain function stay where they
+        are.
+        """
         if not isinstance(self.features, ActivationFeatures) or self.features.model.device == device:
             return self
         moved = copy.copy(self)
-        moved.features, moved._last = self.features.on(device), None
+        moved.features, moved._last = self.features.to_device(device), None
         return moved
 
     def embed(self, x: Tensor) -> Tensor:
-        """phi(x), ``[B, D]``; differentiable."""
-        return _embedded(self.features(x))
+        """Return phi(x), ``[B, D]``; differentiable."""
+        return _embed(self.features(x))
 
     @contextmanager
-    def of_passes(self, model: Classifier) -> Iterator[Callable[[Tensor], Tensor]]:
-        """Yields what embeds like :meth:`embed` the images of which ``model`` has just made a pass inside, without one
-        of its own where the features are those of that very pass."""
+    def share_passes(self, model: Classifier) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield a function like :meth:`embed` for images that ``model`` has just evaluated in this context.
+
+        It needs no forward pass of its own if the features are the activations of that pass.
+        """
         if not isinstance(self.features, ActivationFeatures) or type(self).embed is not PerceptualDistance.embed:
             yield self.embed
             return
-        with self.features.of_passes(model) as activations:
-            yield self.embed if activations is None else lambda x: _embedded(activations())
+        with self.features.share_passes(model) as activations:
+            yield self.embed if activations is None else lambda x: _embed(activations())
 
     def reference(self, x: Tensor) -> Tensor:
-        """phi(x) without a gradient; remembered while one and the same tensor is asked for again."""
+        """Return phi(x) without a gradient; remembered while one and the same tensor is asked for again."""
         if self._last is not None:
             remembered, version, embedded = self._last
             if remembered() is x and version == x._version:
@@ -82,26 +88,26 @@ class PerceptualDistance:
         return embedded
 
     def __call__(self, x: Tensor, other: Tensor) -> Tensor:
-        """``[B]``: the distance; differentiable in ``other``."""
+        """Return ``[B]``: the distance; differentiable in ``other``."""
         distance: Tensor = torch.linalg.vector_norm(self.embed(other) - self.reference(x), dim=1)
         return distance
 
     def to_record(self) -> dict[str, Any]:
-        """What determines the distance, for the record of a run."""
+        """Return the settings that determine the distance, for the record of a run."""
         return {"features": self.features}
 
     def __repr__(self) -> str:
         return f"PerceptualDistance({self.features!r})"
 
 
-def distance_by(features: str) -> PerceptualDistance:
-    """The distance by a network of others, ``ARCHITECTURE=FILE`` such as ``alexnet=alexnet.pth``.
+def load_distance(features: str) -> PerceptualDistance:
+    """Return the distance by a network of others, ``ARCHITECTURE=FILE`` such as ``alexnet=alexnet.pth``.
 
     Raises:
         UserError: not understood, or the file does not fit.
 
     Example:
-        >>> distance_by("alexnet=nothing.pth")  # doctest: +ELLIPSIS
+        >>> load_distance("alexnet=nothing.pth")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         robustatlas.common.errors.UserError: There is no weights file nothing.pth; give the path of a .safetensors ...
     """
@@ -114,36 +120,36 @@ def distance_by(features: str) -> PerceptualDistance:
     return PerceptualDistance(load_features(cast(Backbone, architecture), file))
 
 
-def _embedded(activations: Sequence[Tensor]) -> Tensor:
-    return torch.cat([_normalised(activation) for activation in activations], 1)
+def _embed(activations: Sequence[Tensor]) -> Tensor:
+    return torch.cat([_normalise(activation) for activation in activations], 1)
 
 
-def _normalised(activation: Tensor) -> Tensor:
+def _normalise(activation: Tensor) -> Tensor:
     maps = activation.transpose(1, 2) if activation.dim() == 3 else activation
     maps = maps.flatten(2) if maps.dim() > 2 else maps[:, :, None]
     length: Tensor = torch.linalg.vector_norm(maps, dim=1, keepdim=True) + 1e-10
     return (maps / (length * math.sqrt(maps.shape[2]))).flatten(1)
 
 
-def _unless_same(x: Tensor, other: Tensor, distance: Tensor) -> Tensor:
-    """``distance`` [B] without what rounding makes of equal images."""
+def _zero_if_equal(x: Tensor, other: Tensor, distance: Tensor) -> Tensor:
+    """Return ``distance`` [B], but exactly 0 for equal images, where rounding could give more."""
     same = (other == x).flatten(1).all(1)
     return distance.to(x.dtype).masked_fill(same, 0)
 
 
 def small_noise(x: Tensor, noise: Noise) -> Tensor:
-    """Normal noise like ``x`` with a standard deviation of .01: where Laidlaw et al. start."""
+    """Return normal noise like ``x`` with a standard deviation of .01, the start of Laidlaw et al. 2021."""
     return _START_DEVIATION * noise.normal(*x.shape[1:], dtype=x.dtype)
 
 
 @dataclass(frozen=True)
 class Perceptual(ThreatModel):
-    """All images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
+    """Set of all images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
 
     Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
-    :meth:`project` takes Newton steps towards the border. Where these do not suffice it goes back on the line to ``x``,
-    so its results are inside. After the usual rounds it looks whether all are, even on accelerators, since further
-    passes take longer than that.
+    :meth:`project` takes Newton steps towards the border. If these do not suffice, it shortens theta, so that its
+    results are inside. After the usual rounds it checks whether all are, even on accelerators: waiting for the device
+    takes less time than further passes.
     """
 
     additive: ClassVar[bool] = True
@@ -151,9 +157,11 @@ class Perceptual(ThreatModel):
     distance: PerceptualDistance | None = None
 
     def bound_to(self, model: Classifier) -> Perceptual:
-        """The same threat model with its distance where ``model`` is, or else with ``model``'s own activations."""
+        """Return the threat model with its distance on the device of ``model``, or with the activations of
+        ``model``.
+        """
         if self.distance is not None:
-            there = self.distance.on(model.device)
+            there = self.distance.to_device(model.device)
             return self if there is self.distance else replace(self, distance=there)
         return replace(self, distance=PerceptualDistance(ActivationFeatures(model)))
 
@@ -175,52 +183,52 @@ class Perceptual(ThreatModel):
         return torch.zeros_like(x)
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self._back(x, to_box(x, small_noise(x, noise)), epsilon)
+        return self._shorten(x, clip_to_box(x, small_noise(x, noise)), epsilon)
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         return (x + theta).clamp(0, 1)
 
     def steepest(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """The normalised gradient: the distance of small changes is about their l2 norm."""
+        """Return the normalised gradient: the distance of small changes is about their l2 norm."""
         return gradient / (per_sample(torch.linalg.vector_norm(gradient.flatten(1), dim=1), gradient) + 1e-12)
 
     @torch.no_grad()
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         result = self.apply(x, theta)
-        return _unless_same(x, result, self.phi(x, result))
+        return _zero_if_equal(x, result, self.phi(x, result))
 
     def reference(self, x: Tensor) -> Tensor:
         return self.phi.reference(x)
 
     @contextmanager
     def measuring(self, model: Classifier, reference: Tree) -> Iterator[Callable[[Tensor, Tree], Tensor]]:
-        """Differentiable in theta."""
-        with self.phi.of_passes(model) as embedded:
+        """Yield a measuring function that is differentiable in theta."""
+        with self.phi.share_passes(model) as embedded:
 
             def measured(x: Tensor, theta: Tensor) -> Tensor:
                 result = self.apply(x, theta)
-                here = embedded(result)  # first: a pass of the reference's own would be heard as well
+                here = embedded(result)  # before the reference, whose pass would replace these activations
                 origin = reference if isinstance(reference, Tensor) else self.phi.reference(x)
-                return _unless_same(x, result, torch.linalg.vector_norm(here - origin, dim=1))
+                return _zero_if_equal(x, result, torch.linalg.vector_norm(here - origin, dim=1))
 
             yield measured
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        theta = to_box(x, theta)
+        theta = clip_to_box(x, theta)
         goal = _AIM * epsilon
-        for done in range(_NEWTON_ROUNDS):
+        for number in range(_NEWTON_ROUNDS):
             distance, slope = self.linearised(x, theta)
             outside = ~(distance <= epsilon)
-            worth_looking = done >= _USUAL_ROUNDS or is_sync_free(x.device)
-            if worth_looking and not bool(outside.any()):
+            may_check = number >= _USUAL_ROUNDS or is_sync_free(x.device)
+            if may_check and not bool(outside.any()):
                 return theta
             gradient = slope()
             length = (distance - goal) / gradient.square().flatten(1).sum(1).clamp_min(1e-12)
-            theta = select(outside, to_box(x, theta - per_sample(length, theta) * gradient), theta)
-        return self._back(x, theta, epsilon)
+            theta = select(outside, clip_to_box(x, theta - per_sample(length, theta) * gradient), theta)
+        return self._shorten(x, theta, epsilon)
 
-    def _back(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        """``theta`` shortened until it is inside, by false position; 0 where that fails."""
+    def _shorten(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
+        """Return ``theta`` shortened until it is inside, by the method of false position; 0 if that fails."""
         far, distance_far = torch.ones_like(epsilon), self.size(x, theta)
         near, distance_near = torch.zeros_like(epsilon), torch.zeros_like(epsilon)
         settled = distance_far <= epsilon
@@ -238,7 +246,7 @@ class Perceptual(ThreatModel):
         return per_sample(near, theta) * theta
 
     def linearised(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-        """The distance ``[B]`` at ``theta``, and a function that gives its gradient."""
+        """Return the distance ``[B]`` at ``theta``, and a function that gives its gradient."""
         theta = theta.detach().requires_grad_()
         with torch.enable_grad():
             distance = self.phi(x, x + theta)

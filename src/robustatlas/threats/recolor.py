@@ -23,7 +23,7 @@ def _channels(*channels: Tensor) -> Tensor:
 
 
 def rgb_to_luv(rgb: Tensor) -> Tensor:
-    """sRGB ``[B, 3, ...]`` in [0, 1] to CIE LUV, normalised: (L / 100, (u + 100) / 200, (v + 100) / 200)."""
+    """Return sRGB ``[B, 3, ...]`` in [0, 1] to CIE LUV, normalised: (L / 100, (u + 100) / 200, (v + 100) / 200)."""
     linear = torch.where(rgb < 0.04045, rgb / 12.92, ((rgb.clamp_min(0.04045) + 0.055) / 1.055) ** 2.4)
     r, g, b = linear.unbind(1)
     x = 0.4124 * r + 0.3576 * g + 0.1805 * b
@@ -37,7 +37,7 @@ def rgb_to_luv(rgb: Tensor) -> Tensor:
 
 
 def luv_to_rgb(luv: Tensor) -> Tensor:
-    """The inverse of :func:`rgb_to_luv`; colours that sRGB cannot show are clipped."""
+    """Return the inverse of :func:`rgb_to_luv`; colours that sRGB cannot show are clipped."""
     light, u, v = luv.unbind(1)
     light, u, v = 100 * light, 200 * u - 100, 200 * v - 100
     u = u / (13 * light + _TINY) + _WHITE_U
@@ -56,14 +56,16 @@ def luv_to_rgb(luv: Tensor) -> Tensor:
 
 
 def interpolate(lattice: Tensor, colours: Tensor) -> Tensor:
-    """``lattice`` [B, 16, 32, 32, 3] read at ``colours`` [B, 3, H, W], trilinear; beyond the lattice its end counts."""
+    """Return ``lattice`` [B, 16, 32, 32, 3] read at ``colours`` [B, 3, H, W], trilinear; beyond the lattice its end
+    counts.
+    """
     grid = (2 * colours - 1).permute(0, 2, 3, 1).flip(-1)[:, None]
     read = F.grid_sample(lattice.movedim(-1, 1), grid, mode="bilinear", padding_mode="border", align_corners=True)
     return read[:, :, 0]
 
 
 def lattice_identity(like: Tensor) -> Tensor:
-    """``[16, 32, 32, 3]``: the colours of the lattice's points."""
+    """Return ``[16, 32, 32, 3]``: the colours of the lattice's points."""
     axes = [torch.linspace(0, 1, n, dtype=like.dtype, device=like.device) for n in LATTICE]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)
 
@@ -98,5 +100,7 @@ class Recolor(BoxThreat):
         return (luv_to_rgb(torch.cat([light, shifted[:, 1:]], 1)) + rounding).clamp(0, 1)
 
     def smoothness(self, theta: Tensor) -> Tensor:
-        """``[B]``: the roughness of f, the sum of distances of neighbouring points' shifts (the paper's eq. 6)."""
+        """Return ``[B]``: the roughness of f, the sum of distances of neighbouring points' shifts (the paper's eq.
+        6).
+        """
         return neighbour_variation(theta)

@@ -19,9 +19,9 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.strengths import check_strengths, read_strength
-from robustatlas.threats.base import ThreatModel, beyond_images
+from robustatlas.threats.base import ThreatModel, oversize_message
 from robustatlas.threats.lp import L1, Linf, Lp
-from robustatlas.threats.perceptual import Perceptual, distance_by
+from robustatlas.threats.perceptual import Perceptual, load_distance
 
 Against = Mapping[str, float] | Sequence[Opponent]
 
@@ -107,7 +107,7 @@ def opponents_of(
         return ()
     if not isinstance(given, Mapping):
         return tuple(given)
-    distance = None if features is None else distance_by(features)
+    distance = None if features is None else load_distance(features)
     found = []
     for name, strength in given.items():
         attack = _known(name)
@@ -136,7 +136,7 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
             f"The strength of {name} is {shorten(repr(given))}; expected {expected} ({axis_label(unit, attack=name)})."
         )
     if isinstance(threat, Linf) and strength > 1:
-        raise UserError(beyond_images(name, strength, threat, torch.zeros(1, 1)))
+        raise UserError(oversize_message(name, strength, threat, torch.zeros(1, 1)))
     if strength > _FAR * largest and strength > _calibrated(name):
         raise UserError(
             f"{name}={format_strength(strength, attack=name)} is more than {_FAR} times the catalogue's largest "
@@ -181,8 +181,8 @@ def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
         threat = opponent.threat
         threat.check(x[:1])
         check_strengths([opponent.epsilon], opponent.name, threat.levels)
-        if opponent.epsilon >= threat.most(x):
-            raise UserError(beyond_images(opponent.name, opponent.epsilon, threat, x))
+        if opponent.epsilon >= threat.max_size(x):
+            raise UserError(oversize_message(opponent.name, opponent.epsilon, threat, x))
 
 
 def parse_against(text: str) -> dict[str, float]:

@@ -32,7 +32,7 @@ from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
-from robustatlas.threats.perceptual import Perceptual, distance_by
+from robustatlas.threats.perceptual import Perceptual, load_distance
 from robustatlas.training.devices import chosen_device
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.given import check_apart
@@ -174,7 +174,7 @@ class ReferencePlan:
             found = attack_named(attack, self.protocol)
         if self.features is None or not isinstance(found.threat, Perceptual):
             return found
-        return replace(found, threat=replace(found.threat, distance=distance_by(self.features)))
+        return replace(found, threat=replace(found.threat, distance=load_distance(self.features)))
 
     def to_record(self) -> dict[str, Any]:
         """As plain data: what a folder of trainings is compared by."""

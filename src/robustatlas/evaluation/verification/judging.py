@@ -18,7 +18,7 @@ from robustatlas.evaluation.verification.asked import Case, is_size_from_images
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.threats.base import ThreatModel
-from robustatlas.threats.levels import as_file
+from robustatlas.threats.levels import round_to_levels
 
 _OUTSIDE = 1e-6
 """Pixels outside of [0, 1] by less than this are rounding, and are moved to the border before anything is judged."""
@@ -108,7 +108,7 @@ def _judge_part(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     refused["outside of [0, 1]"] = outside
     images = images.clamp(0, 1)
     if case.eight_bit:
-        images = as_file(images)
+        images = round_to_levels(images)
     noise = Noise.for_samples(0, _positions(case, rows, x), "verify").child(part.to(x.device))
     verdict = case.model.judged(images, labels, noise)
     refused["classified correctly"] = ~verdict.wrong

@@ -1,4 +1,4 @@
-"""What everyday changes have in common: a few numbers a sample, of which the strength bounds the first."""
+"""Base of everyday changes: a few numbers for each sample, of which the strength bounds the first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from robustatlas.threats.base import EachBounded
 from robustatlas.threats.box import require_images
 
 Border = Literal["reflect", "black", "grey"]
-"""What stands beyond the edges of the image: its mirror image, black, or a middle grey."""
+"""Content beyond the edges of the image: its mirror image, black, or a middle grey."""
 
 BORDERS: Mapping[str, str] = {
     "reflect": "the image is mirrored",
@@ -21,25 +21,27 @@ BORDERS: Mapping[str, str] = {
     "grey": "all is middle grey",
 }
 
-Free = Literal["angle", "place", "draw"]
-"""What a number from 0 to 1 is that no strength bounds: a direction from 0 to 180 degrees, a place from one edge to the
-other, or which of many random patterns."""
+FreeKind = Literal["angle", "place", "draw"]
+"""Meaning of a number from 0 to 1 that the strength does not bound.
+
+It is a direction from 0 to 180 degrees, a place from one edge to the other, or the choice of a random pattern.
+"""
 
 _LEVEL = 0.5
 _KEYS = 2.0**24
 
 
 class Change(EachBounded):
-    """Numbers theta ``[B, n]``: the first ``bounded``, which epsilon bounds, then one from 0 to 1 for each ``free``.
+    """Base of changes by numbers theta ``[B, n]``.
 
-    Those that epsilon bounds are from -epsilon to epsilon where the change is ``signed`` (to the left and to the
-    right), from 0 to epsilon where they are the amount of it (of rain).
+    Epsilon bounds the first ``bounded`` numbers: from -epsilon to epsilon if the change is ``signed`` (left and right),
+    from 0 to epsilon if it is an amount (of rain). Then follows one number from 0 to 1 for each of ``free``.
     """
 
     bounded: ClassVar[int] = 1
     signed: ClassVar[bool] = False
-    free: ClassVar[tuple[tuple[Free, int], ...]] = ()
-    """The kind of each free number, and at how many values a sweep looks."""
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = ()
+    """Kind of each free number, and the number of its values that a sweep evaluates."""
 
     def check(self, x: Tensor) -> None:
         require_images(x, type(self).__name__.lower())
@@ -50,33 +52,33 @@ class Change(EachBounded):
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
         drawn = noise.uniform(self.bounded + len(self.free), dtype=x.dtype)
         bounded = drawn[:, : self.bounded]
-        return self._joined((2 * bounded - 1 if self.signed else bounded) * epsilon[:, None], drawn)
+        return self._join((2 * bounded - 1 if self.signed else bounded) * epsilon[:, None], drawn)
 
     def typical(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Signed numbers anywhere within ``epsilon``, an amount in full, the rest at random."""
+        """Return signed numbers at random within ``epsilon``, an amount of ``epsilon``, and random free numbers."""
         drawn = self.start(x, epsilon, noise)
-        return drawn if self.signed else self._joined(epsilon[:, None].expand(-1, self.bounded), drawn)
+        return drawn if self.signed else self._join(epsilon[:, None].expand(-1, self.bounded), drawn)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        most = epsilon[:, None]
-        bounded = torch.minimum(theta[:, : self.bounded], most)
-        bounded = torch.maximum(bounded, -most) if self.signed else bounded.clamp_min(0)
-        return self._joined(bounded, theta.clamp(0, 1))
+        bound = epsilon[:, None]
+        bounded = torch.minimum(theta[:, : self.bounded], bound)
+        bounded = torch.maximum(bounded, -bound) if self.signed else bounded.clamp_min(0)
+        return self._join(bounded, theta.clamp(0, 1))
 
     def size(self, x: Tensor, theta: Tensor) -> Tensor:
         return theta[:, : self.bounded].abs().amax(1)
 
-    def _joined(self, bounded: Tensor, rest: Tensor) -> Tensor:
+    def _join(self, bounded: Tensor, rest: Tensor) -> Tensor:
         return torch.cat([bounded, rest[:, self.bounded :]], 1)
 
 
-def pattern(theta: Tensor) -> Noise:
-    """The random numbers that the last number [B] of ``theta`` stands for."""
+def pattern_noise(theta: Tensor) -> Noise:
+    """Return the random numbers that the last number [B] of ``theta`` selects."""
     return Noise((theta[:, -1].detach().double() * _KEYS).long()).child(0)
 
 
-def level_of(border: Border) -> float:
-    """The pixel value that is taken for 0 while what lies beyond the edges counts as 0."""
+def border_level(border: Border) -> float:
+    """Return the pixel value beyond the edges for a border of one colour."""
     return _LEVEL if border == "grey" else 0.0
 
 
@@ -84,10 +86,10 @@ T = TypeVar("T")
 
 
 def with_border(threat: T, border: str) -> T:
-    """``threat`` with something else beyond the edges of images.
+    """Return ``threat`` with another border.
 
     Raises:
-        UserError: no such border, or a threat model that never looks beyond an edge.
+        UserError: the border is unknown, or the threat model never shows one.
     """
     check_choice("border", border, get_args(Border))
     if not isinstance(threat, Bordered):
@@ -97,10 +99,10 @@ def with_border(threat: T, border: str) -> T:
 
 @dataclass(frozen=True)
 class Bordered(Change):
-    """A change that shows what lies beyond the edges of the image.
+    """Base of changes that show what lies beyond the edges of the image.
 
     Args:
-        border: what that is.
+        border: content beyond the edges.
     """
 
     border: Border = "reflect"

@@ -1,5 +1,8 @@
-"""Everyday changes of place and shape. Each is a matrix from pixels (column, row, 1; the origin is the centre of the
-top left pixel) of the image to those of the result, which is read by bilinear sampling."""
+"""Everyday changes of place and shape.
+
+Each is a matrix from pixels of the image (column, row, 1; the origin is the centre of the top left pixel) to those of
+the result, which is read by bilinear sampling.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -8,24 +11,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robustatlas.threats.everyday.change import Border, Bordered, Change, Free, level_of
-from robustatlas.threats.sampling import Padding, pixels, sample
-from robustatlas.threats.warp import about_centre, matrix_of, turned, units, warped
+from robustatlas.threats.everyday.change import Border, Bordered, Change, FreeKind, border_level
+from robustatlas.threats.sampling import Padding, pixel_grid, sample
+from robustatlas.threats.warp import centre_matrix, rotation_matrix, stack_matrix, to_unit_grid, warp
 
 _PADDING: dict[Border, Padding] = {"reflect": "reflection", "black": "zeros", "grey": "zeros"}
 
 
 class Displaced(Bordered):
-    """A change of places by a matrix made from theta."""
+    """Base of warps by a matrix that depends on theta."""
 
     signed: ClassVar[bool] = True
 
     @abstractmethod
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
-        """``[B, 3, 3]``: the map from pixels of ``x`` to pixels of the result."""
+        """Return ``[B, 3, 3]``: the map from pixels of ``x`` to pixels of the result."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        return warped(x, self.matrix(x, theta), _PADDING[self.border], level_of(self.border))
+        return warp(x, self.matrix(x, theta), _PADDING[self.border], border_level(self.border))
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Rotated(Displaced):
     largest_size: ClassVar[float] = 180.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
-        return turned(x, theta[:, 0])
+        return rotation_matrix(x, theta[:, 0])
 
 
 @dataclass(frozen=True)
@@ -54,36 +57,36 @@ class Shifted(Displaced):
     def has_whole_sizes(self) -> bool:
         return not self.per_cent
 
-    def most(self, x: Tensor) -> float:
+    def max_size(self, x: Tensor) -> float:
         return 100.0 if self.per_cent else float(max(x.shape[2:]))
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         right, down = theta.unbind(1)
         if self.per_cent:
             right, down = right * (x.shape[3] / 100), down * (x.shape[2] / 100)
-        return matrix_of((1, 0, right), (0, 1, down), (0, 0, 1))
+        return stack_matrix((1, 0, right), (0, 1, down), (0, 0, 1))
 
 
 @dataclass(frozen=True)
 class Zoomed(Displaced):
-    """Enlarged or made smaller about the middle by at most epsilon per cent: a side becomes 1 + theta / 100 as long."""
+    """Zoom about the middle by at most epsilon per cent: a side becomes 1 + theta / 100 times as long."""
 
     largest_size: ClassVar[float] = 90.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         scale = 1 + theta[:, 0] / 100
-        return about_centre(x, matrix_of((scale, 0, 0), (0, scale, 0), (0, 0, 1)))
+        return centre_matrix(x, stack_matrix((scale, 0, 0), (0, scale, 0), (0, 0, 1)))
 
 
 @dataclass(frozen=True)
 class Sheared(Displaced):
-    """Upright lines leant about the middle by at most epsilon degrees either way."""
+    """Shear about the middle: upright lines lean by at most epsilon degrees either way."""
 
     largest_size: ClassVar[float] = 80.0
 
     def matrix(self, x: Tensor, theta: Tensor) -> Tensor:
         slope = torch.deg2rad(theta[:, 0]).tan()
-        return about_centre(x, matrix_of((1, slope, 0), (0, 1, 0), (0, 0, 1)))
+        return centre_matrix(x, stack_matrix((1, slope, 0), (0, 1, 0), (0, 0, 1)))
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Tilted(Displaced):
         high, wide = about_horizontal.cos(), about_vertical.cos()
         distance = max(x.shape[2:])
         away = (-side * high / distance, up / distance, 1)
-        return about_centre(x, matrix_of((wide, 0, 0), (up * side, high, 0), away))
+        return centre_matrix(x, stack_matrix((wide, 0, 0), (up * side, high, 0), away))
 
 
 @dataclass(frozen=True)
@@ -108,17 +111,17 @@ class Cropped(Change):
     """A part of the image, at least 100 - epsilon per cent as wide and as high, from anywhere in it, enlarged to its
     size."""
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = (("place", 3), ("place", 3))
     largest_size: ClassVar[float] = 95.0
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         lost = theta[:, 0].clamp_max(99) / 100
         scale = 1 / (1 - lost)
         left, top = lost * (theta[:, 1] * x.shape[3] - 0.5), lost * (theta[:, 2] * x.shape[2] - 0.5)
-        return warped(x, matrix_of((scale, 0, -scale * left), (0, scale, -scale * top), (0, 0, 1)), "border")
+        return warp(x, stack_matrix((scale, 0, -scale * left), (0, scale, -scale * top), (0, 0, 1)), "border")
 
 
-def displaced(x: Tensor, shift: Tensor, border: Border) -> Tensor:
-    """``x`` read ``shift`` [B, 2] pixels further (right, down)."""
-    places = pixels(x.shape[2], x.shape[3], x) + shift[:, None, None]
-    return sample(x, units(x, places), True, _PADDING[border], level_of(border))
+def translate(x: Tensor, shift: Tensor, border: Border) -> Tensor:
+    """Return ``x`` read at places that are ``shift`` [B, 2] pixels further right and down."""
+    places = pixel_grid(x.shape[2], x.shape[3], x) + shift[:, None, None]
+    return sample(x, to_unit_grid(x, places), True, _PADDING[border], border_level(border))

@@ -13,11 +13,11 @@ from torch import Tensor
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.errors import UserError
 from robustatlas.threats.base import UnsupportedInputError
-from robustatlas.threats.everyday.change import Bordered, Change, Free, level_of, pattern
-from robustatlas.threats.everyday.geometry import displaced
+from robustatlas.threats.everyday.change import Bordered, Change, FreeKind, border_level, pattern_noise
+from robustatlas.threats.everyday.geometry import translate
 
 _TRUNCATED = 4.0
-"""Standard deviations at which the Gaussian of a blur ends, as in SciPy."""
+"""Standard deviations at which the Gaussian of a blur is truncated, as in SciPy."""
 _TINY = 1e-6
 
 
@@ -25,18 +25,18 @@ _TINY = 1e-6
 class Unfocused(Bordered):
     """Out of focus: blurred by a Gaussian whose standard deviation is at most epsilon pixels."""
 
-    def most(self, x: Tensor) -> float:
+    def max_size(self, x: Tensor) -> float:
         return max(x.shape[2:]) / _TRUNCATED
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         rows, columns = (_gaussian(theta[:, 0], side, self.border == "reflect") for side in x.shape[2:])
         seen = rows @ x @ columns.mT
         beyond = 1 - rows.sum(3, keepdim=True) * columns.sum(3, keepdim=True).mT
-        return (seen + level_of(self.border) * beyond).clamp(0, 1)
+        return (seen + border_level(self.border) * beyond).clamp(0, 1)
 
 
 def _gaussian(sigma: Tensor, side: int, mirrors: bool) -> Tensor:
-    """``[B, 1, side, side]``: Gaussian filters along one axis, with mirrored or empty ends."""
+    """Return ``[B, 1, side, side]``: Gaussian filters along one axis, with mirrored or empty ends."""
     reach = side - 1
     source = torch.arange(-reach, side + reach, device=sigma.device)
     distance = (source - torch.arange(side, device=sigma.device)[:, None]).to(sigma.dtype)
@@ -55,27 +55,27 @@ def _gaussian(sigma: Tensor, side: int, mirrors: bool) -> Tensor:
 class Shaken(Bordered):
     """Displaced while exposed: the mean along a straight line of at most epsilon pixels in any direction."""
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("angle", 4),)
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = (("angle", 4),)
 
-    def most(self, x: Tensor) -> float:
-        return 2.0 * _reach(x) + 1
+    def max_size(self, x: Tensor) -> float:
+        return 2.0 * _max_reach(x) + 1
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
         length, angle = theta[:, 0], torch.pi * theta[:, 1]
-        steps = torch.arange(_reach(x) + 1, dtype=x.dtype, device=x.device)
+        steps = torch.arange(_max_reach(x) + 1, dtype=x.dtype, device=x.device)
         weights = (length[:, None] / 2 + 0.5 - steps).clamp(0, 1)
         weights = torch.cat([torch.ones_like(weights[:, :1]), weights[:, 1:]], 1)
         weights = weights / (1 + 2 * weights[:, 1:].sum(1, keepdim=True))
         along = torch.stack([angle.cos(), -angle.sin()], 1)
         blurred = x * per_sample(weights[:, 0], x)
-        for step in range(1, _reach(x) + 1):
-            both = displaced(x, step * along, self.border) + displaced(x, -step * along, self.border)
+        for step in range(1, _max_reach(x) + 1):
+            both = translate(x, step * along, self.border) + translate(x, -step * along, self.border)
             blurred = blurred + per_sample(weights[:, step], x) * both
         return blurred.clamp(0, 1)
 
 
-def _reach(x: Tensor) -> int:
-    """How far a motion blur goes at most, in pixels either way."""
+def _max_reach(x: Tensor) -> int:
+    """Return the largest reach of a motion blur in pixels, either way."""
     return max(4, max(x.shape[2:]) // 8)
 
 
@@ -83,14 +83,14 @@ def _reach(x: Tensor) -> int:
 class Grainy(Change):
     """Normal noise on every number, with a standard deviation of at most epsilon grey levels of 255."""
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("draw", 3),)
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = (("draw", 3),)
     largest_size: ClassVar[float] = 255.0
 
     def check(self, x: Tensor) -> None:
         """Any shape is fine."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        grains = pattern(theta).normal(*x.shape[1:], dtype=x.dtype)
+        grains = pattern_noise(theta).normal(*x.shape[1:], dtype=x.dtype)
         return (x + per_sample(theta[:, 0] / 255, x) * grains).clamp(0, 1)
 
 
@@ -109,14 +109,15 @@ class Coarse(Change):
 
 
 def _coarsening(small: Tensor, side: int) -> Tensor:
-    """``[B, side, side]``: from ``side`` pixels to ``small`` [B] and back."""
+    """Return ``[B, side, side]``: from ``side`` pixels to ``small`` [B] and back."""
     down, up = _resizing(small.new_full((), side), small, side), _resizing(small, small.new_full((), side), side)
     return up @ down
 
 
 def _resizing(before: Tensor, after: Tensor, side: int) -> Tensor:
-    """``[B, side, side]``: bilinear resizing of so many pixels to so many, of ``side`` at most; a triangle as wide as
-    the larger of both pixels."""
+    """Return ``[B, side, side]``: bilinear resizing of so many pixels to so many, of ``side`` at most; a triangle as
+    wide as the larger of both pixels.
+    """
     before, after = before + torch.zeros_like(after), after + torch.zeros_like(before)
     place = torch.arange(side, dtype=before.dtype, device=before.device)
     ratio = (before / after)[:, None, None]
@@ -150,14 +151,14 @@ class Recompressed(Change):
         lost = theta[:, 0].detach().round().clamp(0, 99)
         levels = (x.detach() * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
         qualities = [100 - int(loss) for loss in lost.tolist()]
-        saved = [_saved(image, quality) for image, quality in zip(levels, qualities, strict=True)]
+        saved = [_compress(image, quality) for image, quality in zip(levels, qualities, strict=True)]
         read = torch.from_numpy(np.stack(saved)).to(x).permute(0, 3, 1, 2) / 255
         changed = torch.where(per_sample(lost > 0, x), read - x.detach(), 0)
         return (x + changed).clamp(0, 1) + 0 * per_sample(theta[:, 0], x)
 
 
-def _saved(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """An image ``[H, W, C]`` after a file of that quality."""
+def _compress(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """Return an image ``[H, W, C]`` after a file of that quality."""
     file = io.BytesIO()
     Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, "JPEG", quality=quality)
     return np.asarray(Image.open(file)).reshape(image.shape)
@@ -171,7 +172,7 @@ class Occluded(Change):
         grey: of the rectangle, from 0 (black) to 1.
     """
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("place", 3), ("place", 3))
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = (("place", 3), ("place", 3))
     largest_size: ClassVar[float] = 100.0
 
     grey: float = 0.5
@@ -184,13 +185,13 @@ class Occluded(Change):
         share = (theta[:, 0] / 100).clamp(0, 1)
         length = torch.where(share > 0, share.clamp_min(_TINY).sqrt(), 0)
         height, width = x.shape[2:]
-        across, down = _covered(length * width, theta[:, 1], width), _covered(length * height, theta[:, 2], height)
+        across, down = _bar_cover(length * width, theta[:, 1], width), _bar_cover(length * height, theta[:, 2], height)
         cover = (down[:, :, None] * across[:, None])[:, None]
         return x + cover * (self.grey - x)
 
 
-def _covered(length: Tensor, place: Tensor, side: int) -> Tensor:
-    """``[B, side]``: how much of each pixel along an axis lies under a bar of that ``length`` [B]."""
+def _bar_cover(length: Tensor, place: Tensor, side: int) -> Tensor:
+    """Return ``[B, side]``: how much of each pixel along an axis lies under a bar of that ``length`` [B]."""
     pixel = torch.arange(side, dtype=length.dtype, device=length.device)
     begin = (place * (side - length))[:, None]
     return (torch.minimum(begin + length[:, None], pixel + 1) - torch.maximum(begin, pixel)).clamp(0, 1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
-from robustatlas.threats.everyday.change import Change, Free, pattern
+from robustatlas.threats.everyday.change import Change, FreeKind, pattern_noise
 from robustatlas.threats.fog import level_count, plasma, plasma_side
 
 _TINY = 1e-12
@@ -20,18 +20,18 @@ _SNOW, _SNOW_COVER = 1.0, 0.9
 
 
 class Weather(Change):
-    """Something that lies between the camera and what it sees, more of it the larger theta."""
+    """Base of weather between the camera and the scene; its density grows with theta."""
 
-    free: ClassVar[tuple[tuple[Free, int], ...]] = (("draw", 3),)
+    free: ClassVar[tuple[tuple[FreeKind, int], ...]] = (("draw", 3),)
     colour: ClassVar[float]
     largest_size: ClassVar[float] = 100.0
 
     @abstractmethod
     def cover(self, x: Tensor, density: Tensor, noise: Noise) -> Tensor:
-        """``[B, 1, H, W]``: how much of each pixel is hidden, from 0 to 1, at a ``density`` [B] from 0 to 1."""
+        """Return ``[B, 1, H, W]``: how much of each pixel is hidden, from 0 to 1, at a ``density`` [B] from 0 to 1."""
 
     def apply(self, x: Tensor, theta: Tensor) -> Tensor:
-        hidden = self.cover(x, theta[:, 0] / 100, pattern(theta))
+        hidden = self.cover(x, theta[:, 0] / 100, pattern_noise(theta))
         return x + hidden * (self.colour - x)
 
 
@@ -56,7 +56,7 @@ class Rainy(Weather):
         height, width = x.shape[2:]
         length = max(3, height // 6)
         chance = noise.child(1).uniform(1, height + length, width + length, dtype=x.dtype)
-        drops = _fallen(chance, density)
+        drops = _draw_drops(chance, density)
         streaks = drops[..., length:, length:]
         for step in range(1, length):
             side = step // 3
@@ -71,7 +71,7 @@ class Snowy(Weather):
     colour: ClassVar[float] = _SNOW
 
     def cover(self, x: Tensor, density: Tensor, noise: Noise) -> Tensor:
-        flakes = _fallen(noise.child(1).uniform(1, *x.shape[2:], dtype=x.dtype), density)
+        flakes = _draw_drops(noise.child(1).uniform(1, *x.shape[2:], dtype=x.dtype), density)
         radius = max(1, min(x.shape[2:]) // 64)
         distance = torch.arange(-2 * radius, 2 * radius + 1, dtype=x.dtype, device=x.device)
         bell = torch.exp(-0.5 * (distance / radius) ** 2)
@@ -80,16 +80,18 @@ class Snowy(Weather):
 
 
 _SOFT = 0.002
-"""Width, in chance, over which a drop comes in, so that there is a slope."""
+"""Width, in chance, over which a drop appears, so that the density has a gradient."""
 
 
-def _fallen(chance: Tensor, density: Tensor) -> Tensor:
-    """Drops where ``chance`` [B, 1, H, W], from 0 to 1, is below ``density`` [B]; more of them at more density."""
+def _draw_drops(chance: Tensor, density: Tensor) -> Tensor:
+    """Return drops where ``chance`` [B, 1, H, W], from 0 to 1, is below ``density`` [B]; denser ones contain
+    sparser.
+    """
     return ((per_sample(density, chance) - chance * (1 - _SOFT)) / _SOFT).clamp(0, 1)
 
 
 def _drifts(x: Tensor, noise: Noise) -> Tensor:
-    """``[B, 1, H, W]``: heights from 0 to 1 of a plasma, of mean 1/2."""
+    """Return ``[B, 1, H, W]``: heights from 0 to 1 of a plasma, of mean 1/2."""
     side = plasma_side(x.shape[2] - 1, x.shape[3] - 1)
     heights = plasma(noise.child(0).symmetric(level_count(side), dtype=x.dtype), side)
     field = heights[:, None, : x.shape[2], : x.shape[3]]

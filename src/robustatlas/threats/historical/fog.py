@@ -37,14 +37,14 @@ class HistoricalFog(EachBounded):
         require_images(x, "fog")
 
     def neutral(self, x: Tensor) -> HistoricalFogTheta:
-        """Strength 0 and a flat plasma, which still stretches the image to the full range."""
+        """Return strength 0 and a flat plasma, which still stretches the image to the full range."""
         return HistoricalFogTheta(Fixed(x.new_zeros(len(x))), x.new_full((len(x), levels_for(x)), 0.5))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> HistoricalFogTheta:
         return HistoricalFogTheta(Fixed(epsilon), noise.uniform(levels_for(x), dtype=x.dtype))
 
     def apply(self, x: Tensor, theta: HistoricalFogTheta) -> Tensor:
-        """The image in the fog."""
+        """Return the image in the fog."""
         height, width = x.shape[2:]
         amplitude = theta.strength.values[:, None, None] / 255
         levels = 2 * theta.levels - 1

@@ -16,7 +16,7 @@ SPARSITY = 14
 
 
 def stretched_noise(field: Tensor, kernel: Tensor) -> Tensor:
-    """The published pattern ``[B, H, W]`` in [0, 1]: nearly the sign of the convolution.
+    """Return the published pattern ``[B, H, W]`` in [0, 1]: nearly the sign of the convolution.
 
     Mean, normalisation and range count as constants for the gradient. Where nothing varies, the pattern is 0.
     """
@@ -54,14 +54,14 @@ class HistoricalGabor(EachBounded):
         require_images(x, "gabor")
 
     def neutral(self, x: Tensor) -> HistoricalGaborTheta:
-        """Strength 0."""
+        """Return strength 0."""
         field = torch.zeros_like(x[:, 0])
         return HistoricalGaborTheta(
             Fixed(x.new_zeros(len(x))), field, Fixed(torch.ones_like(field)), Fixed(neutral_kernel(x))
         )
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> HistoricalGaborTheta:
-        """A random kernel and a sparse field."""
+        """Return a random kernel and a sparse field."""
         shape, count = x.shape[2:], x.shape[2:].numel()
         field = noise.child(1).symmetric(*shape, dtype=x.dtype)
         first = noise.child(2).uniform(count).argsort(dim=1)[:, : round(count / SPARSITY)]
@@ -70,7 +70,7 @@ class HistoricalGabor(EachBounded):
         return HistoricalGaborTheta(Fixed(epsilon), field * (1 - mask), Fixed(mask), Fixed(kernel))
 
     def apply(self, x: Tensor, theta: HistoricalGaborTheta) -> Tensor:
-        """The image with the noise added, clipped to [0, 1]."""
+        """Return the image with the noise added, clipped to [0, 1]."""
         noise = stretched_noise(theta.field, theta.kernel.values)
         pattern = per_sample(theta.strength.values, noise) * noise
         return (x + pattern[:, None] / 255).clamp(0, 1)
@@ -81,7 +81,7 @@ class HistoricalGabor(EachBounded):
     def move(
         self, x: Tensor, theta: HistoricalGaborTheta, direction: HistoricalGaborTheta, length: Tensor
     ) -> HistoricalGaborTheta:
-        """A step; the mask is applied to its end."""
+        """Return a step; the mask is applied to its end."""
         moved: HistoricalGaborTheta = super().move(x, theta, direction, length)
         return replace(moved, field=moved.field.clamp(-1, 1) * theta.mask.values)
 

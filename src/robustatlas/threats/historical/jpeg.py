@@ -17,14 +17,16 @@ from robustatlas.threats.jpeg import (
     L2Ball,
     LinfBall,
     coefficient_count,
-    fill,
+    fill_largest_first,
     pattern,
 )
 from robustatlas.threats.lp import project_l1_ball
 
 
 def subsample_chrominance(x: Tensor) -> Tensor:
-    """RGB images after a trip to YCbCr and back on which Cb and Cr are averaged over squares of 2 by 2 pixels."""
+    """Return RGB images after a conversion to YCbCr and back in which Cb and Cr are averaged over squares of 2 by 2
+    pixels.
+    """
     red, green, blue = x.unbind(1)
     luminance = 0.299 * red + 0.587 * green + 0.114 * blue
     cb = -0.168736 * red - 0.331264 * green + 0.5 * blue
@@ -41,8 +43,10 @@ class HistoricalJpegTheta(Bundle):
 
 
 class HistoricalJpeg(Ball, ThreatModel):
-    """What the three norms share: chrominance is averaged over 2 by 2 pixels even at ``theta = 0``, so the clean image
-    is not in the set, and images must be RGB with sides that are multiples of 16.
+    """Base of the three norms.
+
+    Chrominance is averaged over 2 by 2 pixels even at ``theta = 0``, so the clean image is not in the set. Images must
+    be RGB with sides that are multiples of 16.
 
     The gain is epsilon at the start and 1 after the first step: the code evaluates its first gradient at epsilon times
     the random start.
@@ -57,14 +61,16 @@ class HistoricalJpeg(Ball, ThreatModel):
             )
 
     def neutral(self, x: Tensor) -> HistoricalJpegTheta:
-        """No change of any coefficient."""
+        """Return no change of any coefficient."""
         return HistoricalJpegTheta(Fixed(x.new_ones(len(x))), x.new_zeros(len(x), coefficient_count(x)))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> HistoricalJpegTheta:
         return HistoricalJpegTheta(Fixed(epsilon), self.random(coefficient_count(x), epsilon, noise))
 
     def apply(self, x: Tensor, theta: HistoricalJpegTheta) -> Tensor:
-        """The image with averaged chrominance plus the pattern of the changed coefficients, clipped to [0, 1]."""
+        """Return the image with averaged chrominance plus the pattern of the changed coefficients, clipped to [0,
+        1].
+        """
         change = pattern(theta.gain.values[:, None] * (theta.coefficients / 2), *x.shape[1:])
         return (subsample_chrominance(x) + change).clamp(0, 1)
 
@@ -77,13 +83,13 @@ class HistoricalJpeg(Ball, ThreatModel):
     def move(
         self, x: Tensor, theta: HistoricalJpegTheta, direction: HistoricalJpegTheta, length: Tensor
     ) -> HistoricalJpegTheta:
-        return self._moved(theta, self.step(theta.coefficients, direction.coefficients, length))
+        return self._with_coefficients(theta, self.step(theta.coefficients, direction.coefficients, length))
 
     def size(self, x: Tensor, theta: HistoricalJpegTheta) -> Tensor:
         return self.norm(theta.coefficients)
 
     @staticmethod
-    def _moved(theta: HistoricalJpegTheta, coefficients: Tensor) -> HistoricalJpegTheta:
+    def _with_coefficients(theta: HistoricalJpegTheta, coefficients: Tensor) -> HistoricalJpegTheta:
         return HistoricalJpegTheta(Fixed(torch.ones_like(theta.gain.values)), coefficients)
 
 
@@ -97,7 +103,7 @@ class HistoricalJpegL2(L2Ball, HistoricalJpeg):
     """Euclidean norm at most epsilon; the start ignores the bound on single coefficients."""
 
     def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.inside(count, epsilon, noise)
+        return self.uniform_in_ball(count, epsilon, noise)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class HistoricalJpegL1(L1Ball, HistoricalJpeg):
     the bound from the current coefficients."""
 
     def random(self, count: int, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.inside(count, epsilon, noise)
+        return self.uniform_in_ball(count, epsilon, noise)
 
     def shrink(self, coefficients: Tensor, epsilon: Tensor) -> Tensor:
         return project_l1_ball(coefficients, epsilon)
@@ -117,7 +123,7 @@ class HistoricalJpegL1(L1Ball, HistoricalJpeg):
     def linear_oracle(
         self, x: Tensor, theta: HistoricalJpegTheta, gradient: HistoricalJpegTheta, epsilon: Tensor
     ) -> HistoricalJpegTheta:
-        """The theta with the largest inner product with ``gradient`` that Frank-Wolfe walks towards."""
+        """Return the theta with the largest inner product with ``gradient`` that Frank-Wolfe walks towards."""
         slope = gradient.coefficients
         room = torch.full_like(slope, COEFFICIENT_BOUND) - slope.sign() * theta.coefficients
-        return self._moved(theta, fill(slope, room, epsilon))
+        return self._with_coefficients(theta, fill_largest_first(slope, room, epsilon))

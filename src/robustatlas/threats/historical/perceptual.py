@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustatlas.common.bundle import per_sample, select
 from robustatlas.common.noise import Noise
-from robustatlas.threats.lp import to_box
+from robustatlas.threats.lp import clip_to_box
 from robustatlas.threats.perceptual import Perceptual, small_noise
 
 
@@ -20,7 +20,7 @@ class HistoricalPerceptual(Perceptual):
         return small_noise(x, noise)
 
     def project(self, x: Tensor, theta: Tensor, epsilon: Tensor) -> Tensor:
-        theta = to_box(x, theta)
+        theta = clip_to_box(x, theta)
         total = torch.zeros_like(theta)
         outside = torch.ones_like(epsilon, dtype=torch.bool)
         for _ in range(10):
@@ -30,7 +30,7 @@ class HistoricalPerceptual(Perceptual):
                 return theta
             total = select(outside, total + slope(), total)
             length = 1.1 * (distance - epsilon + 0.1) / total.square().flatten(1).sum(1).clamp_min(1e-12)
-            theta = select(outside, to_box(x, theta - per_sample(length, theta) * total), theta)
+            theta = select(outside, clip_to_box(x, theta - per_sample(length, theta) * total), theta)
         outside = outside & (self.size(x, theta) > epsilon)
         share, width, tested = torch.full_like(epsilon, 0.5), 0.5, theta
         for _ in range(10):

@@ -12,7 +12,7 @@ from robustatlas.threats.snow import (
     flake_grids,
     from_blocks,
     neutral_kernels,
-    pale,
+    pale_image,
     random_flakes,
     random_kernels,
     snow_layer,
@@ -21,7 +21,9 @@ from robustatlas.threats.snow import (
 
 
 def _fourth_power(values: Tensor) -> Tensor:
-    """values^4 with the derivative at the values clipped to [0, 1], which is where the published code takes it."""
+    """Return values^4 with the derivative at the values clipped to [0, 1], which is where the published code takes
+    it.
+    """
     fixed = values.detach()
     return fixed**4 + 4 * fixed.clamp(1e-9, 1) ** 3 * (values - fixed)
 
@@ -54,7 +56,7 @@ class HistoricalSnow(EachBounded):
             )
 
     def neutral(self, x: Tensor) -> HistoricalSnowTheta:
-        """Strength 0, which still makes the image paler."""
+        """Return strength 0, which still makes the image paler."""
         flakes, nothing = x.new_zeros(len(x), *flake_grids(x)), x.new_zeros(len(x))
         return HistoricalSnowTheta(flakes, Fixed(neutral_kernels(x)), Fixed(nothing))
 
@@ -63,8 +65,8 @@ class HistoricalSnow(EachBounded):
         return HistoricalSnowTheta(random_flakes(x, noise.child(0)), Fixed(kernels), Fixed(epsilon))
 
     def apply(self, x: Tensor, theta: HistoricalSnowTheta) -> Tensor:
-        """The image in the snow."""
-        base = 0.75 * x + 0.25 * pale(x)
+        """Return the image in the snow."""
+        base = 0.75 * x + 0.25 * pale_image(x)
         layer = snow_layer(_fourth_power(theta.flakes), theta.kernels.values, *x.shape[2:])
         return (base + per_sample(theta.strength.values, x) * layer).clamp(0, 1)
 
@@ -74,7 +76,7 @@ class HistoricalSnow(EachBounded):
     def move(
         self, x: Tensor, theta: HistoricalSnowTheta, direction: HistoricalSnowTheta, length: Tensor
     ) -> HistoricalSnowTheta:
-        """A step from where clipping and scaling put the flakes."""
+        """Return a step from where clipping and scaling put the flakes."""
         flakes = theta.flakes.clamp(1e-9, 1)
         blocks = to_blocks(flakes)
         blocks = blocks * (DENSITY / blocks.mean(dim=1, keepdim=True).clamp_min(DENSITY))

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
-from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
+from robustatlas.threats.imagenet_ua.smoothing import require_room, smooth_field
 
 KERNEL, SIGMA = 17, 25.0
 MAP_KERNEL, MAP_SIGMA = 9, 18.0
 
 
-def blurred(x: Tensor, weights: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] mixed with its blurred self, by the smoothed ``weights`` [B, 1, H, W]."""
-    weight = smoothed(weights, MAP_KERNEL, MAP_SIGMA)
-    return weight * smoothed(x, KERNEL, SIGMA) + (1 - weight) * x
+def blend_blur(x: Tensor, weights: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] mixed with its blurred self, by the smoothed ``weights`` [B, 1, H, W]."""
+    weight = smooth_field(weights, MAP_KERNEL, MAP_SIGMA)
+    return weight * smooth_field(x, KERNEL, SIGMA) + (1 - weight) * x
 
 
 @dataclass(frozen=True)
@@ -35,4 +35,4 @@ class UaBlur(LatentThreat):
         return (1, *x.shape[2:])
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return blurred(x, latent).clamp(0, 1)
+        return blend_blur(x, latent).clamp(0, 1)

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.noise import Noise
-from robustatlas.threats.imagenet_ua.edges import edges
+from robustatlas.threats.imagenet_ua.edges import find_edges
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
 GREY = 0.5
 
 
-def repainted(x: Tensor, change: Tensor, where: Tensor) -> Tensor:
-    """``x``, but grey plus ``change`` like it ``where`` [B, 1, H, W] is 1."""
+def repaint(x: Tensor, change: Tensor, where: Tensor) -> Tensor:
+    """Return ``x``, replaced by grey plus ``change`` (shaped like it) if ``where`` [B, 1, H, W] is 1."""
     return torch.where(where > 0, GREY + change, x)
 
 
@@ -27,14 +27,14 @@ class EdgeMap(LatentThreat):
     largest_size: ClassVar[float] = 1.0
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """Where the edges are, which is not random."""
-        return (edges(x),)
+        """Return the mask of edges, which is not random."""
+        return (find_edges(x),)
 
     def active(self, *drawn: Tensor) -> Tensor:
         return drawn[0]
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return repainted(x, latent, drawn[0]).clamp(0, 1)
+        return repaint(x, latent, drawn[0]).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the edges of an image are, as the attacks ``ua-edge`` and ``ua-texture`` see them."""
+"""Edges of an image, for the attacks ``ua-edge`` and ``ua-texture``."""
 
 import math
 
@@ -9,10 +9,10 @@ from torch import Tensor
 from robustatlas.common.host import cached_tensor
 
 THRESHOLD = 0.1
-"""Of the strongest edge."""
+"""Share of the strongest edge from which an edge counts."""
 
-_RIVALS = (((0, 1), (0, -1)), ((-1, 1), (1, -1)), ((-1, 0),), ((-1, -1),))
-"""Of an edge of each of four directions: the neighbours (down, right) that it must be stronger than."""
+_RIVAL_NEIGHBOURS = (((0, 1), (0, -1)), ((-1, 1), (1, -1)), ((-1, 0),), ((-1, -1),))
+"""Neighbours (down, right) that an edge must exceed, for each of four directions of edges."""
 
 
 def _blur() -> Tensor:
@@ -27,7 +27,7 @@ def _slopes() -> Tensor:
 
 
 def _neighbour(field: Tensor, down: int, right: int) -> Tensor:
-    """What stands so far ``down`` and to the ``right`` of every pixel of ``field`` [B, H, W], 0 outside."""
+    """Return for every pixel of ``field`` [B, H, W] the one ``down`` and ``right`` of it, 0 outside."""
     padded = F.pad(field, (1, 1, 1, 1))
     height, width = field.shape[1:]
     return padded[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
@@ -35,7 +35,7 @@ def _neighbour(field: Tensor, down: int, right: int) -> Tensor:
 
 @torch.no_grad()
 def edge_strength(x: Tensor) -> Tensor:
-    """``[B, H, W]``: how strong the edges of ``x`` [B, C, H, W] are, 0 elsewhere.
+    """Return ``[B, H, W]``: the strength of the edges of ``x`` [B, C, H, W], 0 elsewhere.
 
     Canny's method without its last step, as the public code has it: all is black outside of the image, directions are
     doubled before they are rounded to eighths, and half of the neighbours do not count.
@@ -48,15 +48,15 @@ def edge_strength(x: Tensor) -> Tensor:
     strength = (across.square() + down.square()).sqrt()
     eighth = torch.round((torch.atan(down / across) * (360 / math.pi) + 180) / 45).remainder(8)
     beaten = torch.zeros_like(strength, dtype=torch.bool)
-    for direction, rivals in enumerate(_RIVALS):
-        there = eighth.remainder(4) == direction  # not a number where nothing changes, so never beaten
+    for direction, rivals in enumerate(_RIVAL_NEIGHBOURS):
+        there = eighth.remainder(4) == direction  # NaN in constant areas, which are so never beaten
         for rival in rivals:
             beaten |= there & (strength <= _neighbour(strength, *rival))
     return strength.masked_fill(beaten, 0)
 
 
 @torch.no_grad()
-def edges(x: Tensor) -> Tensor:
-    """``[B, 1, H, W]``: 1 at the edges of ``x``, 0 elsewhere."""
+def find_edges(x: Tensor) -> Tensor:
+    """Return ``[B, 1, H, W]``: 1 at the edges of ``x``, 0 elsewhere."""
     strength = edge_strength(x)
     return (strength / strength.amax(dim=(1, 2), keepdim=True) > THRESHOLD)[:, None].to(x.dtype)

@@ -13,13 +13,13 @@ from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
 
-def enlarged(flow: Tensor, x: Tensor) -> Tensor:
-    """``[B, 2, H, W]``: a coarse ``flow`` [B, 2, h, w] as large as ``x``, by bicubic interpolation."""
+def enlarge_flow(flow: Tensor, x: Tensor) -> Tensor:
+    """Return ``[B, 2, H, W]``: a coarse ``flow`` [B, 2, h, w] as large as ``x``, by bicubic interpolation."""
     return F.interpolate(flow, x.shape[2:], mode="bicubic", align_corners=False)
 
 
 def half_sides(x: Tensor) -> Tensor:
-    """``[2]``: half the width and half the height of ``x``, in pixels: what 1 is in grid units."""
+    """Return ``[2]``: half the width and half the height of ``x``, in pixels: the unit of the grid."""
     return constant_tensor((x.shape[3] / 2, x.shape[2] / 2), like=x)
 
 
@@ -42,7 +42,7 @@ class UaElastic(LatentThreat):
     factor: BySize[int] = field(default=BySize(2, 32))
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        return (2, *(max(1, side // self.factor.at(x)) for side in x.shape[2:]))
+        return (2, *(max(1, side // self.factor.value(x)) for side in x.shape[2:]))
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return displace(x, enlarged(latent, x) * half_sides(x).view(2, 1, 1)).clamp(0, 1)
+        return displace(x, enlarge_flow(latent, x) * half_sides(x).view(2, 1, 1)).clamp(0, 1)

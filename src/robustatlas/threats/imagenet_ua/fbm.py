@@ -15,24 +15,28 @@ COARSEST = 8
 
 
 def field_side(x: Tensor) -> int:
-    """Side of the field of noise: the next power of two, and at least twice as many pixels as the coarsest cells."""
+    """Return side of the field of noise: the next power of two, and at least twice as many pixels as the coarsest
+    cells.
+    """
     return max(2 * COARSEST, 1 << (max(x.shape[2:]) - 1).bit_length())
 
 
 def octaves(side: int) -> list[int]:
-    """Cells along a side, for each octave; the finest are two pixels wide."""
+    """Return cells along a side, for each octave; the finest are two pixels wide."""
     return [COARSEST << k for k in range(side.bit_length() - 4)]
 
 
 def octave(gradients: Tensor, side: int) -> Tensor:
-    """``[B, side, side]``: gradient noise (Perlin) of ``gradients`` [B, cells + 1, cells + 1, 2]."""
+    """Return ``[B, side, side]``: gradient noise (Perlin) of ``gradients`` [B, cells + 1, cells + 1, 2]."""
     cells = gradients.shape[1] - 1
     pixels = side // cells
     inside = torch.arange(pixels, dtype=gradients.dtype, device=gradients.device) / pixels
     share = inside**3 * (inside * (6 * inside - 15) + 10)
 
     def ramp(down: int, right: int) -> Tensor:
-        """``[B, cells, pixels, cells, pixels]``: what the gradient at this corner of a cell adds inside of it."""
+        """Return ``[B, cells, pixels, cells, pixels]``: what the gradient at this corner of a cell adds inside of
+        it.
+        """
         corner = gradients[:, down : down + cells, right : right + cells]
         along_rows, along_columns = corner[:, :, None, :, None].unbind(-1)
         return (inside - down)[:, None, None] * along_rows + (inside - right) * along_columns
@@ -42,7 +46,7 @@ def octave(gradients: Tensor, side: int) -> Tensor:
 
 
 def brownian(gradients: Tensor, side: int) -> Tensor:
-    """``[B, side, side]``: the octaves of ``gradients`` [B, N], each half as strong as the one before."""
+    """Return ``[B, side, side]``: the octaves of ``gradients`` [B, N], each half as strong as the one before."""
     counts = octaves(side)
     parts = torch.split(gradients, [2 * (cells + 1) ** 2 for cells in counts], dim=1)
     fields = [

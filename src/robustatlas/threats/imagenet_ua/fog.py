@@ -12,23 +12,25 @@ from robustatlas.threats.fog import crop, level_count, plasma
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 
 DECAY = 3.0
-"""Every level of the plasma counts so much less than the one before."""
+"""Factor by which each level of the plasma counts less than the one before."""
 COLOUR = (0.485, 0.45, 0.406)
 
 
 def field_side(x: Tensor) -> int:
-    """Side of the plasma: the power of two that covers the image."""
+    """Return the side of the plasma: the power of two that covers the image."""
     return 1 << (max(x.shape[2:]) - 1).bit_length()
 
 
 def _factors(side: int) -> Tensor:
-    """``[side^2 - 1]``: what the numbers of each level are multiplied by, as the plasma of 2019 halves every level."""
+    """Return ``[side^2 - 1]``: what the numbers of each level are multiplied by, as the plasma of 2019 halves every
+    level.
+    """
     levels = range(side.bit_length() - 1)
     return torch.cat([torch.full((3 * 4**k,), (2 / DECAY) ** k, dtype=torch.float64) for k in levels])
 
 
-def veiled(x: Tensor, levels: Tensor) -> Tensor:
-    """``x`` [B, 1 or 3, H, W] in the fog of ``levels`` [B, side^2 - 1], coarse to fine."""
+def add_fog(x: Tensor, levels: Tensor) -> Tensor:
+    """Return ``x`` [B, 1 or 3, H, W] in the fog of ``levels`` [B, side^2 - 1], coarse to fine."""
     side = field_side(x)
     field = crop(plasma(levels * cached_tensor(_factors, side, like=levels), side), *x.shape[2:])[:, None]
     density = torch.where(field < 0, -field, field).clamp_max(1)  # rises from 0, unlike torch.abs
@@ -53,4 +55,4 @@ class UaFog(LatentThreat):
         return (level_count(field_side(x)),)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return veiled(x, latent).clamp(0, 1)
+        return add_fog(x, latent).clamp(0, 1)

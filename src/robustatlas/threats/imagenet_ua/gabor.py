@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustatlas.common.host import cached_tensor
 from robustatlas.common.noise import Noise
-from robustatlas.threats.imagenet_ua.correlation import correlated
+from robustatlas.threats.imagenet_ua.correlation import correlate
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
@@ -24,7 +24,8 @@ def _places() -> Tensor:
 
 
 def wave_kernel(angle: Tensor, frequency: Tensor, directions: int) -> Tensor:
-    """``[B, 23, 23]``: waves in so many directions from ``angle`` [B] on, with ``frequency`` [B] in periods per kernel.
+    """Return ``[B, 23, 23]``: waves in so many directions from ``angle`` [B] on, with ``frequency`` [B] in periods per
+    kernel.
 
     The first direction counts fully, the others one share of their number each, as in the published code.
     """
@@ -39,20 +40,22 @@ def wave_kernel(angle: Tensor, frequency: Tensor, directions: int) -> Tensor:
 
 
 def random_waves(noise: Noise, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Angles, and frequencies from 3 to 5.75 periods per kernel, of so many kernels: each ``[B, count]``."""
+    """Return angles, and frequencies from 3 to 5.75 periods per kernel, of so many kernels: each ``[B, count]``."""
     return math.pi * noise.child(0).uniform(count, dtype=dtype), 3 + 2.75 * noise.child(1).uniform(count, dtype=dtype)
 
 
 def random_positions(x: Tensor, noise: Noise) -> Tensor:
-    """Like ``x``: 1 at the tenth of the weights that are used, 0 elsewhere; exactly so many in each sample."""
+    """Return a mask like ``x`` of the tenth of the weights that are used; each sample has equally many."""
     count = x[0].numel()
     chosen = noise.uniform(count).argsort(dim=1)[:, : round(DENSITY * count)]
     return x.new_zeros(len(x), count).scatter(1, chosen, 1.0).view_as(x)
 
 
-def patterned(x: Tensor, weights: Tensor, kernel: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] plus, channel by channel, ``weights`` like it correlated with ``kernel`` [B, 23, 23]."""
-    return (x + correlated(weights, kernel[:, None])).clamp(0, 1)
+def add_pattern(x: Tensor, weights: Tensor, kernel: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] plus, channel by channel, ``weights`` like it correlated with ``kernel`` [B, 23,
+    23].
+    """
+    return (x + correlate(weights, kernel[:, None])).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class UaGabor(LatentThreat):
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
         angle, frequency = random_waves(noise.child(0), 1, x.dtype)
-        kernel = wave_kernel(angle[:, 0], frequency[:, 0], self.directions.at(x))
+        kernel = wave_kernel(angle[:, 0], frequency[:, 0], self.directions.value(x))
         return random_positions(x, noise.child(1)), kernel
 
     def active(self, *drawn: Tensor) -> Tensor:
@@ -78,4 +81,4 @@ class UaGabor(LatentThreat):
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         places, kernel = drawn
-        return patterned(x, latent * places, kernel)
+        return add_pattern(x, latent * places, kernel)

@@ -11,13 +11,13 @@ from robustatlas.threats.imagenet_ua.sizes import BySize
 
 
 def bars(x: Tensor, count: int) -> Tensor:
-    """``[H]``: the number of the bar that each row lies in."""
+    """Return ``[H]``: the number of the bar that each row lies in."""
     rows = torch.arange(x.shape[2], device=x.device)
     return rows * count // x.shape[2]
 
 
-def shifted(x: Tensor, shift: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] read ``shift`` [B, C, H] pixels further right, mirrored at the border; bilinear."""
+def shift_rows(x: Tensor, shift: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] read ``shift`` [B, C, H] pixels further right, mirrored at the border; bilinear."""
     width = x.shape[3]
     place = torch.arange(width, dtype=x.dtype, device=x.device) + shift[..., None]
     folded = (place + 0.5).abs().remainder(2 * width)
@@ -42,8 +42,8 @@ class UaGlitch(LatentThreat):
     count: BySize[int] = field(default=BySize(16, 56))
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        return (x.shape[1], self.count.at(x))
+        return (x.shape[1], self.count.value(x))
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        rows = bars(x, self.count.at(x))
-        return shifted(x, latent.index_select(2, rows) * (x.shape[3] / 2)).clamp(0, 1)
+        rows = bars(x, self.count.value(x))
+        return shift_rows(x, latent.index_select(2, rows) * (x.shape[3] / 2)).clamp(0, 1)

@@ -9,13 +9,13 @@ from torch import Tensor
 from robustatlas.common.host import cached_tensor
 from robustatlas.threats.box import require_colour, require_images
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
-from robustatlas.threats.imagenet_ua.smoothing import smoothed
+from robustatlas.threats.imagenet_ua.smoothing import smooth_field
 
 KERNEL, SIGMA = 3, 3.0
 
 
 def to_hsv(x: Tensor) -> Tensor:
-    """Hue, saturation and value in [0, 1] of RGB images [B, 3, ...]."""
+    """Return hue, saturation and value in [0, 1] of RGB images [B, 3, ...]."""
     red, green, blue = x.unbind(1)
     value, least = x.amax(1), x.amin(1)
     spread = value - least
@@ -30,12 +30,14 @@ def to_hsv(x: Tensor) -> Tensor:
 
 
 def _orders() -> Tensor:
-    """``[6, 3]``: which of chroma, middle and nothing is red, green and blue, in each sixth of the circle of hues."""
+    """Return ``[6, 3]``: which of chroma, middle and nothing is red, green and blue, in each sixth of the circle of
+    hues.
+    """
     return torch.tensor([[0, 1, 2], [1, 0, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0], [0, 2, 1]])
 
 
 def to_rgb(hsv: Tensor) -> Tensor:
-    """RGB of hue, saturation and value [B, 3, ...] in [0, 1]."""
+    """Return RGB of hue, saturation and value [B, 3, ...] in [0, 1]."""
     hue, saturation, value = hsv.unbind(1)
     chroma = value * saturation
     middle = chroma * (1 - ((6 * hue).remainder(2) - 1).abs())
@@ -45,9 +47,9 @@ def to_rgb(hsv: Tensor) -> Tensor:
     return parts.gather(1, which) + (value - chroma)[:, None]
 
 
-def recoloured(x: Tensor, change: Tensor) -> Tensor:
-    """``x`` [B, 3, H, W] with its hue, saturation and value moved by the smoothed ``change`` like it."""
-    moved = (to_hsv(x) + smoothed(change, KERNEL, SIGMA)).clamp(0, 1)
+def recolour(x: Tensor, change: Tensor) -> Tensor:
+    """Return ``x`` [B, 3, H, W] with its hue, saturation and value moved by the smoothed ``change`` like it."""
+    moved = (to_hsv(x) + smooth_field(change, KERNEL, SIGMA)).clamp(0, 1)
     return to_rgb(moved).clamp(0, 1)
 
 
@@ -67,5 +69,5 @@ class UaHsv(LatentThreat):
         require_images(x, self.title)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        unmoved = recoloured(x, torch.zeros_like(latent))
-        return (x + (recoloured(x, latent) - unmoved)).clamp(0, 1)
+        unmoved = recolour(x, torch.zeros_like(latent))
+        return (x + (recolour(x, latent) - unmoved)).clamp(0, 1)

@@ -13,12 +13,14 @@ from robustatlas.threats.imagenet_ua.latents import LatentThreat
 
 
 def blocks_of(x: Tensor) -> tuple[int, int]:
-    """Rows and columns of the blocks that cover an image."""
+    """Return rows and columns of the blocks that cover an image."""
     return math.ceil(x.shape[2] / 8), math.ceil(x.shape[3] / 8)
 
 
-def recomposed(x: Tensor, coefficients: Tensor) -> Tensor:
-    """``x`` plus what ``coefficients`` [B, C, blocks, 8, 8] of luminance and chrominance add to it, in [0, 1]."""
+def add_coefficients(x: Tensor, coefficients: Tensor) -> Tensor:
+    """Return ``x`` plus what ``coefficients`` [B, C, blocks, 8, 8] of luminance and chrominance add to it, in [0,
+    1].
+    """
     rows, columns = blocks_of(x)
     waves = cached_tensor(cosine_basis, like=coefficients)
     pixels = waves.T @ coefficients @ waves
@@ -50,4 +52,4 @@ class UaJpeg(LatentThreat):
         return (x.shape[1], math.prod(blocks_of(x)), 8, 8)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return recomposed(x, latent)
+        return add_coefficients(x, latent)

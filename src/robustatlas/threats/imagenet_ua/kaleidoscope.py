@@ -19,19 +19,21 @@ OUTLINE = 5
 
 
 def random_colours(noise: Noise, count: int, dtype: torch.dtype) -> Tensor:
-    """``[B, count, 3]``: bright colours."""
+    """Return ``[B, count, 3]``: bright colours."""
     hue, saturation, value = (noise.child(k).uniform(count, dtype=dtype) for k in range(3))
     saturation = LEAST_SATURATION + (1 - LEAST_SATURATION) * saturation
     value = LEAST_VALUE + (1 - LEAST_VALUE) * value
     return to_rgb(torch.stack([hue, saturation, value], 1)).transpose(1, 2)
 
 
-def covered(x: Tensor, colours: Tensor, grey: Tensor, spans: Tensor, outline: Tensor, transparency: float) -> Tensor:
-    """``x`` [B, 3, H, W] behind shapes.
+def overlay_shapes(
+    x: Tensor, colours: Tensor, grey: Tensor, spans: Tensor, outline: Tensor, transparency: float
+) -> Tensor:
+    """Return ``x`` [B, 3, H, W] behind shapes.
 
     Args:
         x: the images.
-        colours: ``[B, K, 3]`` of the shapes; where they overlap they add up.
+        colours: ``[B, K, 3]`` of the shapes; overlapping ones are added.
         grey: ``[B, 1, H, W]``, of which the absolute value is shown on the outlines.
         spans: of the shapes, as :func:`~robustatlas.threats.imagenet_ua.shapes.spans` gives them.
         outline: ``[B, 1, H, W]``, 1 on the outlines of shapes.
@@ -56,7 +58,7 @@ class KaleidoscopeMap(LatentThreat):
 
     def check(self, x: Tensor) -> None:
         require_colour(x, self.title)
-        least = shapes.least_side(self.extent.at(x))
+        least = shapes.least_side(self.extent.value(x))
         if min(x.shape[2:]) < least:
             raise UnsupportedInputError(
                 f"{self.title} lays shapes over images, which need at least {least}x{least} pixels; got shape "
@@ -64,11 +66,11 @@ class KaleidoscopeMap(LatentThreat):
             )
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """Colours, then outlines."""
-        return (3 * self.count.at(x) + x[0, 0].numel(),)
+        """Return the number of values of colours and outlines."""
+        return (3 * self.count.value(x) + x[0, 0].numel(),)
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        count, size, sides = self.count.at(x), self.extent.at(x), x.shape[2:]
+        count, size, sides = self.count.value(x), self.extent.value(x), x.shape[2:]
         drawn = shapes.random_shapes(noise.child(0), count, size, *sides)
         spans = shapes.spans(drawn, size, *sides).to(x.dtype)
         outline = shapes.outlines(spans, sides[0], OUTLINE).to(x.dtype)[:, None]
@@ -82,7 +84,7 @@ class KaleidoscopeMap(LatentThreat):
         colours, spans, outline = drawn
         change, grey = torch.split(latent, [colours[0].numel(), outline[0].numel()], dim=1)
         colours = colours + change.view_as(colours)
-        return covered(x, colours, grey.view_as(outline), spans, outline, self.transparency.at(x)).clamp(0, 1)
+        return overlay_shapes(x, colours, grey.view_as(outline), spans, outline, self.transparency.value(x)).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ BLOCKS = 8
 
 
 def spread(shifts: Tensor, x: Tensor) -> Tensor:
-    """``[B, 2, H, W]``: the shift of the block of every pixel of ``x``, from ``shifts`` [B, 8, 8, 2]."""
+    """Return ``[B, 2, H, W]``: the shift of the block of every pixel of ``x``, from ``shifts`` [B, 8, 8, 2]."""
     rows, columns = (torch.arange(side, device=x.device) * BLOCKS // side for side in x.shape[2:])
     return shifts.index_select(1, rows).index_select(2, columns).permute(0, 3, 1, 2)
 

@@ -1,4 +1,4 @@
-"""What the attacks of ImageNet-UA have in common: numbers that are optimised and numbers that are drawn, and a map."""
+"""Base of the attacks of ImageNet-UA: optimised latent numbers, random draws, and a map to images."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from robustatlas.threats.imagenet_ua.geometry import SIGNED, Geometry
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
 DRAWS = 16
-"""Draws of what is not optimised, from which the most promising is chosen: as many as for the streaks of snow."""
+"""Number of draws among which the most promising is chosen, the same as for the streaks of snow."""
 
 
 @dataclass(frozen=True)
 class Latents(Bundle):
-    """The ``latent`` numbers [B, ...] that are optimised, and what is ``drawn``, tensors [B, ...]."""
+    """Optimised ``latent`` numbers [B, ...], and ``drawn`` tensors [B, ...]."""
 
     latent: Tensor
     drawn: tuple[Fixed, ...] = ()
@@ -28,7 +28,7 @@ class Latents(Bundle):
 
 @dataclass(frozen=True)
 class FadedLatents(Bundle):
-    """:class:`Latents`, and how far the map is faded in: ``fade`` [B], in units of epsilon."""
+    """:class:`Latents` and ``fade`` [B], the degree in units of epsilon to which the map is faded in."""
 
     latent: Tensor
     drawn: tuple[Fixed, ...]
@@ -36,7 +36,7 @@ class FadedLatents(Bundle):
 
 
 class LatentThreat(ThreatModel):
-    """A map of the image and of latent numbers in a box or a ball around 0; latent numbers of 0 leave the image.
+    """Base of maps of the image and latent numbers in a box or a ball around 0, which do not change it at 0.
 
     Example:
         >>> from robustatlas.threats.imagenet_ua.glitch import UaGlitch
@@ -46,68 +46,68 @@ class LatentThreat(ThreatModel):
     """
 
     title: ClassVar[str]
-    """Of the attack, in messages."""
+    """Name of the attack in messages."""
     geometry: ClassVar[Geometry] = SIGNED
     varied: ClassVar[bool] = False
-    """Something is drawn at random, and chosen among :data:`DRAWS` draws."""
+    """True if the draws are random, and chosen among :data:`DRAWS` of them."""
 
     def check(self, x: Tensor) -> None:
         require_images(x, self.title)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """The shape of the latent numbers of one sample; by default that of the image."""
+        """Return the shape of the latent numbers of one sample; by default that of the image."""
         return tuple(x.shape[1:])
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """What belongs to a sample and is not optimised; nothing by default."""
+        """Return the tensors of a sample that are not optimised; default: none."""
         return ()
 
     def active(self, *drawn: Tensor) -> Tensor | None:
-        """1 where a latent number is used, 0 elsewhere; None: everywhere."""
+        """Return a mask that is 1 for latent numbers that are used; None: all are."""
         return None
 
     @abstractmethod
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        """The map, in [0, 1]."""
+        """Return the map, in [0, 1]."""
 
     @property
     def chooses(self) -> bool:
         return self.varied
 
     def neutral(self, x: Tensor) -> Any:
-        """Latent numbers of 0, and one fixed draw."""
-        return self._at_rest(
+        """Return latent numbers of 0 and one fixed draw."""
+        return self._make_neutral(
             x, Noise.for_samples(0, torch.zeros(len(x), dtype=torch.int64, device=x.device), self.title)
         )
 
-    def _at_rest(self, x: Tensor, noise: Noise) -> Any:
+    def _make_neutral(self, x: Tensor, noise: Noise) -> Any:
         return Latents(x.new_zeros(len(x), *self.shape(x)), tuple(map(Fixed, self.draw(x, noise))))
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        """Random latent numbers, before those that are not used are set to 0."""
+        """Return random latent numbers; those that are not used are set to 0 afterwards."""
         return self.geometry.random(self.shape(x), epsilon, noise)
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Any:
         drawn = self.draw(x, noise.child(0))
-        return Latents(self._used(self.begin(x, epsilon, noise.child(1)), drawn), tuple(map(Fixed, drawn)))
+        return Latents(self._mask_inactive(self.begin(x, epsilon, noise.child(1)), drawn), tuple(map(Fixed, drawn)))
 
-    def _used(self, latent: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
+    def _mask_inactive(self, latent: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
         active = self.active(*drawn)
         return latent if active is None else latent * active
 
     @torch.no_grad()
     def choose(self, x: Tensor, gradient: Tensor, noise: Noise) -> Any:
-        """Latent numbers of 0, and the most promising of :data:`DRAWS` draws."""
-        best = self._at_rest(x, noise.child(0))
-        most = self.promise(x, gradient, best)
+        """Return latent numbers of 0 and the most promising of :data:`DRAWS` draws."""
+        best = self._make_neutral(x, noise.child(0))
+        best_gain = self.gradient_gain(x, gradient, best)
         for number in range(1, DRAWS):
-            other = self._at_rest(x, noise.child(number))
-            promised = self.promise(x, gradient, other)
-            best, most = select(promised > most, other, best), torch.maximum(most, promised)
+            other = self._make_neutral(x, noise.child(number))
+            gain = self.gradient_gain(x, gradient, other)
+            best, best_gain = select(gain > best_gain, other, best), torch.maximum(best_gain, gain)
         return best
 
-    def promise(self, x: Tensor, slope: Tensor, theta: Any) -> Tensor:
-        """``[B]``: how fast an objective with the gradient ``slope`` of the image rises along the steepest step."""
+    def gradient_gain(self, x: Tensor, slope: Tensor, theta: Any) -> Tensor:
+        """Return ``[B]``: the rise of an objective with the gradient ``slope`` of the image in a steepest step."""
         with torch.enable_grad():
             leaf = require_gradient(theta)
             rise = gradient((self.apply(x, leaf) * slope).flatten(1).sum(1), leaf)
@@ -118,16 +118,18 @@ class LatentThreat(ThreatModel):
         return self.distort(x, theta.latent, *_values(theta))
 
     def project(self, x: Tensor, theta: Any, epsilon: Tensor) -> Any:
-        return replace(theta, latent=self.geometry.within(self._used(theta.latent, _values(theta)), epsilon))
+        return replace(theta, latent=self.geometry.project(self._mask_inactive(theta.latent, _values(theta)), epsilon))
 
     def steepest(self, x: Tensor, gradient: Any) -> Any:
-        return replace(gradient, latent=self.geometry.direction(self._used(gradient.latent, _values(gradient))))
+        return replace(
+            gradient, latent=self.geometry.direction(self._mask_inactive(gradient.latent, _values(gradient)))
+        )
 
     def size(self, x: Tensor, theta: Any) -> Tensor:
         return self.geometry.size(theta.latent)
 
     def move(self, x: Tensor, theta: Any, direction: Any, length: Tensor) -> Any:
-        return replace(theta, latent=self.geometry.moved(theta.latent, direction.latent, length))
+        return replace(theta, latent=self.geometry.step(theta.latent, direction.latent, length))
 
 
 def _values(theta: Tree) -> tuple[Tensor, ...]:
@@ -135,7 +137,8 @@ def _values(theta: Tree) -> tuple[Tensor, ...]:
 
 
 class Faded(LatentThreat):
-    """The map faded in: x + a (map(x) - x), with a = fade / ``whole``, where the fade is in [0, min(epsilon, whole)].
+    """Base of maps that are faded in: x + a (map(x) - x), with a = fade / ``whole``, where the fade is in [0,
+    min(epsilon, whole)].
 
     Published maps change the image at every strength. Here the set of strength 0 is the image, and the sets are nested.
     From epsilon = ``whole`` on, the smallest published strength, they contain each image of the published set with the
@@ -144,33 +147,33 @@ class Faded(LatentThreat):
 
     whole: ClassVar[BySize[float]]
 
-    def _at_rest(self, x: Tensor, noise: Noise) -> FadedLatents:
-        rest = super()._at_rest(x, noise)
+    def _make_neutral(self, x: Tensor, noise: Noise) -> FadedLatents:
+        rest = super()._make_neutral(x, noise)
         return FadedLatents(rest.latent, rest.drawn, x.new_zeros(len(x)))
 
     def start(self, x: Tensor, epsilon: Tensor, noise: Noise) -> FadedLatents:
         begun = super().start(x, epsilon, noise)
-        return FadedLatents(begun.latent, begun.drawn, epsilon.clamp_max(self.whole.at(x)))
+        return FadedLatents(begun.latent, begun.drawn, epsilon.clamp_max(self.whole.value(x)))
 
     def apply(self, x: Tensor, theta: FadedLatents) -> Tensor:
-        return self.mixed(x, super().apply(x, theta), self.share(x, theta))
+        return self.mix(x, super().apply(x, theta), self.share(x, theta))
 
     def share(self, x: Tensor, theta: FadedLatents) -> Tensor:
-        """``[B, 1, 1, 1]``: how far the map is faded in, from 0 to 1."""
-        return per_sample(theta.fade / self.whole.at(x), x)
+        """Return ``[B, 1, 1, 1]``: the degree to which the map is faded in, from 0 to 1."""
+        return per_sample(theta.fade / self.whole.value(x), x)
 
     @staticmethod
-    def mixed(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
-        """``x`` where ``share`` is 0, and ``other`` where it is 1."""
+    def mix(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
+        """Return the mixture of ``x`` (at ``share`` 0) and ``other`` (at ``share`` 1)."""
         return (x + share * (other - x)).clamp(0, 1)
 
     def project(self, x: Tensor, theta: FadedLatents, epsilon: Tensor) -> FadedLatents:
-        fade = theta.fade.clamp_min(0).minimum(epsilon).clamp_max(self.whole.at(x))
+        fade = theta.fade.clamp_min(0).minimum(epsilon).clamp_max(self.whole.value(x))
         inside: FadedLatents = super().project(x, theta, epsilon)
         return replace(inside, fade=fade)
 
     def steepest(self, x: Tensor, gradient: FadedLatents) -> FadedLatents:
-        """At the image itself, where nothing of the latent numbers is seen, the only way is to fade the map in."""
+        """Return the ascent direction; at the unchanged image, where latent numbers have no effect, fade the map in."""
         direction: FadedLatents = super().steepest(x, gradient)
         unseen = (gradient.latent == 0).flatten(1).all(1)
         return replace(direction, fade=torch.where(unseen, 1, gradient.fade.sign()))

@@ -12,15 +12,16 @@ from robustatlas.common.noise import Noise
 from robustatlas.threats.base import ThreatModel, UnsupportedInputError
 from robustatlas.threats.imagenet_ua.geometry import POSITIVE_BALL, Geometry
 from robustatlas.threats.imagenet_ua.latents import LatentThreat
-from robustatlas.threats.imagenet_ua.smoothing import require_room, smoothed
+from robustatlas.threats.imagenet_ua.smoothing import require_room, smooth_field
 
 KERNEL, SIGMA = 11, 5.0
 PICTURES = 16
 
 
 def _pictures(channels: int, height: int, width: int) -> Tensor:
-    """``[16, C, H, W]``: random pictures whose amplitudes fall with the frequency, as those of photographs do (Field,
-    Relations between the statistics of natural images and the response properties of cortical cells, 1987)."""
+    """Return ``[16, C, H, W]``: random pictures whose amplitudes fall with the frequency, as those of photographs do
+    (Field, Relations between the statistics of natural images and the response properties of cortical cells, 1987).
+    """
     generator = torch.Generator().manual_seed(0)
     white = torch.randn(PICTURES, channels, height, width, generator=generator, dtype=torch.float64)
     white += 2 * torch.randn(PICTURES, 1, height, width, generator=generator, dtype=torch.float64)
@@ -33,13 +34,15 @@ def _pictures(channels: int, height: int, width: int) -> Tensor:
 
 @cache
 def _sent(bank: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The bank on a device, sent there once."""
+    """Return the bank on a device, sent there once."""
     return bank.to(device, dtype)
 
 
-def mixed(x: Tensor, weights: Tensor, partner: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] and its ``partner`` like it, mixed by the smoothed ``weights`` [B, 1, H, W] of the partner."""
-    weight = smoothed(weights, KERNEL, SIGMA)
+def mix_images(x: Tensor, weights: Tensor, partner: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] and its ``partner`` like it, mixed by the smoothed ``weights`` [B, 1, H, W] of the
+    partner.
+    """
+    weight = smooth_field(weights, KERNEL, SIGMA)
     return weight * partner + (1 - weight) * x
 
 
@@ -73,14 +76,14 @@ class UaMix(LatentThreat):
             )
 
     def for_data(self, first: Tensor) -> ThreatModel:
-        """With the first images of the data, where no bank is given."""
+        """Return the threat model with the first images of the data as its bank, if it has none."""
         return replace(self, bank=first) if self.bank is None and first.dim() == 4 else self
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         return (1, *x.shape[2:])
 
     def pictures(self, x: Tensor) -> Tensor:
-        """The bank, like ``x``."""
+        """Return the bank, like ``x``."""
         return (
             cached_tensor(_pictures, *x.shape[1:], like=x) if self.bank is None else _sent(self.bank, x.dtype, x.device)
         )
@@ -89,4 +92,4 @@ class UaMix(LatentThreat):
         return (noise.integers(len(self.pictures(x))).to(x.dtype),)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return mixed(x, latent, self.pictures(x)[drawn[0].long()]).clamp(0, 1)
+        return mix_images(x, latent, self.pictures(x)[drawn[0].long()]).clamp(0, 1)

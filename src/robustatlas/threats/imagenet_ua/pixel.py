@@ -11,8 +11,10 @@ from robustatlas.threats.imagenet_ua.latents import LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
 
-def pixelated(x: Tensor, weights: Tensor, block: int) -> Tensor:
-    """``x`` [B, C, H, W] with ``weights`` [B, C, h, w] of the upper left pixel of each block, and the rest of x."""
+def pixelate(x: Tensor, weights: Tensor, block: int) -> Tensor:
+    """Return ``x`` [B, C, H, W] with ``weights`` [B, C, h, w] of the upper left pixel of each block, and the rest
+    of x.
+    """
     height, width = x.shape[2:]
 
     def spread(blocks: Tensor) -> Tensor:
@@ -39,8 +41,8 @@ class UaPixel(LatentThreat):
     block: BySize[int] = field(default=BySize(4, 16))
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        block = self.block.at(x)
+        block = self.block.value(x)
         return (x.shape[1], *(math.ceil(side / block) for side in x.shape[2:]))
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return pixelated(x, latent, self.block.at(x)).clamp(0, 1)
+        return pixelate(x, latent, self.block.value(x)).clamp(0, 1)

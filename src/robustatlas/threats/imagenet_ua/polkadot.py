@@ -17,14 +17,15 @@ SCALING, THRESHOLD, EXPONENT = 5.0, 0.5, 5
 
 
 def _places(height: int, width: int) -> Tensor:
-    """``[H * W, 2]``: column and row of every pixel, in sides of the image."""
+    """Return ``[H * W, 2]``: column and row of every pixel, in sides of the image."""
     rows, columns = (torch.arange(side, dtype=torch.float64) / side for side in (height, width))
     return torch.stack(torch.meshgrid(rows, columns, indexing="ij")[::-1], -1).view(-1, 2)
 
 
-def dotted(x: Tensor, strengths: Tensor, centres: Tensor, colours: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] under dots with ``strengths`` [B, 20], ``centres`` [B, 20, 2] (column, row, in sides of the
-    image) and ``colours`` [B, C, 20]."""
+def add_dots(x: Tensor, strengths: Tensor, centres: Tensor, colours: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] under dots with ``strengths`` [B, 20], ``centres`` [B, 20, 2] (column, row, in sides of
+    the image) and ``colours`` [B, C, 20].
+    """
     places = cached_tensor(_places, *x.shape[2:], like=x)
     offset = places[:, None] - centres[:, None]
     near = 1 - offset.square().sum(3).sqrt()
@@ -49,7 +50,7 @@ class PolkadotMap(LatentThreat):
         return centres, noise.child(1).uniform(x.shape[1], DOTS, dtype=x.dtype)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return dotted(x, latent, *drawn).clamp(0, 1)
+        return add_dots(x, latent, *drawn).clamp(0, 1)
 
 
 @dataclass(frozen=True)

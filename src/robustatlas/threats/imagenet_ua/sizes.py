@@ -7,8 +7,10 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 LARGE = 85
-"""Images whose shorter side has this many pixels or more have ImageNet's settings, smaller ones CIFAR-10's: nothing is
-published for other sizes than 32 and 224, and 85 is their geometric mean."""
+"""Images whose shorter side has at least this many pixels use ImageNet's settings, smaller ones CIFAR-10's.
+
+Settings are published for 32 and 224 pixels only, and 85 is their geometric mean.
+"""
 
 T = TypeVar("T", int, float)
 
@@ -19,18 +21,18 @@ class BySize(Generic[T]):
 
     Example:
         >>> import torch
-        >>> BySize(4, 16).at(torch.zeros(1, 3, 224, 224))
+        >>> BySize(4, 16).value(torch.zeros(1, 3, 224, 224))
         16
     """
 
     small: T
     large: T
 
-    def at(self, x: Tensor) -> T:
-        """The setting for images ``x`` [B, C, H, W]."""
+    def value(self, x: Tensor) -> T:
+        """Return the setting for images ``x`` [B, C, H, W]."""
         return self.large if is_large(x.shape[2:]) else self.small
 
 
 def is_large(sides: Sequence[int]) -> bool:
-    """Whether images of these sides have ImageNet's settings."""
+    """Return whether images of these sides have ImageNet's settings."""
     return min(sides) >= LARGE

@@ -15,9 +15,10 @@ def _weights(size: int, sigma: float) -> Tensor:
     return weights / weights.sum()
 
 
-def smoothed(field: Tensor, size: int, sigma: float) -> Tensor:
-    """``field`` [B, C, H, W] smoothed with ``size`` by ``size`` weights, mirrored at the border (the border pixel is
-    not repeated)."""
+def smooth_field(field: Tensor, size: int, sigma: float) -> Tensor:
+    """Return ``field`` [B, C, H, W] smoothed with ``size`` by ``size`` weights, mirrored at the border (the border
+    pixel is not repeated).
+    """
     weights, half, channels = cached_tensor(_weights, size, sigma, like=field), size // 2, field.shape[1]
     padded = F.pad(field, (half, half, half, half), mode="reflect")
     rows = F.conv2d(padded, weights.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)

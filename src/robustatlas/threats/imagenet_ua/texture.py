@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from robustatlas.common.noise import Noise
-from robustatlas.threats.imagenet_ua.edges import edges
+from robustatlas.threats.imagenet_ua.edges import find_edges
 from robustatlas.threats.imagenet_ua.geometry import Geometry, Rectangle
 from robustatlas.threats.imagenet_ua.latents import Faded, LatentThreat
 from robustatlas.threats.imagenet_ua.sizes import BySize
 
 
-def engraved(x: Tensor, weights: Tensor, edge: Tensor) -> Tensor:
-    """``x`` [B, C, H, W] whitened by ``weights`` [B, H, W], and black where ``edge`` [B, 1, H, W] is 1."""
+def engrave(x: Tensor, weights: Tensor, edge: Tensor) -> Tensor:
+    """Return ``x`` [B, C, H, W] whitened by ``weights`` [B, H, W], and black where ``edge`` [B, 1, H, W] is 1."""
     weight = weights[:, None]
     return torch.where(edge > 0, 0, weight + (1 - weight) * x)
 
@@ -30,14 +30,14 @@ class TextureMap(LatentThreat):
         return tuple(x.shape[2:])
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """Where the edges are, which is not random."""
-        return (edges(x),)
+        """Return the mask of edges, which is not random."""
+        return (find_edges(x),)
 
     def active(self, *drawn: Tensor) -> Tensor:
         return 1 - drawn[0][:, 0]
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return engraved(x, latent, drawn[0]).clamp(0, 1)
+        return engrave(x, latent, drawn[0]).clamp(0, 1)
 
 
 @dataclass(frozen=True)

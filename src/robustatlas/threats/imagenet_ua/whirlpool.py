@@ -20,15 +20,17 @@ REACH = 0.1 * math.log(2)
 
 
 def places(height: int, width: int) -> Tensor:
-    """``[2, H, W]``: column and row of every pixel in [-1, 1)."""
+    """Return ``[2, H, W]``: column and row of every pixel in [-1, 1)."""
     rows, columns = (2 * torch.arange(side, dtype=torch.float64) / side - 1 for side in (height, width))
     return torch.stack(torch.meshgrid(rows, columns, indexing="ij")[::-1])
 
 
-def swirled(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
-    """``[B, 2, H, W]``: how far whirlpools move what is seen at every pixel, along columns and rows. ``turns`` [B, 8]
-    are their angles in radians, ``centres`` [B, 8, 2] their places. Of the eight moves along an axis the largest
-    counts."""
+def swirl_flow(x: Tensor, turns: Tensor, centres: Tensor) -> Tensor:
+    """Return ``[B, 2, H, W]``: how far whirlpools move what is seen at every pixel, along columns and rows.
+
+    ``turns`` [B, 8] are their angles in radians, ``centres`` [B, 8, 2] their places. Of the eight moves along an axis
+    the largest counts.
+    """
     offset = cached_tensor(places, *x.shape[2:], like=x) - centres[..., None, None]
     across, down = offset.unbind(2)
     angle = turns[..., None, None] * torch.exp(-offset.square().sum(2).sqrt() / REACH)
@@ -56,4 +58,4 @@ class UaWhirlpool(LatentThreat):
         return (noise.symmetric(SWIRLS, 2, dtype=x.dtype),)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return displace(x, swirled(x, latent, drawn[0]) * half_sides(x).view(2, 1, 1)).clamp(0, 1)
+        return displace(x, swirl_flow(x, latent, drawn[0]) * half_sides(x).view(2, 1, 1)).clamp(0, 1)

@@ -17,13 +17,13 @@ POWER = 8
 
 
 def _radii(height: int, width: int, dtype: torch.dtype) -> Tensor:
-    """``[H, W]``: distances from the middle; half the side of the image is 1."""
+    """Return ``[H, W]``: distances from the middle; half the side of the image is 1."""
     rows, columns = (2 * (torch.arange(side, dtype=dtype) - side / 2) / side for side in (height, width))
     return (columns.square() + rows[:, None].square()).sqrt()
 
 
-def ringed(x: Tensor, bend: Tensor, rings: int) -> Tensor:
-    """``x`` [B, C, H, W] times the grain of wood, whose radius is bent by ``bend`` [B, 1, r, r].
+def add_rings(x: Tensor, bend: Tensor, rings: int) -> Tensor:
+    """Return ``x`` [B, C, H, W] times the grain of wood, whose radius is bent by ``bend`` [B, 1, r, r].
 
     In the middle of a ring, where the root has no derivative, it counts as 0.
     """
@@ -43,11 +43,11 @@ class WoodMap(LatentThreat):
     rings: BySize[int] = field(default=BySize(5, 4))
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        side = self.resolution.at(x)
+        side = self.resolution.value(x)
         return (1, side, side)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return ringed(x, latent, self.rings.at(x))
+        return add_rings(x, latent, self.rings.value(x))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, shrunk
+from robustatlas.threats.imagenet_ua.geometry import EuclideanBall, shrink
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class SignBall(EuclideanBall):
 class ClippedBall(EuclideanBall):
     """After a step the numbers are shrunk to the ball, and then clipped to [0, 1]."""
 
-    def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
-        return shrunk(latent, epsilon).clamp(0, 1)
+    def project(self, latent: Tensor, epsilon: Tensor) -> Tensor:
+        return shrink(latent, epsilon).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class ReflectedBall(EuclideanBall):
     """After a step the numbers are shrunk to the ball, and those below 0 change their signs."""
 
-    def within(self, latent: Tensor, epsilon: Tensor) -> Tensor:
-        return shrunk(latent, epsilon).abs()
+    def project(self, latent: Tensor, epsilon: Tensor) -> Tensor:
+        return shrink(latent, epsilon).abs()
 
 
 SIGN_BALL, CLIPPED_BALL, REFLECTED_BALL = SignBall(), ClippedBall(), ReflectedBall()

@@ -11,17 +11,17 @@ from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.threats.base import UnsupportedInputError
 from robustatlas.threats.historical.imagenet_ua.geometry import CLIPPED_BALL, SIGN_BALL
-from robustatlas.threats.historical.imagenet_ua.sampling import sampled
-from robustatlas.threats.historical.imagenet_ua.starts import along_ray, one_sided
+from robustatlas.threats.historical.imagenet_ua.sampling import sample_moved
+from robustatlas.threats.historical.imagenet_ua.starts import draw_positive, draw_radial
 from robustatlas.threats.imagenet_ua.blur import UaBlur
-from robustatlas.threats.imagenet_ua.elastic import UaElastic, enlarged
+from robustatlas.threats.imagenet_ua.elastic import UaElastic, enlarge_flow
 from robustatlas.threats.imagenet_ua.geometry import BALL, Geometry
 from robustatlas.threats.imagenet_ua.glitch import UaGlitch, bars
 from robustatlas.threats.imagenet_ua.jpeg import UaJpeg
 from robustatlas.threats.imagenet_ua.kaleidoscope import KaleidoscopeMap
 from robustatlas.threats.imagenet_ua.klotski import UaKlotski, spread
-from robustatlas.threats.imagenet_ua.pixel import UaPixel, pixelated
-from robustatlas.threats.imagenet_ua.whirlpool import UaWhirlpool, swirled
+from robustatlas.threats.imagenet_ua.pixel import UaPixel, pixelate
+from robustatlas.threats.imagenet_ua.whirlpool import UaWhirlpool, swirl_flow
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class HistoricalUaElastic(UaElastic):
     geometry: ClassVar[Geometry] = SIGN_BALL
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return self.geometry.within(noise.symmetric(*self.shape(x), dtype=x.dtype), epsilon)
+        return self.geometry.project(noise.symmetric(*self.shape(x), dtype=x.dtype), epsilon)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return sampled(x, enlarged(latent, x), last=True)
+        return sample_moved(x, enlarge_flow(latent, x), last=True)
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class HistoricalUaGlitch(UaGlitch):
     def check(self, x: Tensor) -> None:
         """Raise where the bars are not equally high, or the images not square."""
         super().check(x)
-        if x.shape[2] % self.count.at(x) or x.shape[2] != x.shape[3]:
+        if x.shape[2] % self.count.value(x) or x.shape[2] != x.shape[3]:
             raise UnsupportedInputError(
                 f"{self.title} in its historical form needs square images whose side is a multiple of "
-                f"{self.count.at(x)}; got shape {tuple(x.shape)}: use the default form, which takes any size."
+                f"{self.count.value(x)}; got shape {tuple(x.shape)}: use the default form, which takes any size."
             )
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        rows = latent.index_select(2, bars(x, self.count.at(x)))
+        rows = latent.index_select(2, bars(x, self.count.value(x)))
         shift = rows.flatten(0, 1)[..., None].expand(-1, -1, x.shape[3])
-        moved = sampled(x.flatten(0, 1)[:, None], torch.stack([shift, torch.zeros_like(shift)], 1), "reflection")
+        moved = sample_moved(x.flatten(0, 1)[:, None], torch.stack([shift, torch.zeros_like(shift)], 1), "reflection")
         return moved.view_as(x)
 
 
@@ -79,7 +79,7 @@ class HistoricalUaJpeg(UaJpeg):
             )
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class HistoricalUaKaleidoscope(KaleidoscopeMap):
     """The shapes lie over the image at every strength; the outlines start on one side."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        colours = noise.child(0).symmetric(3 * self.count.at(x), dtype=x.dtype)
+        colours = noise.child(0).symmetric(3 * self.count.value(x), dtype=x.dtype)
         outlines = noise.child(1).uniform(x[0, 0].numel(), dtype=x.dtype)
         begun = torch.cat([colours, outlines], 1)
         return begun * per_sample(epsilon, begun)
@@ -98,10 +98,10 @@ class HistoricalUaKlotski(UaKlotski):
     """Reads half a pixel off, so that the image is blurred even by no shift; starts on one side."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return sampled(x, spread(latent, x))
+        return sample_moved(x, spread(latent, x))
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,15 @@ class HistoricalUaPixel(UaPixel):
     geometry: ClassVar[Geometry] = CLIPPED_BALL
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return along_ray(self.shape(x), epsilon, noise).clamp(0, 1)
+        return draw_radial(self.shape(x), epsilon, noise).clamp(0, 1)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        block = self.block.at(x)
+        block = self.block.value(x)
         whole = [block * count for count in latent.shape[2:]]
         if whole == list(x.shape[2:]):
             return super().distort(x, latent)
         enlarged = F.interpolate(x, whole, mode="bilinear", align_corners=False)
-        return pixelated(enlarged, latent, block)[..., : x.shape[2], : x.shape[3]].clamp(0, 1)
+        return pixelate(enlarged, latent, block)[..., : x.shape[2], : x.shape[3]].clamp(0, 1)
 
 
 LEAST = 0.5
@@ -135,7 +135,7 @@ class HistoricalUaWhirlpool(UaWhirlpool):
     varied: ClassVar[bool] = False
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return along_ray(self.shape(x), epsilon, noise)
+        return draw_radial(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return sampled(x, swirled(x, latent.abs() + LEAST, drawn[0]))
+        return sample_moved(x, swirl_flow(x, latent.abs() + LEAST, drawn[0]))

@@ -9,18 +9,18 @@ from torch import Tensor
 from robustatlas.common.bundle import Fixed, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.threats.historical.imagenet_ua.geometry import REFLECTED_BALL, SIGN_BALL
-from robustatlas.threats.historical.imagenet_ua.starts import on_sphere, one_sided
+from robustatlas.threats.historical.imagenet_ua.starts import draw_on_sphere, draw_positive
 from robustatlas.threats.imagenet_ua.edge import EdgeMap
 from robustatlas.threats.imagenet_ua.fbm import UaFbm
 from robustatlas.threats.imagenet_ua.fog import UaFog
-from robustatlas.threats.imagenet_ua.gabor import UaGabor, patterned, random_positions, random_waves, wave_kernel
+from robustatlas.threats.imagenet_ua.gabor import UaGabor, add_pattern, random_positions, random_waves, wave_kernel
 from robustatlas.threats.imagenet_ua.geometry import BALL, POSITIVE, Geometry, Rectangle
-from robustatlas.threats.imagenet_ua.hsv import UaHsv, recoloured
+from robustatlas.threats.imagenet_ua.hsv import UaHsv, recolour
 from robustatlas.threats.imagenet_ua.latents import Latents
 from robustatlas.threats.imagenet_ua.mix import UaMix
 from robustatlas.threats.imagenet_ua.polkadot import PolkadotMap
 from robustatlas.threats.imagenet_ua.prison import PrisonMap
-from robustatlas.threats.imagenet_ua.snow import SnowMap, bleached, fallen
+from robustatlas.threats.imagenet_ua.snow import SnowMap, add_snow, bleach
 from robustatlas.threats.imagenet_ua.texture import TextureMap
 from robustatlas.threats.imagenet_ua.wood import WoodMap
 
@@ -38,7 +38,7 @@ class HistoricalUaFbm(UaFbm):
     """Starts on one side. The code throws its last update away, so one step less is made."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class HistoricalUaFog(UaFog):
     """Starts on one side."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
 
 KERNELS = 101
@@ -63,7 +63,7 @@ class HistoricalUaGabor(UaGabor):
     varied: ClassVar[bool] = False
 
     def draw(self, x: Tensor, noise: Noise) -> tuple[Tensor, ...]:
-        """The places of the weights, angles and frequencies of the kernels to come, and how many have been."""
+        """Return the places of the weights, angles and frequencies of the kernels to come, and how many have been."""
         waves = torch.stack(random_waves(noise.child(0), KERNELS, x.dtype), -1)
         return random_positions(x, noise.child(1)), waves, x.new_zeros(len(x))
 
@@ -73,11 +73,11 @@ class HistoricalUaGabor(UaGabor):
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         places, waves, number = drawn
         current = waves.take_along_dim(number.long().remainder(KERNELS).view(-1, 1, 1), 1)[:, 0]
-        kernel = wave_kernel(current[:, 0], current[:, 1], self.directions.at(x))
-        return patterned(x, latent * places, kernel)
+        kernel = wave_kernel(current[:, 0], current[:, 1], self.directions.value(x))
+        return add_pattern(x, latent * places, kernel)
 
     def move(self, x: Tensor, theta: Latents, direction: Latents, length: Tensor) -> Latents:
-        """A step, after which the next kernel counts."""
+        """Return a step, after which the next kernel counts."""
         moved: Latents = super().move(x, theta, direction, length)
         places, waves, number = moved.drawn
         return replace(moved, drawn=(places, waves, Fixed(number.values + 1)))
@@ -88,10 +88,10 @@ class HistoricalUaHsv(UaHsv):
     """Starts on one side; no change is the image only up to rounding."""
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
-        return recoloured(x, latent)
+        return recolour(x, latent)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class HistoricalUaMix(UaMix):
     varied: ClassVar[bool] = False
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return on_sphere(self.shape(x), epsilon, noise)
+        return draw_on_sphere(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         return super().distort(x, latent.abs(), *drawn)
@@ -139,11 +139,11 @@ class HistoricalUaSnow(SnowMap):
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
         flakes = torch.exp(-noise.uniform(*self.shape(x), dtype=x.dtype) / 5)
-        return self.geometry.within(flakes, epsilon)
+        return self.geometry.project(flakes, epsilon)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         places, kernels = drawn
-        return fallen(bleached(x, 1.0), (latent * places).square().square(), kernels)
+        return add_snow(bleach(x, 1.0), (latent * places).square().square(), kernels)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class HistoricalUaTexture(TextureMap):
     geometry: ClassVar[Geometry] = Rectangle(most=1.0)
 
     def begin(self, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-        return one_sided(self.shape(x), epsilon, noise)
+        return draw_positive(self.shape(x), epsilon, noise)
 
     def distort(self, x: Tensor, latent: Tensor, *drawn: Tensor) -> Tensor:
         return super().distort(x, latent.abs(), *drawn)
@@ -169,7 +169,7 @@ class HistoricalUaWood(WoodMap):
 
     def steepest(self, x: Tensor, gradient: Any) -> Any:
         direction = super().steepest(x, gradient)
-        middle = self.resolution.at(x) // 2
+        middle = self.resolution.value(x) // 2
         moving = torch.ones_like(direction.latent)
         moving[..., middle - 1 : middle + 1, middle - 1 : middle + 1] = 0
         return replace(direction, latent=direction.latent * moving)

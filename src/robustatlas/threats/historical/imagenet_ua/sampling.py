@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def sampled(
+def sample_moved(
     x: Tensor, displacement: Tensor, padding: Literal["zeros", "reflection"] = "zeros", *, last: bool = False
 ) -> Tensor:
-    """``x`` [B, C, H, W] read at a grid over [-1, 1), moved by ``displacement`` [B, 2, H, W] (columns, rows).
+    """Return ``x`` [B, C, H, W] read at a grid over [-1, 1), moved by ``displacement`` [B, 2, H, W] (columns, rows).
 
     PyTorch takes -1 and 1 for the borders of the image and not for the middles of its outermost pixels, so that every
     pixel is read half a pixel off. ``last``: the grid reaches up to 1 itself, which zooms the image.
