@@ -24,8 +24,8 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.report.facts import hold_against
 from robustatlas.training import Card, ReferencePlan, Settings, calibrate, load_trained, make_reference, read_card
-from robustatlas.training.calibration import calibrated, match_strengths
-from robustatlas.training.references import missing
+from robustatlas.training.calibration import match_strengths, with_calibration
+from robustatlas.training.references import missing_trainings
 
 # Kang et al. 2019, "Testing Robustness Against Unforeseen Adversaries": ATA in percent on CIFAR-10 of the published
 # calibrations (github.com/ddkang/advex-uar), rounded; those of Elastic at 4 and 16 are read off the paper's figure 14.
@@ -143,21 +143,21 @@ def test_calibrations_that_are_far_off_are_marked() -> None:
     far = {k + 1: 12.0 - k for k in range(6)}
     source = Reference("r", "s", AccuracyTable(94, {"linf": LINF, "fog": far}), ("linf", "fog"))
     choice = calibrate("fog", source)
-    assert choice.far
-    assert "far off: its best six strengths are" in calibrated(source, choice).marks[0]
-    assert not calibrate("linf", source).far
+    assert choice.is_far
+    assert "far off: its best six strengths are" in with_calibration(source, choice).marks[0]
+    assert not calibrate("linf", source).is_far
 
 
 def test_each_attack_is_trained_and_evaluated_as_its_field_does() -> None:
     plan = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0], "lpips": [0.3], "elastic": [0.5]}, steps=3)
-    assert [plan.way_of(name).recipe for name in plan.strengths] == ["pgd", "pgd", "pat", "pgd"]
+    assert [plan.course(name).recipe for name in plan.strengths] == ["pgd", "pgd", "pat", "pgd"]
     assert type(plan.recipe_against("l1", 2.0).against[0].optimizer) is APGDL1
     assert type(plan.recipe_against("lpips", 0.3).against[0].optimizer) is FastLPA
     assert plan.searched == "descent"
     ata = ReferencePlan("digits-cnn", {"linf": [0.1], "l1": [2.0]}, rule="ata", protocol="paper")
-    assert ata.way_of("l1").recipe == "uniform"
+    assert ata.course("l1").recipe == "uniform"
     assert ata.searched == "every"
-    (run,) = ata.evaluated("linf").plan("every").runs
+    (run,) = ata.evaluation_attack("linf").plan("every").runs
     assert (run.optimizer.steps, run.targets, run.judge) == (200, "random", "last")
     with pytest.raises(UserError, match="features= is for the attack lpips"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, features="alexnet=weights.pth")
@@ -191,22 +191,22 @@ def test_each_attack_has_the_steps_of_its_own_field() -> None:
     assert ata.recipe_against("elastic", 0.5).against[0].optimizer.rate == pytest.approx(30**-0.5)
     assert ata.to_record()["per_attack"] == {"elastic": {"steps": 30}}
     every = ReferencePlan("digits-cnn", strengths, rule="ata", steps=7)
-    assert [every.way_of(name).steps for name in strengths] == [7, 7]
+    assert [every.course(name).steps for name in strengths] == [7, 7]
     assert "per_attack" not in every.to_record()
     one = ReferencePlan("digits-cnn", strengths, per_attack={
         "all": {"epochs": 5}, "elastic": {"steps": 4, "epochs": 3, "optimizer": "sgd", "recipe": "trades", "beta": 2.0},
         "standard": {"epochs": 9},
     })  # fmt: skip
-    assert [one.way_of(name).settings.epochs for name in (None, "linf", "elastic")] == [9, 5, 3]
-    assert (one.way_of("elastic").settings.optimizer, one.recipe_against("elastic", 0.5).beta) == ("sgd", 2.0)
-    assert one.way_of("linf").steps == 10
+    assert [one.course(name).settings.epochs for name in (None, "linf", "elastic")] == [9, 5, 3]
+    assert (one.course("elastic").settings.optimizer, one.recipe_against("elastic", 0.5).beta) == ("sgd", 2.0)
+    assert one.course("linf").steps == 10
 
 
 @pytest.mark.parametrize("attack", RANKED)
 def test_acc_star_of_every_ranked_attack_as_its_field_trains_it(attack: str) -> None:
     """MultiRobustBench, C.2: 100 epochs of 256 images, SGD from .1; 20 steps of epsilon / 18, UAR's / sqrt(20)."""
     plan = ReferencePlan("resnet18", {attack: [0.1]}, presets="multirobustbench", per_attack={"all": {"epochs": 100}})
-    way = plan.way_of(attack)
+    way = plan.course(attack)
     settings = way.settings
     assert (settings.epochs, settings.batch_size, settings.learning_rate, settings.schedule) == (
         100,
@@ -221,7 +221,7 @@ def test_acc_star_of_every_ranked_attack_as_its_field_trains_it(attack: str) -> 
     if isinstance(opponent.optimizer, PGD):
         assert opponent.optimizer.rate == pytest.approx(share)
     assert type(opponent.optimizer) is {"l1": APGDL1, "jpeg-l1": FrankWolfe, "lpips": FastLPA}.get(attack, PGD)
-    assert plan.way_of(None).settings == settings
+    assert plan.course(None).settings == settings
 
 
 def test_the_strengths_of_uar_can_be_trained_against() -> None:
@@ -367,7 +367,7 @@ def test_a_reference_goes_on_and_knows_its_plan(chain: Path) -> None:
     found = make_reference(plan, data, ra.load_dataset("digits"), chain / "acc")
     assert found is not None
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert missing(plan, chain / "acc", len(ra.load_dataset("digits"))) == []
+    assert missing_trainings(plan, chain / "acc", len(ra.load_dataset("digits"))) == []
     with pytest.raises(UserError, match="differs in data"):
         make_reference(plan, data.take(500), ra.load_dataset("digits"), chain / "acc")
     for part in ((2, 2), (0, 0)):
@@ -392,7 +392,7 @@ def test_calibrated_references_keep_their_source() -> None:
     source = Reference(
         "r", "s", AccuracyTable(94, {"linf": LINF, "elastic": ELASTIC}), ("linf", "elastic"), notes=("n",)
     )
-    kept = calibrated(source, calibrate("elastic", source))
+    kept = with_calibration(source, calibrate("elastic", source))
     assert kept.accuracies.attacks == ("linf", "elastic")
     assert kept.accuracies.strengths("elastic").tolist() == [0.125, 0.25, 0.5, 1, 2, 8]
     assert kept.notes[0] == "n"

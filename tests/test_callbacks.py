@@ -18,7 +18,7 @@ import robustatlas as ra
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.metrics.intervals import Interval
 from robustatlas.training.callbacks import Look, watching
-from robustatlas.training.callbacks.undisturbed import bare
+from robustatlas.training.callbacks.undisturbed import unwrap
 from test_docs import blocks
 
 Looking = Callable[[nn.Module, int], dict[str, float]]
@@ -75,7 +75,7 @@ def test_a_training_is_the_same_with_and_without(tmp_path: Path) -> None:
     assert drawn == also
     assert all(torch.equal(alone[name], watched[name]) for name in alone)
     assert [(each.epoch, each.samples) for each in look.looks] == [(2, 8), (4, 8)]
-    assert [each.epoch for each in ra.callbacks.looks_in(tmp_path)] == [2, 4]
+    assert [each.epoch for each in ra.callbacks.read_looks(tmp_path)] == [2, 4]
     last = look.looks[-1]
     assert last.robust["pgd-linf"].low <= last.robust["pgd-linf"].value <= last.clean.value
     again = ra.load_result(last.run).accuracies()
@@ -239,13 +239,13 @@ def test_looks_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeyp
 def test_what_wraps_a_network_is_taken_off() -> None:
     net, compiled = nn.Linear(2, 2), nn.Module()
     compiled._orig_mod = net  # as torch.compile leaves it
-    assert bare(nn.DataParallel(compiled)) is net
+    assert unwrap(nn.DataParallel(compiled)) is net
 
     class FullyShardedDataParallel(nn.Module):
         pass
 
     with pytest.raises(ra.UserError, match="spread over the processes"):
-        bare(nn.Sequential(FullyShardedDataParallel()))
+        unwrap(nn.Sequential(FullyShardedDataParallel()))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_what_cannot_be_gets_one_sentence_before_the_training(change: dict[str, 
 
 def test_nothing_to_show_gets_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ra.UserError, match="holds no run of a callback"):
-        ra.callbacks.looks_in(tmp_path)
+        ra.callbacks.read_looks(tmp_path)
     with pytest.raises(ra.UserError, match="no look"):
         ra.callbacks.plot_looks([])
     with pytest.warns(match="No look at the network fitted"):
@@ -279,10 +279,10 @@ def test_trainings_that_name_no_folder_do_not_mix(tmp_path: Path, monkeypatch: p
     for look in looks:
         trained(look, 2)
     assert [str(look.folder) for look in looks] == ["robustness", "robustness-2"]
-    assert [[each.epoch for each in ra.callbacks.looks_in(look.folder)] for look in looks] == [[2], [2]]
+    assert [[each.epoch for each in ra.callbacks.read_looks(look.folder)] for look in looks] == [[2], [2]]
     again = ra.callbacks.watch("digits", **SHORT, every=2, folder="robustness")
     trained(again, 4)
-    assert [each.epoch for each in ra.callbacks.looks_in("robustness")] == [2, 4], "a training that goes on"
+    assert [each.epoch for each in ra.callbacks.read_looks("robustness")] == [2, 4], "a training that goes on"
 
 
 def test_the_page_says_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from robustatlas.report.leaderboard import board_data
 from robustatlas.report.page import build_report
 from robustatlas.report.sheet import cells
 from robustatlas.threats.everyday.change import Change
-from robustatlas.training.against import opponents_of, parse_against
+from robustatlas.training.against import make_opponents, parse_against
 from robustatlas.training.references import ReferencePlan
 from threat_properties import images
 
@@ -445,9 +445,9 @@ def test_strengths_that_do_not_fall() -> None:
 def test_training_takes_strengths_as_people_type_them() -> None:
     """Once: a quality of 30 is 70 inside, on the command line and in Python."""
     for given in (parse_against("jpeg-quality=30,resolution=80"), {"jpeg-quality": 30, "resolution": 80}):
-        assert [(one.name, one.epsilon) for one in opponents_of(given)] == [("jpeg-quality", 70), ("resolution", 20)]
+        assert [(one.name, one.epsilon) for one in make_opponents(given)] == [("jpeg-quality", 70), ("resolution", 20)]
     with pytest.raises(UserError, match="below 100"):
-        opponents_of({"jpeg-quality": 120})
+        make_opponents({"jpeg-quality": 120})
 
 
 def test_references_of_what_falls(tmp_path: Path) -> None:

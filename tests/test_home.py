@@ -77,7 +77,7 @@ def test_of_runs_models_data_and_what_is_written(home: Path) -> None:
     assert read_card("~/card.json")["title"] == "mine"
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     ra.callbacks.watch((images, labels), "linf", share=None, samples=2, folder="~/looks")(net, 1)
-    assert len(ra.callbacks.looks_in("~/looks")) == 1
+    assert len(ra.callbacks.read_looks("~/looks")) == 1
     typed = ["show", "~/run"], ["card", "~/run", "-o", "~/card.svg"], ["export", "~/run", "--output=~/evidence.json"]
     for words in typed:
         entered(*words)

@@ -7,7 +7,7 @@ import torch
 
 from robustatlas.common.errors import UserError
 from robustatlas.drop_in import AutoAttack
-from robustatlas.training.against import opponents_of
+from robustatlas.training.against import make_opponents
 from robustatlas.training.display import LineDisplay
 from robustatlas.training.presets import PRESETS
 
@@ -18,7 +18,7 @@ def test_0_is_no_default() -> None:
     with pytest.raises(UserError, match="bs=0"):
         attack.run_standard_evaluation(x, y, batch_size=0)
     with pytest.raises(UserError, match="The rate of crafting is 0"):
-        opponents_of({"linf": 0.1}, rate=0)
+        make_opponents({"linf": 0.1}, rate=0)
     preset = next(preset for preset in PRESETS.values() if preset.fights)
     with pytest.raises(UserError, match="with 0 steps"):
         preset.recipe(steps=0)

@@ -86,7 +86,7 @@ def test_a_reference_is_trained_as_in_its_paper(row: dict[str, Any]) -> None:
         recipe = plan.recipe_against(attack, at[0])
         assert recipe.name == row["recipe"]
         check_crafting(recipe, {attack: [at[0], *crafting]})
-        check_settings(plan.way_of(attack).settings, row["common"])
+        check_settings(plan.course(attack).settings, row["common"])
 
 
 @pytest.mark.parametrize("name", shipped())

@@ -20,7 +20,7 @@ from robustatlas.threats.compose import Compose
 from robustatlas.threats.flow import StAdv
 from robustatlas.threats.lp import Linf
 from robustatlas.threats.warp import Rotation
-from robustatlas.training.against import check_opponents, opponents_of
+from robustatlas.training.against import check_opponents, make_opponents
 
 COLOUR = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 MODEL = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(COLOUR[0].numel(), 3)))
@@ -146,7 +146,7 @@ def test_strengths_of_the_catalogue_fit_images_of_any_size() -> None:
 )
 def test_training_against_all_images_is_refused(name: str, epsilon: float) -> None:
     with pytest.raises(ra.UserError, match=rf"^{name}={epsilon:g} is not a strength"):
-        check_opponents(opponents_of({name: epsilon}), COLOUR)
+        check_opponents(make_opponents({name: epsilon}), COLOUR)
 
 
 def test_a_fraction_is_echoed_as_it_is_typed(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_reference_is_evaluated_by_as_few_steps_as_the_models() -> None:
         plan = plan_of(next(iter(study.references.values())))
         for asked in evaluation_request(study.evaluations["main"]).attacks:
             assert isinstance(asked, Attack) and asked.name in attack
-            assert plan.evaluated(asked.name).plan("every") == asked.plan("every")
+            assert plan.evaluation_attack(asked.name).plan("every") == asked.plan("every")
     with pytest.raises(UserError, match="evaluation_steps"):
         ReferencePlan("digits-cnn", {"linf": [0.1]}, evaluation_steps=20)
 

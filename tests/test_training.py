@@ -30,7 +30,7 @@ from robustatlas.training import (
     Trained,
     TrainingDisplay,
     adversarial_examples,
-    opponents_of,
+    make_opponents,
     read_card,
     recipe_named,
     train,
@@ -355,7 +355,7 @@ def test_tied_weights_are_kept(tmp_path: Path) -> None:
 
 
 def test_opponents_of_ones_own() -> None:
-    mine = Opponent("mine", Linf(), 0.1, opponents_of({"linf": 0.1}, steps=3)[0].optimizer)
+    mine = Opponent("mine", Linf(), 0.1, make_opponents({"linf": 0.1}, steps=3)[0].optimizer)
     assert train(linear(), GREY, recipe_named("pgd", [mine]), settings=FAST).card.trained_on == {"mine": 0.1}
     with pytest.raises(UserError, match="against= belongs to"):
         train(linear(), GREY, recipe_named("pgd", [mine]), {"linf": 0.1})

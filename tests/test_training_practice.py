@@ -24,9 +24,9 @@ from robustatlas.report.training import plot_training, write_training_page
 from robustatlas.training import Recipe, Settings, TrainingDisplay, load_trained, read_card, recipe_named, train
 from robustatlas.training.against import unreached_strengths
 from robustatlas.training.augmentation import cutmix, resized_crop
-from robustatlas.training.given import bound
-from robustatlas.training.presets import PRESETS, overridden, preset_named
-from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy, entropy_of, worst_of
+from robustatlas.training.given import bind_threats
+from robustatlas.training.presets import PRESETS, describe_differences, preset_named
+from robustatlas.training.recipes.base import Batch, Memory, Update, accuracy, cross_entropy_objective, select_worst
 from test_training import FAST, convolutional, linear, same
 
 
@@ -120,7 +120,7 @@ def test_presets_are_recipes_that_begin(name: str) -> None:
     preset = preset_named(name)
     recipe = preset.recipe()
     assert recipe.name == preset.kind
-    assert overridden(preset, preset.architecture, recipe, preset.settings) == []
+    assert describe_differences(preset, preset.architecture, recipe, preset.settings) == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -142,7 +142,7 @@ def test_steps_that_never_reach_the_strength_are_a_warning_on_the_card(data: Dat
     x, labels = data.images[:4] * 0.2 + 0.4, data.labels[:4]
     found = craft(
         trained.net, opponent, x, labels, torch.full((4,), 0.2), Noise.for_samples(0, torch.arange(4), "x"),
-        entropy_of(labels), start="neutral",
+        cross_entropy_objective(labels), start="neutral",
     )  # fmt: skip
     assert float((found.x - x).abs().max()) == pytest.approx(0.07, abs=1e-6)
 
@@ -152,8 +152,8 @@ def test_examples_of_fast_lpa_climb_the_margin_in_any_recipe() -> None:
     noise = Noise.for_samples(0, torch.arange(2), "x")
     batch = Batch(torch.rand(2, 1, 8, 8), labels, noise, noise.take(torch.tensor([0])))
     preset = preset_named("multirobustbench-lpips-elastic")
-    joint = bound(preset.recipe(steps=2), net)
-    apart = bound(preset_named("multirobustbench-lpips").recipe(steps=2), net)
+    joint = bind_threats(preset.recipe(steps=2), net)
+    apart = bind_threats(preset_named("multirobustbench-lpips").recipe(steps=2), net)
     by_margin = apart.craft(net, batch, value=partial(margin, labels=labels, targets=None))
     assert torch.equal(joint.craft(net, batch).x, by_margin.x)
 
@@ -378,7 +378,7 @@ def test_the_worst_example_and_the_accuracy_at_each() -> None:
     x, labels = torch.tensor([[0.5], [0.5], [0.5]]), torch.tensor([0, 0, 0])
     noise = Noise.for_samples(0, torch.arange(3), "x")
     first, second = torch.tensor([[0.2], [-0.3], [0.1]]), torch.tensor([[-0.1], [-0.2], [0.1]])
-    worst, right = worst_of(net, Batch(x, labels, noise, noise.take(torch.tensor([0]))), iter([first, second]), 2)
+    worst, right = select_worst(net, Batch(x, labels, noise, noise.take(torch.tensor([0]))), iter([first, second]), 2)
     assert worst.flatten().tolist() == pytest.approx([-0.1, -0.3, 0.1])
     assert right is not None
     assert right.tolist() == pytest.approx([2 / 3, 1 / 3])

@@ -60,7 +60,7 @@ def test_our_strengths_are_what_the_calibration_chooses(attack: str) -> None:
     entries = {name: {float(s): a for s, a in grid.items()} for name, grid in ata.items()}
     found = calibrate(attack, ra.metrics.AccuracyTable(clean, entries))
     assert list(found.strengths) == CALIBRATED["strengths"][attack]
-    assert found.far is False
+    assert found.is_far is False
     assert {"network", "training", "measured", "command"} <= CALIBRATED["how"].keys()
 
 

@@ -12,7 +12,7 @@ SOURCES = ROOT / "src" / "robustatlas"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 SAID_BY = {
-    "training/callbacks/watching.py": ("_failed", "_none_fitted", "_uncopied", "_undrawn"),
+    "training/callbacks/watching.py": ("_failure_message", "_no_look_message", "_copy_message", "_plot_message"),
     "evaluation/evaluating.py": ("_sentence_on_rejections",),
     "evaluation/attack_choice.py": ("fitting_attacks",),
     "checks/verdict.py": ("warned",),

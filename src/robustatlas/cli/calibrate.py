@@ -64,7 +64,7 @@ def calibrate(
     """
     from robustatlas.metrics.references import load_reference
     from robustatlas.training.calibration import calibrate as choose
-    from robustatlas.training.calibration import calibrated
+    from robustatlas.training.calibration import with_calibration
 
     source = load_reference(reference)
     largest = None if up_to is None else read_strength(up_to, attack)
@@ -79,8 +79,8 @@ def calibrate(
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
         console.print(f"{what}: {'not reached' if value is None else format_strength(value, attack=attack)}")
     console.print(f"distance to {like}: {found.cost:.2f} points")
-    if found.far:
+    if found.is_far:
         console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", soft_wrap=True)
     if output is not None:
-        calibrated(source, found, like).to_json(output)
+        with_calibration(source, found, like).to_json(output)
         console.print(f"Calibrated reference: {safe(output)}", soft_wrap=True)

@@ -170,7 +170,7 @@ def reference(
     from robustatlas.cli.train import settings_given
     from robustatlas.data import load_dataset
     from robustatlas.models import parse_settings
-    from robustatlas.training.references import ReferencePlan, make_reference, missing
+    from robustatlas.training.references import ReferencePlan, make_reference, missing_trainings
 
     training = load_dataset(train_data or data, "train")
     if train_samples is not None:
@@ -202,7 +202,7 @@ def reference(
             workers=1 if workers is None else workers,
             ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
         )
-    _print(found, missing(plan, out, len(test)) if found is None else [], out / "reference.json")
+    _print(found, missing_trainings(plan, out, len(test)) if found is None else [], out / "reference.json")
 
 
 def _asked_of_all(

@@ -50,8 +50,8 @@ class Opponent:
         start: starting point, unless a recipe names another.
 
     Example:
-        >>> from robustatlas.training import opponents_of
-        >>> opponents_of({"linf": 0.1})[0].epsilon
+        >>> from robustatlas.training import make_opponents
+        >>> make_opponents({"linf": 0.1})[0].epsilon
         0.1
     """
 

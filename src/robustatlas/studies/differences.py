@@ -8,7 +8,7 @@ from robustatlas.studies.description import Study
 from robustatlas.studies.planning import request_of
 from robustatlas.studies.running import plan_of
 from robustatlas.training.against import unreached_strengths
-from robustatlas.training.preset import overridden
+from robustatlas.training.preset import describe_differences
 from robustatlas.training.presets import PRESETS
 from robustatlas.training.references import ReferencePlan
 
@@ -64,7 +64,7 @@ def _preset_sentences(study: Study) -> Iterator[tuple[str, str]]:
                 yield f"models.{name}", sentence
     for name, plan in _reference_plans(study):
         for attack in plan.strengths:
-            if (preset := plan.way_of(attack).preset) is not None:
+            if (preset := plan.course(attack).preset) is not None:
                 for sentence in preset.differences(plan.features):
                     yield f"references.{name} {attack}", sentence
 
@@ -81,12 +81,12 @@ def _overrides(study: Study) -> Iterator[tuple[str, str]]:
 
 def _reference_overrides(plan: ReferencePlan, attack: str) -> list[str]:
     """Return a phrase for each thing that a reference has in place of the preset of an attack, but the strength."""
-    course = plan.way_of(attack)
+    course = plan.course(attack)
     preset = PRESETS[f"{plan.presets}-{attack}"]
     if course.preset is None:
         return [f"the recipe {course.recipe} in place of {preset.kind}"]
     recipe = plan.recipe_against(attack, preset.fights[attack].strength)
-    return overridden(preset, plan.architecture, recipe, course.settings)
+    return describe_differences(preset, plan.architecture, recipe, course.settings)
 
 
 def _unreached_trainings(study: Study) -> Iterator[tuple[str, str]]:

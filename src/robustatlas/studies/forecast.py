@@ -31,7 +31,7 @@ from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import check_claim, evaluation_request, plan_of, steps_in_words, steps_wanted
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes import Recipe, recipe_named
-from robustatlas.training.references import ReferencePlan, missing, name_of, trainings_without_weights
+from robustatlas.training.references import ReferencePlan, missing_trainings, training_name, trainings_without_weights
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import train
 
@@ -215,10 +215,10 @@ class _Counter:
         data, plan = self.study.data_of(entry), plan_of(entry)
         place = self.done.folder / steps[0].place
         lacking, without_weights = (
-            missing(plan, place, self._test_images(data)),
+            missing_trainings(plan, place, self._test_images(data)),
             set(trainings_without_weights(plan, place)),
         )
-        attacks = {name_of(*training): training[0] for training in plan.trainings()}
+        attacks = {training_name(*training): training[0] for training in plan.trainings()}
         trained, evaluated = (
             {attack: cost(plan, attack, data) for attack in dict.fromkeys(attacks.values())}
             for cost in (self._specialist, self._evaluated_specialist)
@@ -240,7 +240,7 @@ class _Counter:
         grid = list((plan.trained or {}).get(attack, plan.strengths[attack]))
         strengths = {attack: grid[-1:] if plan.rule == "acc" else list(plan.strengths[attack])}
         request = Request(
-            attacks=[plan.evaluated(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
+            attacks=[plan.evaluation_attack(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
         )
         pace, _ = self._network(plan.architecture, data)
         one = self._planned(data, request)

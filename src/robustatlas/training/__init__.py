@@ -3,7 +3,7 @@
 from robustatlas.models.card import Card, read_card
 from robustatlas.models.networks import load_trained, network_for, network_named
 from robustatlas.optimizers.crafting import Opponent, adversarial_examples, network_mode
-from robustatlas.training.against import opponents_of
+from robustatlas.training.against import make_opponents
 from robustatlas.training.calibration import Calibration, calibrate
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.presets import Preset, preset_named
@@ -26,11 +26,11 @@ __all__ = [
     "adversarial_examples",
     "calibrate",
     "load_trained",
+    "make_opponents",
     "make_reference",
     "network_for",
     "network_mode",
     "network_named",
-    "opponents_of",
     "preset_named",
     "read_card",
     "recipe_named",

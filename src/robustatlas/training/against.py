@@ -1,4 +1,4 @@
-"""What a recipe trains against, from names and strengths: ``{"linf": 0.1, "l2": 1.5}``."""
+"""Opponents of a training, from names and strengths such as ``{"linf": 0.1, "l2": 1.5}``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,18 +25,18 @@ from robustatlas.threats.perceptual import Perceptual, load_distance
 
 Against = Mapping[str, float] | Sequence[Opponent]
 
-_FAR = 100
-"""Strengths so many times above the catalogue's largest are in another unit."""
+_PLAUSIBLE_FACTOR = 100
+"""Strengths larger than the catalogue's largest by this factor must be in another unit."""
 
 _ROUNDING = 1e-9
 """Tolerance of rounding in the sum of all steps, in units of the strength."""
 
-MakeOptimizer = Callable[[ThreatModel, int, float], Optimizer[Any]]
-"""From threat model, steps and rate."""
+OptimizerFactory = Callable[[ThreatModel, int, float], Optimizer[Any]]
+"""Function from threat model, steps and rate to an optimizer."""
 
 
 def default_rate(steps: int) -> float:
-    """Length of a step as a share of the strength: 2.5 radii in all, and 1.25 (Wong et al. 2020) at most in one.
+    """Return the length of a step as a share of the strength: 2.5 / steps, at most 1.25 (Wong et al. 2020).
 
     >>> default_rate(10), default_rate(1)
     (0.25, 1.25)
@@ -44,24 +44,27 @@ def default_rate(steps: int) -> float:
     return min(1.25, 2.5 / steps)
 
 
-def ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-    """Projected gradient ascent with steps of ``rate`` x strength; in l1 Auto-PGD, which finds its own lengths.
+def default_ascent(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
+    """Return projected gradient ascent with steps of ``rate`` x strength, or for l1 Auto-PGD, which adapts its steps.
 
     Steepest ascent in l1 moves coordinates that the box stops. Auto-PGD begins at the image with a twentieth of them,
-    in one stage (Croce and Hein 2022). Of five inner attacks it found most on MNIST and Fashion-MNIST.
+    in one stage (Croce and Hein 2022). It was the strongest of five inner attacks on MNIST and Fashion-MNIST.
     """
     if isinstance(threat, L1):
         return APGDL1(steps, schedule=INSIDE, density=0.05)
     return PGD(steps, rate, scaled=isinstance(threat, Perceptual))
 
 
-def start_of(optimizer: Optimizer[Any]) -> Start:
-    """Where it begins: Auto-PGD in l1, whose few steps are lost on noise, at the image; others anywhere in the set."""
+def default_start(optimizer: Optimizer[Any]) -> Start:
+    """Return the start of an optimizer: Auto-PGD in l1 has too few steps to leave a random start; others begin at
+    one.
+    """
     return "neutral" if isinstance(optimizer, APGDL1) else "random"
 
 
-def training_set(threat: ThreatModel, l2_start: str = "volume") -> ThreatModel:
-    """The threat model with random starts from inside of the set: uniform in the ball, for l2 as ``l2_start`` says.
+def with_training_starts(threat: ThreatModel, l2_start: str = "volume") -> ThreatModel:
+    """Return the threat model with random starts from inside of the set: uniform in the ball, for l2 as
+    ``l2_start`` says.
 
     (Evaluation begins on the surface, as AutoAttack does.)
     """
@@ -70,24 +73,24 @@ def training_set(threat: ThreatModel, l2_start: str = "volume") -> ThreatModel:
     return threat
 
 
-def opponents_of(
+def make_opponents(
     given: Against | None,
     steps: int = 10,
     rate: float | None = None,
     *,
-    optimizer: MakeOptimizer = ascent,
+    optimizer: OptimizerFactory = default_ascent,
     l2_start: str = "volume",
     features: str | None = None,
 ) -> tuple[Opponent, ...]:
-    """The opponents behind names of the catalogue and strengths; :class:`Opponent` objects pass unchanged.
+    """Return the opponents for names of the catalogue and strengths; :class:`Opponent` objects are unchanged.
 
     Args:
         given: attack -> strength in the unit of the catalogue, or opponents.
         steps: of crafting.
         rate: length of a step as a share of the strength; default: :func:`default_rate`. Auto-PGD (l1) has its own.
-        optimizer: what searches.
-        l2_start: how random starts in l2 balls are drawn.
-        features: what ``lpips`` compares images by, ``ARCHITECTURE=FILE``; default: the network that is trained.
+        optimizer: function that makes the optimizer of an opponent.
+        l2_start: distribution of random starts in l2 balls.
+        features: network by which ``lpips`` compares images, ``ARCHITECTURE=FILE``; default: the trained network.
 
     Returns:
         an opponent for each attack, in the order given.
@@ -96,7 +99,7 @@ def opponents_of(
         UserError: unknown attacks (the nearest name is suggested), no steps, strengths <= 0 or in another unit.
 
     Example:
-        >>> [(o.name, o.epsilon, o.optimizer.steps) for o in opponents_of({"linf": 0.1, "l2": 1.5})]
+        >>> [(o.name, o.epsilon, o.optimizer.steps) for o in make_opponents({"linf": 0.1, "l2": 1.5})]
         [('linf', 0.1, 10), ('l2', 1.5, 10)]
     """
     if steps < 1:
@@ -110,17 +113,17 @@ def opponents_of(
     distance = None if features is None else load_distance(features)
     found = []
     for name, strength in given.items():
-        attack = _known(name)
-        epsilon = _checked_strength(name, strength, attack.threat, attack.strengths[-1], attack.about.unit)
-        threat = training_set(attack.threat, l2_start)
+        attack = _find_attack(name)
+        epsilon = _check_strength(name, strength, attack.threat, attack.strengths[-1], attack.about.unit)
+        threat = with_training_starts(attack.threat, l2_start)
         if distance is not None and isinstance(threat, Perceptual):
             threat = replace(threat, distance=distance)
         search = optimizer(threat, steps, default_rate(steps) if rate is None else rate)
-        found.append(Opponent(name, threat, epsilon, search, start_of(search)))
+        found.append(Opponent(name, threat, epsilon, search, default_start(search)))
     return tuple(found)
 
 
-def _known(name: str) -> Any:
+def _find_attack(name: str) -> Any:
     try:
         return attack_named(name)
     except UserError as error:
@@ -128,37 +131,38 @@ def _known(name: str) -> Any:
         raise UserError(f"There is no threat model {name!r} to train against{there}") from error
 
 
-def _checked_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
-    strength, top = read_strength(given, name), falling_scale_start(name)
+def _check_strength(name: str, given: object, threat: ThreatModel, largest: float, unit: str) -> float:
+    strength, scale_start = read_strength(given, name), falling_scale_start(name)
     if not 0 < strength < inf:
-        expected = "a positive number" if top is None else f"a number below {top:g}"
+        expected = "a positive number" if scale_start is None else f"a number below {scale_start:g}"
         raise UserError(
             f"The strength of {name} is {shorten(repr(given))}; expected {expected} ({axis_label(unit, attack=name)})."
         )
     if isinstance(threat, Linf) and strength > 1:
         raise UserError(oversize_message(name, strength, threat, torch.zeros(1, 1)))
-    if strength > _FAR * largest and strength > _calibrated(name):
+    if strength > _PLAUSIBLE_FACTOR * largest and strength > _largest_uar_strength(name):
         raise UserError(
-            f"{name}={format_strength(strength, attack=name)} is more than {_FAR} times the catalogue's largest "
+            f"{name}={format_strength(strength, attack=name)} is more than {_PLAUSIBLE_FACTOR} times the catalogue's "
+            "largest "
             "strength "
             f"{format_strength(largest, attack=name)}; its unit is: {axis_label(unit, attack=name)}."
         )
     return strength
 
 
-def _calibrated(name: str) -> float:
-    """The largest strength that UAR's authors trained against on images of 224 pixels."""
+def _largest_uar_strength(name: str) -> float:
+    """Return the largest strength that UAR's authors trained against on images of 224 pixels."""
     entries = load_reference("uar-imagenet100").accuracies.entries
     return max(entries.get(name, [0.0]))
 
 
 def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
-    """Return a sentence for each opponent whose strength all steps of crafting together, straight on, do not reach.
+    """Return a sentence for each opponent whose strength is larger than the sum of all steps of crafting.
 
-    Optimizers that choose the lengths of their steps themselves have none.
+    Optimizers with adaptive step lengths are not checked.
 
     Example:
-        >>> len(unreached_strengths(opponents_of({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
+        >>> len(unreached_strengths(make_opponents({"linf": 0.1, "l2": 1.5}, steps=7, rate=1 / 20)))
         2
     """
     found = []
@@ -166,17 +170,20 @@ def unreached_strengths(opponents: Sequence[Opponent]) -> list[str]:
         search = opponent.optimizer
         if not isinstance(search, PGD) or search.length is not None:
             continue
-        far = search.steps * search.rate
-        if far < 1 - _ROUNDING:
+        reach = search.steps * search.rate
+        if reach < 1 - _ROUNDING:
             found.append(
-                f"{search.steps} steps of {search.rate:.3g} of the strength go {far:.2g} of it: crafting never reaches "
+                f"{search.steps} steps of {search.rate:.3g} of the strength go {reach:.2g} of it: crafting never "
+                "reaches "
                 f"{opponent.name}={format_strength(opponent.epsilon, attack=opponent.name)}; take more or longer steps."
             )
     return found
 
 
 def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
-    """Raise :class:`UserError` where images ``x`` [N, ...] do not fit a threat model, or its set contains them all."""
+    """Raise :class:`UserError` if images ``x`` [N, ...] do not fit a threat model, or if its set contains all
+    images.
+    """
     for opponent in opponents:
         threat = opponent.threat
         threat.check(x[:1])
@@ -186,7 +193,7 @@ def check_opponents(opponents: Sequence[Opponent], x: Tensor) -> None:
 
 
 def parse_against(text: str) -> dict[str, float]:
-    """``linf=0.1,l2=1.5`` (also ``linf=8/255``) as attack -> strength."""
+    """Parse ``linf=0.1,l2=1.5`` (or ``linf=8/255``) to a mapping from attack to strength."""
     found: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")

@@ -17,12 +17,12 @@ _SMALLEST, _STRETCH = 0.08, 4 / 3
 
 
 def flip(x: Tensor, noise: Noise) -> Tensor:
-    """Each image mirrored left to right with probability one half."""
+    """Return each image mirrored left to right with probability one half."""
     return torch.where(per_sample(noise.uniform() < 0.5, x), x.flip(-1), x)
 
 
 def crop(x: Tensor, noise: Noise) -> Tensor:
-    """Each image [C, H, W] shifted by up to 4 pixels each way, zeros coming in: pad by 4, cut at random."""
+    """Return each image [C, H, W] shifted by up to 4 pixels each way, zeros coming in: pad by 4, cut at random."""
     height, width = x.shape[-2:]
     padded = F.pad(x, (_PADDING,) * 4)
     offsets = noise.integers(2 * _PADDING + 1, 2)
@@ -33,8 +33,10 @@ def crop(x: Tensor, noise: Noise) -> Tensor:
 
 
 def resized_crop(x: Tensor, noise: Noise) -> Tensor:
-    """A random part of each image [C, H, W], brought to the size of the whole. It has 8 to 100 % of the area and sides
-    in a ratio of 3/4 to 4/3 (Szegedy et al. 2015, as ImageNet is trained on)."""
+    """Return a random part of each image [C, H, W], brought to the size of the whole.
+
+    It has 8 to 100 % of the area and sides in a ratio of 3/4 to 4/3 (Szegedy et al. 2015, as ImageNet is trained on).
+    """
     area = _SMALLEST + (1 - _SMALLEST) * noise.child(0).uniform(dtype=x.dtype)
     stretch = torch.exp(math.log(_STRETCH) * noise.child(1).symmetric(dtype=x.dtype))
     size = torch.stack([(area * stretch).sqrt(), (area / stretch).sqrt()], 1).clamp_max(1)
@@ -78,7 +80,7 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Noise], Tensor]] = {
 
 
 def augmentation_named(name: str) -> Callable[[Tensor, Noise], Tensor]:
-    """The augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images."""
+    """Return the augmentation of that name: from images ``[B, C, H, W]`` and a stream per sample to images."""
     if name not in AUGMENTATIONS:
         raise unknown_name_error("augmentation", name, AUGMENTATIONS, f"known are {', '.join(AUGMENTATIONS)}")
     return AUGMENTATIONS[name]

@@ -1,5 +1,7 @@
 """UAR's calibration: six strengths of an attack that are as hard to learn as six of linf (Kang et al. 2019, sec. 3).
-The accuracies come from a reference by the rule "ata"."""
+
+The accuracies come from a reference with the rule "ata".
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,18 +14,20 @@ from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.strengths import listed_strengths
 
-COUNT = 6
-"""Strengths of a calibrated attack."""
-WITHIN = 3.0
+STRENGTH_COUNT = 6
+"""Number of strengths of a calibrated attack."""
+CLEAN_TOLERANCE = 3.0
 """Points below the clean accuracy that the smallest strength may cost."""
-BELOW = 25.0
-"""ATA in percent under which the largest strength pushes, as on ImageNet-100; on CIFAR-10 the paper takes 40."""
-FAR = 110.0
-"""Cost, in points, beyond which six strengths are not as hard as those of the baseline. The largest costs of the source
-are 109.4 in its code (jpeg-l2 on CIFAR-10) and 86.7 in the paper (fog)."""
+LARGEST_ATA = 25.0
+"""ATA in percent below which the largest strength must be, as on ImageNet-100; the paper has 40 for CIFAR-10."""
+FAR_COST = 110.0
+"""Cost in points from which six strengths are not comparable with those of the baseline.
+
+The largest published costs are 109.4 in the code (jpeg-l2 on CIFAR-10) and 86.7 in the paper (fog).
+"""
 _LARGEST_GRID = 24
 _DECIMALS = 9
-"""Of a cost in points: what differs less is equal."""
+"""Decimals of costs in points; smaller differences count as equal."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class Calibration:
         cost: sum of absolute differences of the sorted accuracies and those of the baseline, in points.
         smallest: eps_min, the largest strength whose ATA is within 3 points of the clean accuracy; None: none is, or
             the clean accuracy is not known.
-        largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say
-            from where on they are confused.
+        largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so that a study with
+            people has to decide.
 
     Example:
         >>> Calibration("mine", (1.0, 2.0), (90.0, 20.0), cost=3.0, smallest=None, largest=2.0).largest
@@ -53,15 +57,15 @@ class Calibration:
     largest: float | None
 
     @property
-    def far(self) -> bool:
-        """Whether no six strengths are as hard as those of the baseline."""
-        return self.cost > FAR
+    def is_far(self) -> bool:
+        """True if no six strengths are as hard as those of the baseline."""
+        return self.cost > FAR_COST
 
     def mark(self, like: str = "linf") -> str:
-        """What a reader has to know of a calibration that is :attr:`far` off."""
+        """Return a sentence that warns of a calibration that :attr:`is_far` from the baseline."""
         return (
             f"The calibration of {self.attack} is far off: its best six strengths are {self.cost:.0f} points from "
-            f"{like}, in all, where no published calibration is more than {FAR:.0f}; train against more and other "
+            f"{like}, in all, where no published calibration is more than {FAR_COST:.0f}; train against more and other "
             "strengths before UAR under it is read."
         )
 
@@ -72,8 +76,8 @@ def calibrate(
     like: str = "linf",
     *,
     clean: float | None = None,
-    within: float = WITHIN,
-    below: float = BELOW,
+    within: float = CLEAN_TOLERANCE,
+    below: float = LARGEST_ATA,
     up_to: float | None = None,
 ) -> Calibration:
     """Choose six strengths of ``attack`` as UAR does.
@@ -103,14 +107,14 @@ def calibrate(
     """
     table = reference.accuracies if isinstance(reference, Reference) else reference
     known = catalogue().get(attack)
-    if known is not None and 0 < len(known.threat.levels) < COUNT:
+    if known is not None and 0 < len(known.threat.levels) < STRENGTH_COUNT:
         levels = listed_strengths(known.threat.levels, attack)
-        raise UserError(f"{attack} has only the strengths {levels}, and calibration chooses {COUNT}.")
+        raise UserError(f"{attack} has only the strengths {levels}, and calibration chooses {STRENGTH_COUNT}.")
     baseline = table.values(like).tolist()
-    if len(baseline) != COUNT:
+    if len(baseline) != STRENGTH_COUNT:
         raise UserError(
             f"The attack {like!r} that others are matched to has {len(baseline)} strengths in the reference; expected "
-            f"exactly {COUNT}, such as 1, 2, 4, 8, 16 and 32 of 255 for linf."
+            f"exactly {STRENGTH_COUNT}, such as 1, 2, 4, 8, 16 and 32 of 255 for linf."
         )
     grid = dict(zip(table.strengths(attack).tolist(), table.values(attack).tolist(), strict=True))
     ordinary = table.clean if clean is None else clean
@@ -131,31 +135,33 @@ def calibrate(
 def match_strengths(
     baseline: Sequence[float], grid: Mapping[float, float], attack: str = "the attack"
 ) -> tuple[tuple[float, ...], float]:
-    """The six strengths of ``grid`` (strength -> ATA) whose accuracies are nearest to ``baseline``, and their cost.
+    """Return the six strengths of ``grid`` (strength -> ATA) whose accuracies are nearest to ``baseline``, and
+    their cost.
 
-    The cost of six is the sum of absolute differences after sorting both, which is that of the best assignment; at
-    equal costs the smaller strengths are taken.
+    The cost is the sum of absolute differences of the sorted accuracies, which is that of the best assignment. At equal
+    costs the smaller strengths are chosen.
     """
-    if not COUNT <= len(grid) <= _LARGEST_GRID:
+    if not STRENGTH_COUNT <= len(grid) <= _LARGEST_GRID:
         raise UserError(
-            f"{attack} has ATA at {len(grid)} strengths; calibration chooses {COUNT} among {COUNT} to {_LARGEST_GRID}. "
-            + ("Train against more of them, each twice the last." if len(grid) < COUNT else "Leave some out.")
+            f"{attack} has ATA at {len(grid)} strengths; calibration chooses {STRENGTH_COUNT} among {STRENGTH_COUNT} "
+            f"to {_LARGEST_GRID}. "
+            + ("Train against more of them, each twice the last." if len(grid) < STRENGTH_COUNT else "Leave some out.")
         )
     wanted = sorted(baseline, reverse=True)
     best: tuple[float, tuple[float, ...]] = (math.inf, ())
-    for chosen in combinations(sorted(grid), COUNT):
+    for chosen in combinations(sorted(grid), STRENGTH_COUNT):
         reached = sorted((grid[eps] for eps in chosen), reverse=True)
         cost = round(math.fsum(abs(a - b) for a, b in zip(wanted, reached, strict=True)), _DECIMALS)
         best = min(best, (cost, chosen))
     return best[1], best[0]
 
 
-def calibrated(reference: Reference, calibration: Calibration, like: str = "linf") -> Reference:
-    """The reference with ``like`` and the attack at its six strengths: what UAR divides by."""
+def with_calibration(reference: Reference, calibration: Calibration, like: str = "linf") -> Reference:
+    """Return the reference with ``like`` and the attack at its six strengths: the denominator of UAR."""
     table = reference.accuracies.restrict(
         [like, calibration.attack] if like != calibration.attack else [like],
         {calibration.attack: calibration.strengths},
     )
     notes = (*reference.notes, f"{calibration.attack} is calibrated to {like}: {calibration.cost:.2f} points apart.")
-    marks = (*reference.marks, *([calibration.mark(like)] if calibration.far else []))
+    marks = (*reference.marks, *([calibration.mark(like)] if calibration.is_far else []))
     return replace(reference, accuracies=table, ranked=table.attacks, defenses=(), notes=notes, marks=marks)

@@ -1,4 +1,4 @@
-"""The state of a training in one safetensors file: nothing is pickled, and it is there whole or not at all."""
+"""State of a training in one safetensors file, which is written completely or not at all; nothing is pickled."""
 
 import json
 from collections.abc import Mapping
@@ -20,8 +20,15 @@ _PROGRESS = "progress"
 
 @dataclass
 class Position:
-    """Where a training stands. ``step``: batches done, over all epochs. ``history``: a record per finished epoch.
-    ``best``: epoch (from 1) and held-out accuracy in percent of the best weights so far."""
+    """Progress of a training.
+
+    Attributes:
+        step: number of finished batches of all epochs.
+        history: a record for each finished epoch.
+        warnings: sentences that were shown so far.
+        best: epoch (from 1) and held-out accuracy in percent of the best weights so far.
+        seconds: duration so far.
+    """
 
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +48,7 @@ def write_checkpoint(folder: Path, groups: Groups, position: Position) -> None:
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, dict[str, Tensor]], Position] | None:
-    """The checkpoint in ``folder``; None where there is none yet."""
+    """Return the checkpoint in ``folder``, or None if there is none yet."""
     path = folder / CHECKPOINT
     if not path.is_file():
         return None
@@ -61,10 +68,10 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, dict[str, Tensor]], Positio
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all.
+    """Write a safetensors file completely or not at all.
 
-    Each tensor is copied first: tied weights share memory, which the format does not know. Python writes the bytes, so
-    that a full disk is an ``OSError``.
+    Each tensor is copied first, as the format does not support tied weights, which share memory. Python writes the
+    bytes, so that a full disk raises an ``OSError``.
     """
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     content = save(copies, metadata)
@@ -76,7 +83,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an optimizer as named tensors; learning rates belong to the schedule."""
+    """Return the state of an optimizer as named tensors, without learning rates, which the schedule determines."""
     state = optimizer.state_dict()["state"]
     return {
         f"{index}.{key}": value

@@ -1,6 +1,8 @@
-"""One process or several: with ``accelerate`` installed and started by it, each process takes its share of a batch.
-Every process holds the whole network; gradients (and what a recipe remembers) are averaged after each update. So any
-recipe runs on several devices, however often it calls the network."""
+"""Training in one process or, started by ``accelerate``, in several, each with its share of a batch.
+
+Every process has the whole network. Gradients, and the memory of a recipe, are averaged after each update. So any
+recipe runs on several devices, however often it calls the network.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from robustatlas.models.classifier.placement import usable
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes that train together; this one is ``rank`` of ``count``."""
+    """Processes that train together; this one is ``rank`` of ``count``."""
 
     device: torch.device
     rank: int = 0
@@ -24,12 +26,12 @@ class Workers:
     accelerator: Any = None
 
     @property
-    def main(self) -> bool:
-        """Whether this process writes and prints."""
+    def is_main(self) -> bool:
+        """True for the one process that writes files and prints."""
         return self.rank == 0
 
     def share(self, chosen: Tensor) -> Tensor:
-        """This process' part of the positions of a batch."""
+        """Return this process's part of the positions of a batch."""
         return chosen[self.rank :: self.count]
 
     def average(self, tensors: Iterable[Tensor]) -> None:
@@ -39,18 +41,18 @@ class Workers:
                 tensor.copy_(self.accelerator.reduce(tensor, reduction="mean"))
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have called this."""
         if self.count > 1:
             self.accelerator.wait_for_everyone()
 
 
-def chosen_device(device: str | torch.device | None = None) -> str:
-    """Where to train; by default a GPU where there is one."""
+def default_device(device: str | torch.device | None = None) -> str:
+    """Return the device for training: ``device``, or by default a GPU if there is one."""
     return str(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def workers(device: str | torch.device | None = None) -> Workers:
-    """The processes of this training: one, unless it was started by ``accelerate launch`` or ``torchrun``."""
+def find_workers(device: str | torch.device | None = None) -> Workers:
+    """Return the processes of this training: one, unless it was started by ``accelerate launch`` or ``torchrun``."""
     _, count = rank_of_environment()
     if count > 1:
         try:
@@ -61,4 +63,4 @@ def workers(device: str | torch.device | None = None) -> Workers:
             ) from error
         accelerator = Accelerator(cpu=device is not None and str(device) == "cpu")
         return Workers(accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator)
-    return Workers(usable(chosen_device(device)))
+    return Workers(usable(default_device(device)))

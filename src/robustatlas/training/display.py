@@ -1,4 +1,4 @@
-"""What a person sees while a network is trained: a bar with the time left, or a plain line an epoch in a log."""
+"""Displays of a training: a bar with the remaining time, or a plain line for each epoch in a log."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ _REFRESH = 0.2
 
 
 class TrainingDisplay:
-    """The course of a training; this base shows nothing. ``train(progress=...)`` takes an object of your own.
+    """Base of displays of a training; it shows nothing. ``train(progress=...)`` accepts your own subclass.
 
     Example:
         >>> class Quiet(TrainingDisplay):
@@ -25,25 +25,25 @@ class TrainingDisplay:
     """
 
     def begin(self, name: str, steps: int, done: int) -> None:
-        """``steps`` updates in all, of which ``done`` are made already."""
+        """Begin the display of ``steps`` updates, of which ``done`` are finished already."""
 
     def update(self, done: int, loss: float | None) -> None:
-        """``done`` updates are made; ``loss`` of the last one, where it is known."""
+        """Show that ``done`` updates are finished, with the ``loss`` of the last one if it is known."""
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """The record of an epoch, as it goes to the log."""
+        """Show the record of an epoch, which also goes to the log."""
 
     def warn(self, message: str) -> None:
-        """Something looks wrong; it is a Python warning as well."""
+        """Show a warning, which is a Python warning as well."""
 
 
-def said(record: Mapping[str, Any]) -> str:
-    """The figures of an epoch in a few words.
+def format_record(record: Mapping[str, Any]) -> str:
+    """Return the numbers of an epoch in one line.
 
-    >>> said({"loss": 0.51, "training_accuracy": 80.2, "clean": 91.0, "robust": 71.25})
+    >>> format_record({"loss": 0.51, "training_accuracy": 80.2, "clean": 91.0, "robust": 71.25})
     'loss 0.510, training 80.2 %, held out: clean 91.0 %, robust 71.2 %'
     >>> each = {"robust/a": 70.0, "robust/b": 65.0}
-    >>> said({"loss": 0.5, "training_accuracy": 80.0, "clean": 91.0, "robust": 60.0} | each)
+    >>> format_record({"loss": 0.5, "training_accuracy": 80.0, "clean": 91.0, "robust": 60.0} | each)
     'loss 0.500, training 80.0 %, held out: clean 91.0 %, a 70.0 %, b 65.0 %, all 60.0 %'
     """
     text = f"loss {record['loss']:.3f}, training {record['training_accuracy']:.1f} %"
@@ -58,7 +58,7 @@ def said(record: Mapping[str, Any]) -> str:
 
 
 class BarDisplay(TrainingDisplay):
-    """A bar in a terminal, and a line for each epoch above it."""
+    """Bar in a terminal, with a line for each epoch above it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -83,11 +83,11 @@ class BarDisplay(TrainingDisplay):
             self.bars.update(self.task, completed=done, note="" if loss is None else f"loss {loss:.3f}")
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {said(record)}", highlight=False)
+        self.console.print(f"epoch {record['epoch']}/{record['epochs']}: {format_record(record)}", highlight=False)
 
 
 class LineDisplay(TrainingDisplay):
-    """A plain line an epoch, for logs."""
+    """Plain line for each epoch, for logs."""
 
     def __init__(self) -> None:
         self.name, self.begun = "", time.perf_counter()
@@ -102,12 +102,12 @@ class LineDisplay(TrainingDisplay):
         made = record["epoch"] - self.first
         left = (time.perf_counter() - self.begun) / max(made, 1) * (record["epochs"] - record["epoch"])
         print(
-            f"{self.name}: epoch {record['epoch']}/{record['epochs']}, {said(record)}, {left:.0f} s left",
+            f"{self.name}: epoch {record['epoch']}/{record['epochs']}, {format_record(record)}, {left:.0f} s left",
             file=sys.stderr,
             flush=True,
         )
 
 
-def display_of(progress: bool | TrainingDisplay | None) -> AbstractContextManager[TrainingDisplay]:
-    """The display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
+def open_display(progress: bool | TrainingDisplay | None) -> AbstractContextManager[TrainingDisplay]:
+    """Return the display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
     return display_for(progress, TrainingDisplay, LineDisplay, BarDisplay)

@@ -1,4 +1,4 @@
-"""What happens at the end of an epoch: averaging weights, measuring, recording, keeping the best weights."""
+"""End of an epoch: average weights, measure and record accuracies, and keep the best weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from robustatlas.training.watch import accuracies, concerns
 
 
 def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
-    """Measure, record, and look for what goes wrong."""
+    """Measure and record an epoch, and warn of what goes wrong."""
     settings, position = run.settings, run.position
     epoch = position.step // run.steps_per_epoch
     if run.workers.count > 1:
@@ -37,12 +37,14 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
     record |= {f"training/{name}": 100 * at / images for name, at in zip(names, each, strict=True) if at == at}
     if settings.swa_from is not None:
         average_epochs(run)
-    if run.workers.main and len(run.held):
+    if run.workers.is_main and len(run.held):
         count = None if settings.selection == "best" else settings.monitored
-        with _weights_of(run, run.ema):
-            reached = measured(run, count)
+        with _use_weights(run, run.ema):
+            reached = measure_held_out(run, count)
             if run.recipe.measured:
-                record |= {f"held_out/{name}": value for name, value in _as_trained(run, settings.monitored).items()}
+                record |= {
+                    f"held_out/{name}": value for name, value in _measure_examples(run, settings.monitored).items()
+                }
         record |= {"clean": reached.pop("clean"), "robust": reached.pop("union", None)}
         record |= {f"robust/{name}": value for name, value in reached.items()}
         if settings.selection == "best":
@@ -51,13 +53,13 @@ def close_epoch(run: TrainingRun, display: TrainingDisplay) -> dict[str, Any]:
     for message in concerns(position.history, run.recipe, run.classes, settings.epochs):
         kind = message.split(":")[0].split(" after")[0]
         if not any(said.startswith(kind) for said in position.warnings):
-            warn_of(run, display, message)
+            warn_once(run, display, message)
     display.epoch(record)
     run.workers.wait()
     return record
 
 
-def warn_of(run: TrainingRun, display: TrainingDisplay, message: str) -> None:
+def warn_once(run: TrainingRun, display: TrainingDisplay, message: str) -> None:
     """Warn of something in a training once, also on its card."""
     if message not in run.position.warnings:
         run.position.warnings.append(message)
@@ -65,8 +67,10 @@ def warn_of(run: TrainingRun, display: TrainingDisplay, message: str) -> None:
         warn(message)
 
 
-def measured(run: TrainingRun, count: int | None) -> dict[str, float]:
-    """Percent of the first ``count`` held-out images that are right, see :func:`accuracies`; None: of all."""
+def measure_held_out(run: TrainingRun, count: int | None) -> dict[str, float]:
+    """Return accuracies in percent on the first ``count`` held-out images, or on all for None; see
+    :func:`accuracies`.
+    """
     return accuracies(
         run.net,
         run.recipe.against,
@@ -77,8 +81,8 @@ def measured(run: TrainingRun, count: int | None) -> dict[str, float]:
     )
 
 
-def _as_trained(run: TrainingRun, count: int) -> dict[str, float]:
-    """Attack -> percent of the first ``count`` held-out images that are right at the examples that the recipe makes."""
+def _measure_examples(run: TrainingRun, count: int) -> dict[str, float]:
+    """Return by attack the accuracy in percent at the recipe's own examples of the first ``count`` held-out images."""
     rows = torch.arange(len(run.held), device=run.workers.device)[:count]
     x, labels = run.held.batch(rows), run.held.labels[:count]
     noise = Noise.for_samples(run.settings.seed, run.held.index[:count], "held out")
@@ -98,8 +102,8 @@ def _keep_best(run: TrainingRun, epoch: int, accuracy: float) -> None:
 
 
 @contextmanager
-def _weights_of(run: TrainingRun, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """The network with other weights (none: its own)."""
+def _use_weights(run: TrainingRun, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Use other weights inside of the block; empty weights mean the network's own."""
     if not weights:
         yield
         return
@@ -111,30 +115,33 @@ def _weights_of(run: TrainingRun, weights: Mapping[str, Tensor]) -> Iterator[Non
         run.net.load_state_dict(own)
 
 
-_EMA_FROM = 0.025
-_BATCH = 256
+_EMA_START = 0.025
+"""Share of all updates before the running mean begins (Rebuffi et al. 2021)."""
+_NORMALISATION_BATCH = 256
 
 
 def average_weights(run: TrainingRun) -> None:
-    """The running mean of the weights after an update: none at first, then over more and more (Rebuffi et al. 2021)."""
-    k = run.position.step - _EMA_FROM * run.steps
-    _towards(run, 0.0 if k < 0 else min(run.settings.ema, (1 + k) / (10 + k)))
+    """Update the running mean of the weights: no averaging at first, then over longer times (Rebuffi et al. 2021)."""
+    k = run.position.step - _EMA_START * run.steps
+    _move_average(run, 0.0 if k < 0 else min(run.settings.ema, (1 + k) / (10 + k)))
 
 
 def average_epochs(run: TrainingRun) -> None:
-    """The mean of the weights after the epochs from ``swa_from`` on (SWA, Izmailov et al. 2018), with statistics of
-    normalisation that belong to it; before, the last weights."""
+    """Update the mean of the weights of the epochs from ``swa_from`` on (SWA, Izmailov et al. 2018).
+
+    Its statistics of normalisation are computed anew. Before ``swa_from`` it is the last weights.
+    """
     first = run.settings.swa_from
     assert first is not None
     before = run.position.step // run.steps_per_epoch - first
-    _towards(run, before / (before + 1) if before > 0 else 0.0)
+    _move_average(run, before / (before + 1) if before > 0 else 0.0)
     if before > 0:
         _renormalise(run)
 
 
 @torch.no_grad()
-def _towards(run: TrainingRun, decay: float) -> None:
-    """Move the average; running statistics of normalisation are the network's own."""
+def _move_average(run: TrainingRun, decay: float) -> None:
+    """Move the average towards the weights; running statistics of normalisation are copied."""
     averaged = {name for name, _ in run.net.named_parameters()}
     for name, value in run.net.state_dict().items():
         if name in averaged:
@@ -145,7 +152,7 @@ def _towards(run: TrainingRun, decay: float) -> None:
 
 @torch.no_grad()
 def _renormalise(run: TrainingRun) -> None:
-    """Statistics of batch normalisation at the averaged weights: their means over the training images."""
+    """Compute the statistics of batch normalisation at the averaged weights from all training images."""
     norms = [m for m in run.net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
     if not norms:
         return
@@ -156,7 +163,7 @@ def _renormalise(run: TrainingRun) -> None:
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum, norm.training = None, True
-    for part in torch.split(torch.arange(len(run.images), device=run.workers.device), _BATCH):
+    for part in torch.split(torch.arange(len(run.images), device=run.workers.device), _NORMALISATION_BATCH):
         run.net(run.images.batch(part))
     _restore(run, own)
     for norm, momentum in zip(norms, momenta, strict=True):
@@ -166,7 +173,7 @@ def _renormalise(run: TrainingRun) -> None:
 
 
 def _restore(run: TrainingRun, own: dict[str, Tensor]) -> None:
-    """Keep what the averaged network holds now, and give the network its own weights back."""
+    """Store the state of the averaged network, and restore the network's own weights."""
     for name, value in run.net.state_dict().items():
         run.ema[name].copy_(value)
     run.net.load_state_dict(own)

@@ -36,7 +36,7 @@ _MRB_STRENGTHS = {
 
 
 def frank_wolfe(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-    """UAR's for threat models with a linear oracle, which has lengths of its own."""
+    """Return UAR's optimizer for threat models with a linear oracle, which chooses its own lengths."""
     return FrankWolfe(steps)
 
 
@@ -56,7 +56,7 @@ def _mrb(attack: str, strength: float) -> Preset:
 
 
 def fast_lpa(threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-    """The inner attack of perceptual adversarial training, which has lengths of its own."""
+    """Return the inner attack of perceptual adversarial training, which has lengths of its own."""
     return FastLPA(steps)
 
 
@@ -97,7 +97,7 @@ _LENGTHS = "Steps are scaled with the strength; the public code's have a length 
 
 
 def _fight(attack: str, strength: float) -> Fight:
-    """30 steps for elastic and 10 for all others, of strength / sqrt(steps)."""
+    """Return 30 steps for elastic and 10 for all others, of length strength / sqrt(steps)."""
     steps = 30 if attack == "elastic" else 10
     return Fight(strength, steps, strength / steps**0.5)
 

@@ -1,4 +1,4 @@
-"""The folder of a training: whose it is, and what of it is done."""
+"""Folder of a training: the training that it belongs to, and its finished parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,7 +24,7 @@ from robustatlas.training.snapshots import EPOCHS
 _IDENTITY = "training.json"
 
 
-def identity_of(
+def training_identity(
     net: nn.Module,
     data: Dataset,
     recipe: Recipe,
@@ -34,20 +34,22 @@ def identity_of(
     extra: Dataset | None = None,
     architecture: str = "",
 ) -> TrainingIdentity:
-    """Return what determines the weights."""
+    """Return the record of everything that determines the weights."""
     identity = TrainingIdentity(
         recipe={"name": recipe.name} | to_plain_data(recipe),
         settings=asdict(settings),
-        data=_described(data, int(held.sum())),
-        extra=None if extra is None else _described(extra),
+        data=_describe_data(data, int(held.sum())),
+        extra=None if extra is None else _describe_data(extra),
         initial_sha256=sha256_of_tensors(net.state_dict()),
         code=hashes_of_files([file for file in source_files(architecture) if file.is_file()]),
         processes=team.count,
     )
-    return TrainingIdentity.model_validate_json(identity.model_dump_json())  # as a file gives it back: infinity is text
+    return TrainingIdentity.model_validate_json(
+        identity.model_dump_json()
+    )  # as it is read from a file, where infinity is text
 
 
-def _described(data: Dataset, held: int = 0) -> TrainingData:
+def _describe_data(data: Dataset, held: int = 0) -> TrainingData:
     return TrainingData(
         name=data.name,
         images_sha256=data.rows.sha256(),
@@ -59,11 +61,17 @@ def _described(data: Dataset, held: int = 0) -> TrainingData:
     )
 
 
-def claimed(
+def claim_folder(
     folder: Path, identity: TrainingIdentity, net: nn.Module, team: Workers, kept: Sequence[int] = ()
 ) -> tuple[Card, tuple[Mapping[str, Any], ...]] | None:
-    """Claim ``folder`` for this training, or read the finished one in it into ``net``: its card, and a record of each
-    epoch. Raises where it holds another, or lacks the weights of the epochs to be ``kept``."""
+    """Claim ``folder`` for this training, or load the finished training in it into ``net``.
+
+    Returns:
+        the card and a record of each epoch of the finished training; None: it is not finished.
+
+    Raises:
+        UserError: the folder contains another training, or lacks the weights of epochs that are to be ``kept``.
+    """
     path = folder / _IDENTITY
     if path.is_file():
         try:
@@ -89,9 +97,9 @@ def claimed(
             return card, tuple(done[1].history if done else ())
     elif (folder / CHECKPOINT).is_file():
         raise UserError(f"{folder} holds a checkpoint, but no {_IDENTITY} that says of what; give another folder.")
-    elif team.main:
+    elif team.is_main:
         text = identity.model_dump_json(indent=2) + "\n"
         write_text(path, text)
-    if team.main:
+    if team.is_main:
         remove_stale_temporaries(folder)
     return None

@@ -1,4 +1,4 @@
-"""What a training is given, whether it fits together, and its images as batches."""
+"""Arguments of a training: their checks, and its images as batches."""
 
 from dataclasses import replace
 
@@ -17,13 +17,13 @@ from robustatlas.training.against import Against
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
 
-_HELD_OUT = 1024
-_SHARED = 0.01
-"""Share of the measured images that may be trained on: published splits hold some pictures twice."""
+_MAX_HELD_OUT = 1024
+_SHARED_TOLERANCE = 0.01
+"""Share of the measured images that may be training images: published splits have some pictures twice."""
 
 
-def settings_of(settings: Settings | None, epochs: int | None, seed: int | None) -> Settings:
-    """The settings that ``train(settings=, epochs=, seed=)`` asks for."""
+def parse_settings(settings: Settings | None, epochs: int | None, seed: int | None) -> Settings:
+    """Return the settings for the arguments ``settings``, ``epochs`` and ``seed`` of ``train``."""
     if not isinstance(settings, Settings | None):
         raise UserError(f"settings={shorten(repr(settings))}; expected Settings(epochs=20, ...).")
     given = settings or Settings()
@@ -33,8 +33,8 @@ def settings_of(settings: Settings | None, epochs: int | None, seed: int | None)
     return given
 
 
-def recipe_of(recipe: str | Recipe, against: Against | None) -> Recipe:
-    """The recipe that ``train(recipe, against)`` asks for."""
+def parse_recipe(recipe: str | Recipe, against: Against | None) -> Recipe:
+    """Return the recipe for the arguments ``recipe`` and ``against`` of ``train``."""
     if isinstance(recipe, Recipe):
         if against is not None:
             raise UserError("against= belongs to a recipe given by name; this recipe has its own threat models.")
@@ -42,19 +42,19 @@ def recipe_of(recipe: str | Recipe, against: Against | None) -> Recipe:
     return recipe_named(recipe, against)
 
 
-def bound(recipe: Recipe, net: nn.Module) -> Recipe:
-    """The recipe with threat models that look at the network itself, where they do (lpips)."""
+def bind_threats(recipe: Recipe, net: nn.Module) -> Recipe:
+    """Return the recipe with threat models bound to the network, whose activations lpips compares."""
     classifier = Classifier(net)
     return replace(recipe, against=tuple(replace(o, threat=o.threat.bound_to(classifier)) for o in recipe.against))
 
 
-def dtype_of(net: nn.Module) -> torch.dtype:
-    """What a network computes in, and so the images that it is trained on."""
+def network_dtype(net: nn.Module) -> torch.dtype:
+    """Return the dtype of a network's parameters, which its training images must have."""
     return next(p for p in net.parameters() if p.is_floating_point()).dtype
 
 
 def check_weights(net: nn.Module) -> None:
-    """Raise :class:`UserError` where the weights of ``net`` cannot be trained, wherever it is to be trained."""
+    """Raise :class:`UserError` if the weights of ``net`` cannot be trained on any device."""
     check_numbers(net)
     trained = [p for p in net.parameters() if p.requires_grad]
     if not trained:
@@ -77,11 +77,11 @@ def check_weights(net: nn.Module) -> None:
 
 
 def check_net(net: nn.Module, data: Dataset, device: torch.device) -> int:
-    """The number of classes of ``net``; raises where its output does not fit the labels."""
+    """Return the number of classes of ``net``; raise :class:`UserError` if its output does not fit the labels."""
     mode = net.training
     try:
         with torch.no_grad():
-            logits = net.eval()(data.rows[:2].to(device, dtype_of(net)))
+            logits = net.eval()(data.rows[:2].to(device, network_dtype(net)))
     except UserError:
         raise
     except Exception as error:
@@ -114,10 +114,10 @@ _LOOKS_LIKE = {
 
 
 def output_warnings(net: nn.Module, data: Dataset, device: torch.device) -> list[str]:
-    """Return a warning if the outputs of ``net`` look like something other than logits; its mode stays as it is."""
+    """Return a warning if the outputs of ``net`` look like something other than logits; its mode is unchanged."""
     mode = net.training
     with torch.no_grad():
-        kind = looks_like(net.eval()(data.rows[:8].to(device, dtype_of(net))))
+        kind = looks_like(net.eval()(data.rows[:8].to(device, network_dtype(net))))
     net.train(mode)
     if kind not in _LOOKS_LIKE:
         return []
@@ -130,7 +130,7 @@ def output_warnings(net: nn.Module, data: Dataset, device: torch.device) -> list
 def check_options(
     recipe: Recipe, settings: Settings, data: Dataset, extra: Dataset | None, keep: int | None, out: object
 ) -> None:
-    """Raise :class:`UserError` where settings do not fit the recipe, or extra images the others."""
+    """Raise :class:`UserError` if settings do not fit the recipe, or extra images do not fit the data."""
     if settings.cutmix and not recipe.mixes:
         raise UserError(f"The recipe {recipe.name!r} takes one class an image, so no cutmix; leave it out.")
     drawn = [f"augmentation={settings.augmentation!r}"] if settings.augmentation != "none" else []
@@ -156,18 +156,18 @@ def check_options(
 
 
 def check_apart(measured: Dataset, training: Dataset, remedy: str) -> None:
-    """Raise :class:`UserError` where images that are measured are trained on; it ends with a ``remedy``."""
+    """Raise :class:`UserError`, which ends with ``remedy``, if measured images are also training images."""
     shared = measured.count_shared_images(training)
-    if shared > _SHARED * len(measured):
+    if shared > _SHARED_TOLERANCE * len(measured):
         raise UserError(
             f"{shared} of the {len(measured)} images of {measured.name} that would be measured are training images "
             f"({training.name}), and accuracies on what was trained on say nothing: {remedy}."
         )
 
 
-def held_out(data: Dataset, settings: Settings) -> Tensor:
-    """``[N]`` bool: images kept for measuring, evenly from all classes."""
-    count = min(_HELD_OUT, len(data) // 10) if settings.held_out is None else settings.held_out
+def choose_held_out(data: Dataset, settings: Settings) -> Tensor:
+    """Return ``[N]`` bool: images kept for measuring, evenly from all classes."""
+    count = min(_MAX_HELD_OUT, len(data) // 10) if settings.held_out is None else settings.held_out
     if count >= len(data):
         raise UserError(f"held_out={count} of {len(data)} images leaves none to train on; hold fewer out.")
     if not count:
@@ -177,25 +177,27 @@ def held_out(data: Dataset, settings: Settings) -> Tensor:
 
 
 class Images:
-    """Images of some positions of a data set on a device, with their labels and numbers there."""
+    """Images at some positions of a data set on a device, with their labels and their positions."""
 
     def __init__(self, data: Dataset, chosen: Tensor, device: torch.device, dtype: torch.dtype) -> None:
         self.labels, self.index = (t[chosen].to(device) for t in (data.labels, data.index))
         self.device, self.dtype = device, dtype
         self.rows = data.rows.subset(chosen)
-        self.held = self.rows[:].to(device, dtype) if isinstance(self.rows, InMemory) else None
+        self.in_memory = self.rows[:].to(device, dtype) if isinstance(self.rows, InMemory) else None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def batch(self, positions: Tensor) -> Tensor:
-        """Images ``[B, ...]`` at ``positions`` [B]."""
-        if self.held is not None:
-            return self.held[positions]
+        """Return the images ``[B, ...]`` at ``positions`` [B]."""
+        if self.in_memory is not None:
+            return self.in_memory[positions]
         return self.rows[positions.cpu()].to(self.device, self.dtype)
 
 
 def check_images(data: Dataset) -> None:
-    """Raise :class:`UserError` where images or labels cannot be trained on; on disk the first are looked at."""
+    """Raise :class:`UserError` if images or labels cannot be used for training; of data on disk check the first
+    ones.
+    """
     count = len(data) if isinstance(data.rows, InMemory) else min(len(data), 8)
     check_inputs(data.rows[:count], data.labels[:count])

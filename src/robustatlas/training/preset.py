@@ -1,4 +1,4 @@
-"""What a training as a paper prints it is, and what a training has otherwise."""
+"""Presets: trainings as papers describe them, and the differences of another training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -8,25 +8,33 @@ from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import pluralise
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import Opponent, Start
-from robustatlas.training.against import MakeOptimizer, opponents_of
+from robustatlas.training.against import OptimizerFactory, make_opponents
 from robustatlas.training.recipes import RECIPES, Recipe, check_options
 from robustatlas.training.settings import Settings
 
 
 @dataclass(frozen=True)
 class Fight:
-    """One threat model of a preset. ``steps``: of crafting; ``length``: of a step, in the unit of ``strength``.
-    ``start``: where examples begin, ``optimizer``: what makes them; None: what the recipe does."""
+    """One threat model of a preset.
+
+    Attributes:
+        strength: in the unit of the catalogue.
+        steps: of crafting.
+        length: of a step, in the unit of ``strength``.
+        start: of examples; None: the recipe's.
+        optimizer: function that makes the optimizer; None: the recipe's.
+    """
 
     strength: float
     steps: int
     length: float
     start: Start | None = None
-    optimizer: MakeOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
 
     def rate(self, steps: int) -> float:
-        """Return the length of one of ``steps`` steps as a share of the strength. All steps together are as long as
-        those printed.
+        """Return the length of one of ``steps`` steps as a share of the strength.
+
+        All steps together are as long as those of the paper.
 
         Example:
             >>> [round(Fight(0.1, 40, 0.005).rate(steps), 6) for steps in (40, 7)]
@@ -37,18 +45,18 @@ class Fight:
 
 @dataclass(frozen=True)
 class Preset:
-    """A training as a paper prints it.
+    """Training as a paper describes it.
 
     Attributes:
-        source: paper, and what of it.
-        data: that it is for.
+        source: paper, and the place in it.
+        data: name of the paper's data set.
         architecture: the network.
         kind: name of the recipe.
         fights: attack -> strength, steps and length of a step.
         settings: of the trainer.
         options: settings of the recipe.
-        differs: in what it is not as printed, one sentence each.
-        features: network by which the paper's lpips compares images; empty: the one that is trained.
+        differs: a sentence for each difference from the paper.
+        features: network by which the paper's lpips compares images; empty: the trained network.
 
     Example:
         >>> from robustatlas.training import preset_named
@@ -68,7 +76,7 @@ class Preset:
     features: str = ""
 
     def differences(self, features: str | None = None) -> tuple[str, ...]:
-        """`differs`, and that images are compared otherwise, where ``features`` names no network."""
+        """Return `differs`, with a sentence about the missing network of lpips if ``features`` is None."""
         if not self.features or features is not None:
             return self.differs
         own = f"Images are compared by the network itself; the paper takes {self.features} (--features does)."
@@ -82,7 +90,7 @@ class Preset:
         features: str | None = None,
         **options: Any,
     ) -> Recipe:
-        """The recipe; what is given counts in place of what is printed.
+        """Return the recipe; arguments replace the values of the paper.
 
         Args:
             against: attack -> strength. Steps stay those printed, and their lengths the same share of the strength;
@@ -105,7 +113,7 @@ class Preset:
         for name, strength in ({n: f.strength for n, f in self.fights.items()} if against is None else against).items():
             fight = self.fights.get(name, first)
             count = fight.steps if steps is None else steps
-            (found,) = opponents_of(
+            (found,) = make_opponents(
                 {name: strength},
                 count,
                 fight.rate(count) if rate is None else rate,
@@ -117,8 +125,8 @@ class Preset:
         return kind(against=tuple(opponents), **{**self.options, **options})
 
 
-def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Settings) -> list[str]:
-    """A phrase for each thing that is not as in the preset."""
+def describe_differences(preset: Preset, architecture: str, recipe: Recipe, settings: Settings) -> list[str]:
+    """Return a phrase for each difference of a training from the preset."""
     printed = preset.recipe()
     pairs: dict[str, tuple[Any, Any]] = {"network": (architecture, preset.architecture)}
     pairs |= {f.name: (getattr(settings, f.name), getattr(preset.settings, f.name)) for f in fields(Settings)}
@@ -127,18 +135,22 @@ def overridden(preset: Preset, architecture: str, recipe: Recipe, settings: Sett
         one, other = ours.get(name), theirs.get(name)
         pairs[name] = (one and value_as_typed(name, one.epsilon), other and value_as_typed(name, other.epsilon))
         if one is not None and other is not None:
-            pairs[f"crafting in {name}"] = (_crafting(one.optimizer), _crafting(other.optimizer))
+            pairs[f"crafting in {name}"] = (_describe_crafting(one.optimizer), _describe_crafting(other.optimizer))
     options = [f.name for f in fields(recipe) if f.name != "against"]
     pairs |= {name: (getattr(recipe, name), getattr(printed, name)) for name in options}
-    return [f"{what} {_said(one)} in place of {_said(other)}" for what, (one, other) in pairs.items() if one != other]
+    return [
+        f"{what} {_format_value(one)} in place of {_format_value(other)}"
+        for what, (one, other) in pairs.items()
+        if one != other
+    ]
 
 
-def _crafting(optimizer: Optimizer[Any]) -> str:
-    """Return what an optimizer does, and how far its steps go, to six digits.
+def _describe_crafting(optimizer: Optimizer[Any]) -> str:
+    """Return the steps of an optimizer and their length in words.
 
     Example:
         >>> from robustatlas.optimizers.pgd import PGD
-        >>> _crafting(PGD(10, 0.25))
+        >>> _describe_crafting(PGD(10, 0.25))
         '10 steps of PGD of 0.25 of the strength'
     """
     steps = f"{pluralise(optimizer.steps, 'step')} of {type(optimizer).__name__}"
@@ -146,5 +158,5 @@ def _crafting(optimizer: Optimizer[Any]) -> str:
     return steps if rate is None else f"{steps} of {rate:.3g} of the strength"
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

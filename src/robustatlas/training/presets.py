@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from robustatlas.common.errors import unknown_name_error
 from robustatlas.training.families import CHOSEN, CURVES, L1_LENGTHS, LINF, MULTIROBUSTBENCH, SGD, UAR
-from robustatlas.training.preset import Fight, Preset, overridden
+from robustatlas.training.preset import Fight, Preset, describe_differences
 from robustatlas.training.settings import Settings
 
-__all__ = ["PRESETS", "Fight", "Preset", "overridden", "preset_named"]
+__all__ = ["PRESETS", "Fight", "Preset", "describe_differences", "preset_named"]
 
 
 def preset_named(name: str) -> Preset:
-    """The preset of that name.
+    """Return the preset of that name.
 
     Args:
         name: one of :data:`PRESETS`.

@@ -1,4 +1,4 @@
-"""References of one's own: the trainings planned, run in any number of parts, evaluated, and put together."""
+"""Own references: plan trainings, run them in any number of parts, evaluate them, and collect the reference."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
 from robustatlas.threats.perceptual import Perceptual, load_distance
-from robustatlas.training.devices import chosen_device
+from robustatlas.training.devices import default_device
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.given import check_apart
 from robustatlas.training.recipes import recipe_named
@@ -41,17 +41,17 @@ from robustatlas.training.settings import Settings
 from robustatlas.training.shared_out import fill_folders
 from robustatlas.training.trainer import train
 from robustatlas.training.watch import accuracies
-from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, own_recipe, own_steps, way_of
+from robustatlas.training.ways import ALL, STANDARD, STEPS, Course, PerAttack, field_recipe, field_steps, find_course
 
 PLAN = "plan.json"
 REFERENCE = "reference.json"
 _EVALUATION = "evaluation"
-_APART = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
+_APART_REMEDY = "give other images to train on (--train-data; a file or folder is taken whole, whatever the split)"
 
 
 @dataclass(frozen=True)
 class ReferencePlan:
-    """Which models a reference takes.
+    """Plan of the models of a reference.
 
     Attributes:
         architecture: of all of them, see :func:`robustatlas.training.network_named`.
@@ -59,8 +59,8 @@ class ReferencePlan:
         rule: "acc" (MultiRobustBench: trained at each strength, mean of the seeds) or "ata" (UAR: the best of all).
         trained: attack -> the strengths trained at; empty: those of the reference.
         seeds: runs of each training.
-        recipe: against one threat model; empty: for each attack that of its own field (:func:`own_recipe`).
-        steps: of crafting; None: of each attack those of its own field (:func:`own_steps`).
+        recipe: against one threat model; empty: for each attack that of its own field (:func:`field_recipe`).
+        steps: of crafting; None: of each attack those of its own field (:func:`field_steps`).
         recipe_settings: of the recipe.
         settings: of the trainer; its seed is the first of the runs'.
         samples: test images to evaluate on; None: all.
@@ -76,7 +76,7 @@ class ReferencePlan:
         evaluation_steps: of UAR's attacks as published, as an evaluation of few steps is held against; None: 200.
 
     Raises:
-        UserError: an attack, strength, rule, recipe or setting that there is not.
+        UserError: an unknown attack, rule, recipe or setting, or a strength that is not one.
 
     Example:
         >>> plan = ReferencePlan("digits-cnn", {"linf": [0.1, 0.2]})
@@ -130,15 +130,15 @@ class ReferencePlan:
         if strange:
             known = list_names([*self.strengths, ALL, STANDARD])
             raise UserError(f"per_attack names {list_names(strange)}, which is not trained here; there are {known}.")
-        if self.features is not None and not any(own_recipe(attack) == "pat" for attack in self.strengths):
+        if self.features is not None and not any(field_recipe(attack) == "pat" for attack in self.strengths):
             raise UserError("features= is for the attack lpips, which is not in the reference; leave it out.")
         for name, strength, _ in self.trainings():
-            self.way_of(name)
+            self.course(name)
             if name is not None:
                 self.recipe_against(name, strength)
 
     def trainings(self) -> Iterator[tuple[str | None, float, int]]:
-        """(attack, strength, seed) of each model; the standard ones (None, 0) come first."""
+        """Yield (attack, strength, seed) of each model; the standard ones (None, 0, seed) come first."""
         for run in range(self.seeds):
             yield None, 0.0, self.settings.seed + run
         for attack, grid in self.strengths.items():
@@ -147,27 +147,27 @@ class ReferencePlan:
                     yield attack, float(strength), self.settings.seed + run
 
     def recipe_against(self, attack: str, strength: float) -> Any:
-        """The recipe of one training."""
+        """Return the recipe of one training."""
         features = self.features if isinstance(attack_named(attack).threat, Perceptual) else None
-        return self.way_of(attack).against(attack, strength, features)
+        return self.course(attack).against(attack, strength, features)
 
-    def way_of(self, attack: str | None) -> Course:
-        """How networks are trained against an attack (None: none)."""
+    def course(self, attack: str | None) -> Course:
+        """Return the training against an attack (None: standard training)."""
         usual = Course(self.recipe, self.steps or 0, self.rate, self.recipe_settings or {}, self.settings)
-        return way_of(attack, self.rule, self.presets, self.per_attack, usual)
+        return find_course(attack, self.rule, self.presets, self.per_attack, usual)
 
     @property
     def searched(self) -> Literal["descent", "bisection", "every"]:
-        """How strengths are searched."""
+        """Search over strengths in the evaluation."""
         return self.search or ("every" if self.protocol == "paper" else "descent")
 
-    def inside(self) -> dict[str, tuple[float, ...]]:
-        """The strengths of the reference as they are counted inside, where more is always worse."""
+    def internal_strengths(self) -> dict[str, tuple[float, ...]]:
+        """Return the strengths by attack in the internal scale, where larger is always stronger."""
         return {attack: tuple(read_strength(at, attack) for at in grid) for attack, grid in self.strengths.items()}
 
-    def evaluated(self, attack: str) -> Attack:
-        """The attack as it is evaluated."""
-        strengths = self.inside()[attack]
+    def evaluation_attack(self, attack: str) -> Attack:
+        """Return the attack of the evaluation."""
+        strengths = self.internal_strengths()[attack]
         if self.protocol == "paper" and (self.rule == "ata" or self.evaluation_steps is not None):
             found = uar_attack(attack, strengths, self.protocol, self.evaluation_steps or 200)
         else:
@@ -177,11 +177,11 @@ class ReferencePlan:
         return replace(found, threat=replace(found.threat, distance=load_distance(self.features)))
 
     def to_record(self) -> dict[str, Any]:
-        """As plain data: what a folder of trainings is compared by."""
+        """Return plain data that identifies the plan of a folder."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         if self.steps is None:
             plain["steps"] = STEPS
-            own = {a: {"steps": own_steps(a, self.rule)} for a in self.strengths if not self.presets}
+            own = {a: {"steps": field_steps(a, self.rule)} for a in self.strengths if not self.presets}
             given = plain["per_attack"] or {}
             other = {a: {**steps, **given.get(a, {})} for a, steps in own.items() if steps["steps"] != STEPS}
             plain["per_attack"] = {**given, **other}
@@ -192,10 +192,10 @@ class ReferencePlan:
         }
 
 
-def name_of(attack: str | None, strength: float, seed: int) -> str:
-    """The folder of a training.
+def training_name(attack: str | None, strength: float, seed: int) -> str:
+    """Return the name of a training and of its folder.
 
-    >>> name_of("linf", 0.05, 1), name_of(None, 0.0, 0)
+    >>> training_name("linf", 0.05, 1), training_name(None, 0.0, 0)
     ('linf-0.05-seed1', 'standard-seed0')
     """
     return f"{STANDARD}-seed{seed}" if attack is None else f"{attack}-{strength:g}-seed{seed}"
@@ -212,22 +212,22 @@ def make_reference(
     workers: int = 1,
     ray: bool | str | Cluster | None = None,
 ) -> Reference | None:
-    """Train and evaluate what is missing of a plan, and put the reference together where all is there.
+    """Train and evaluate the missing models of a plan, and collect the reference when all exist.
 
     Args:
         plan: the models.
         training: images to train on.
         test: images to evaluate on.
-        out: folder; each training has one of its own in it. What is there is not done again.
+        out: folder; each training has a folder in it. Finished trainings are not repeated.
         part: "k/n" or (k, n): do share k, from 0 to n - 1, of the trainings only; several processes or machines that
             see the same folder can each do one.
-        device: where to train and evaluate.
+        device: for training and evaluation.
         progress: as of :func:`robustatlas.training.train`; of several trainings at once their number is shown.
         workers: processes of this machine that train one model each.
         ray: as of :func:`robustatlas.evaluate`: trainings on a cluster, whose folders come back here.
 
     Returns:
-        The reference, also written to ``reference.json``; None where other parts are missing.
+        The reference, also written to ``reference.json``; None if other parts are missing.
 
     Raises:
         UserError: measured images are trained on, the folder holds another plan, or as of training and evaluation.
@@ -243,32 +243,39 @@ def make_reference(
     """
     share = share_of(part)
     folder = parse_path(out)
-    check_apart(test.take(plan.samples), training, _APART)  # refuses more than there are before the first training
-    _claim(folder, plan, training, test)
+    check_apart(
+        test.take(plan.samples), training, _APART_REMEDY
+    )  # take() fails here, before the first training, if there are too few
+    _claim_folder(folder, plan, training, test)
     folders = {
-        folder / name_of(*each): each
+        folder / training_name(*each): each
         for number, each in enumerate(plan.trainings())
         if number % share.of == share.number
-        and not _accuracies_file(plan, folder / name_of(*each), len(test)).is_file()
+        and not _accuracies_file(plan, folder / training_name(*each), len(test)).is_file()
     }
     cluster = cluster_of(ray, workers if workers > 1 else None)
-    places = cluster or ([chosen_device(device)] * workers if workers > 1 else [])
+    places = cluster or ([default_device(device)] * workers if workers > 1 else [])
     if cluster is not None and cluster.gpus and device is None:
         device = "cuda"
     shared = (plan, training, test, device, False if places else progress)
     with Progress(console=Console(stderr=True, highlight=False), disable=not places or progress is False) as bar:
         task = bar.add_task("Trainings", total=len(folders))
         fill_folders(
-            _one, shared, folders, places, lambda _: bar.advance(task), lambda said: bar.print(terminal_text(said))
+            _train_and_evaluate,
+            shared,
+            folders,
+            places,
+            lambda _: bar.advance(task),
+            lambda said: bar.print(terminal_text(said)),
         )
-    return collect(plan, folder, training, test)
+    return collect_reference(plan, folder, training, test)
 
 
-def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset) -> Reference | None:
-    """The reference of the models in ``folder``, written to ``reference.json``; None where some are missing."""
+def collect_reference(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset) -> Reference | None:
+    """Return the reference of the models in ``folder`` and write it to ``reference.json``; None if some are missing."""
     models = []
     for attack, strength, seed in plan.trainings():
-        file = _accuracies_file(plan, folder / name_of(attack, strength, seed), len(test))
+        file = _accuracies_file(plan, folder / training_name(attack, strength, seed), len(test))
         if not file.is_file():
             return None
         table = AccuracyTable.from_json(file)
@@ -278,47 +285,47 @@ def collect(plan: ReferencePlan, folder: Path, training: Dataset, test: Dataset)
         name=folder.resolve().name,
         source=f"{len(models)} models {plan.architecture} trained on {training.name} by robustatlas ({rule})",
         models=models,
-        strengths=plan.inside(),
+        strengths=plan.internal_strengths(),
         rule=plan.rule,
         notes=(
-            f"Trained by {_recipes(plan)}, {pluralise(plan.seeds, 'run')} of each; evaluated on "
+            f"Trained by {_describe_recipes(plan)}, {pluralise(plan.seeds, 'run')} of each; evaluated on "
             f"{'all' if plan.samples is None else plan.samples} test images by the search "
             f"{plan.searched}{' of the attacks as published' if plan.protocol == 'paper' else ''}.",
         ),
         classes=len(training.classes),
         data=DataRecord(name=test.name, **vars(test.fingerprint)),
-        warnings=_warnings(plan, folder),
-        threats=_threats(plan, folder),
+        warnings=_collect_warnings(plan, folder),
+        threats=_threat_identities(plan, folder),
     )
     write_text(folder / REFERENCE, json.dumps(reference.to_dict(), indent=1) + "\n")
     return reference
 
 
-def _warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
-    """What trainings and evaluations warned of: each sentence once, after the names of the networks it is about."""
+def _collect_warnings(plan: ReferencePlan, folder: Path) -> tuple[str, ...]:
+    """Return the warnings of trainings and evaluations, each once, after the names of its networks."""
     about: dict[str, list[str]] = {}
-    for name in (name_of(*each) for each in plan.trainings()):
+    for name in (training_name(*each) for each in plan.trainings()):
         place = folder / name
-        said = read_card(place).warnings if (place / CARD).is_file() else ()
+        sentences = read_card(place).warnings if (place / CARD).is_file() else ()
         if (place / _EVALUATION).is_dir():
-            said += load_result(place / _EVALUATION).warnings
-        for sentence in dict.fromkeys(said):
+            sentences += load_result(place / _EVALUATION).warnings
+        for sentence in dict.fromkeys(sentences):
             about.setdefault(sentence, []).append(name)
     return tuple(f"{list_names(names, at_most=3)}: {sentence}" for sentence, names in about.items())
 
 
-def _threats(plan: ReferencePlan, folder: Path) -> dict[str, str]:
+def _threat_identities(plan: ReferencePlan, folder: Path) -> dict[str, str]:
     """Return the identity of each attack's threat model as the networks were evaluated."""
-    places = [folder / name_of(*each) / _EVALUATION for each in plan.trainings()]
+    places = [folder / training_name(*each) / _EVALUATION for each in plan.trainings()]
     records = [record for place in places if place.is_dir() for record in load_result(place).records.values()]
     return threat_identities(records)
 
 
-def _recipes(plan: ReferencePlan) -> str:
-    """'pgd with 10 steps for 20 epochs', or 'pgd with 20 steps for 100 epochs (linf, l1), pat with ... (lpips)'."""
+def _describe_recipes(plan: ReferencePlan) -> str:
+    """Return such as "the recipe pgd with 10 steps for 20 epochs"; different recipes name their attacks."""
     by: dict[str, list[str]] = {}
     for attack in plan.strengths:
-        way = plan.way_of(attack)
+        way = plan.course(attack)
         how = f"{pluralise(way.steps, 'step')} for {pluralise(way.settings.epochs, 'epoch')}"
         said = f"the recipe {way.recipe} with {how}"
         by.setdefault(said, []).append(attack)
@@ -327,22 +334,26 @@ def _recipes(plan: ReferencePlan) -> str:
     return ", ".join(f"{said} ({', '.join(attacks)})" for said, attacks in by.items())
 
 
-def missing(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[str]:
-    """Return the names of the trainings that are not done, or not evaluated on the samples of so many test images."""
+def missing_trainings(plan: ReferencePlan, folder: str | Path, test_images: int) -> list[str]:
+    """Return the names of trainings that are not finished, or not evaluated on samples of ``test_images`` images."""
     return [
-        name_of(*each)
+        training_name(*each)
         for each in plan.trainings()
-        if not _accuracies_file(plan, parse_path(folder) / name_of(*each), test_images).is_file()
+        if not _accuracies_file(plan, parse_path(folder) / training_name(*each), test_images).is_file()
     ]
 
 
 def trainings_without_weights(plan: ReferencePlan, folder: str | Path) -> list[str]:
     """Return the names of the trainings that have no weights yet."""
-    return [name_of(*each) for each in plan.trainings() if not (parse_path(folder) / name_of(*each) / CARD).is_file()]
+    return [
+        training_name(*each)
+        for each in plan.trainings()
+        if not (parse_path(folder) / training_name(*each) / CARD).is_file()
+    ]
 
 
-def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
-    """Have the folder be of this plan; the evaluations of its trainings may grow to other samples."""
+def _claim_folder(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) -> None:
+    """Write the plan to its folder, or check that the folder has the same plan; only ``samples`` may differ."""
     described = plan.to_record() | {
         "data": [training.name, len(training), test.name],
         "sha256": [*vars(training.fingerprint).values(), *vars(test.fingerprint).values()],
@@ -354,10 +365,10 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
         write_text(path, json.dumps(described, indent=1) + "\n")
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        existing = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is not a plan of a reference; give another folder.") from error
-    different = [key for key in described if there.get(key) != described[key]]
+    different = [key for key in described if existing.get(key) != described[key]]
     if different:
         raise UserError(
             f"{folder} holds another plan (it differs in {', '.join(different)}); give another folder, or the same "
@@ -366,12 +377,12 @@ def _claim(folder: Path, plan: ReferencePlan, training: Dataset, test: Dataset) 
 
 
 def _accuracies_file(plan: ReferencePlan, place: Path, images: int) -> Path:
-    """Return the file of what the training in ``place`` reached on the samples of the plan, of so many test images."""
+    """Return the file of accuracies of the training in ``place`` on the plan's samples of ``images`` test images."""
     samples = images if plan.samples is None else plan.samples
     return place / f"accuracies-{samples}-of-{images}.json"
 
 
-def _one(
+def _train_and_evaluate(
     place: Path,
     shared: tuple[ReferencePlan, Dataset, Dataset, str | None, bool | TrainingDisplay | None],
     training_of: tuple[str | None, float, int],
@@ -379,7 +390,7 @@ def _one(
     plan, training, test, device, progress = shared
     attack, strength, seed = training_of
     net: nn.Module = network_for(plan.architecture, training, seed)
-    way = plan.way_of(attack)
+    way = plan.course(attack)
     recipe = recipe_named(STANDARD, **way.options) if attack is None else plan.recipe_against(attack, strength)
     trained = train(
         net,
@@ -392,12 +403,12 @@ def _one(
         progress=progress,
     )
     if attack is None:
-        table = AccuracyTable(_clean(trained.net, test, plan.samples), {})
+        table = AccuracyTable(_clean_accuracy(trained.net, test, plan.samples), {})
     else:
         result = evaluate(
-            Classifier(trained.net, name=name_of(attack, strength, seed)),
+            Classifier(trained.net, name=training_name(attack, strength, seed)),
             test,
-            [plan.evaluated(attack)],
+            [plan.evaluation_attack(attack)],
             search=plan.searched,
             protocol=plan.protocol,
             strengths={attack: [strength] if plan.rule == "acc" else list(plan.strengths[attack])},
@@ -409,7 +420,7 @@ def _one(
     write_text(_accuracies_file(plan, place, len(test)), json.dumps(table.to_dict()) + "\n")
 
 
-def _clean(net: nn.Module, test: Dataset, samples: int | None) -> float:
-    some = test.take(samples)
+def _clean_accuracy(net: nn.Module, test: Dataset, samples: int | None) -> float:
+    subset = test.take(samples)
     device = next(net.parameters()).device
-    return accuracies(net, (), some.images.to(device), some.labels.to(device), some.index.to(device))["clean"]
+    return accuracies(net, (), subset.images.to(device), subset.labels.to(device), subset.index.to(device))["clean"]

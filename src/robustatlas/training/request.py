@@ -1,4 +1,4 @@
-"""What one training is asked for by names: architecture, preset or recipe, what it is trained against, settings."""
+"""Request of one training by names: architecture, preset or recipe, opponents, settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +13,7 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.models.weights import copy_weights, load_weights
 from robustatlas.training.display import TrainingDisplay
-from robustatlas.training.presets import overridden, preset_named
+from robustatlas.training.presets import describe_differences, preset_named
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
 from robustatlas.training.trainer import Trained, train
@@ -47,7 +47,7 @@ class TrainingRequest:
     notes: tuple[str, ...] = ()
 
     def plan(self, seed: int) -> tuple[Recipe, Settings, list[str]]:
-        """Recipe, settings, and what the card is to say of the preset."""
+        """Return recipe, settings, and notes about the preset for the card."""
         recipe, settings = self._planned(seed)
         if self.preset is None:
             return recipe, settings, [*self.notes]
@@ -65,7 +65,7 @@ class TrainingRequest:
             return []
         preset = preset_named(self.preset)
         recipe, settings = self._planned(preset.settings.seed)
-        return overridden(preset, self.architecture, recipe, settings)
+        return describe_differences(preset, self.architecture, recipe, settings)
 
     def _planned(self, seed: int) -> tuple[Recipe, Settings]:
         crafting = (self.against, self.steps, self.rate, self.features)

@@ -23,16 +23,22 @@ from robustatlas.training.checkpoint import (
     write_checkpoint,
 )
 from robustatlas.training.devices import Workers
-from robustatlas.training.given import Images, dtype_of
+from robustatlas.training.given import Images, network_dtype
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.settings import Settings
 
 
 @dataclass(frozen=True)
-class Chance:
-    """Drawn once for an epoch (from 0), and the same wherever a training goes on. ``order`` [N]: the training images in
-    the order of this epoch. ``augmentation``: a stream per training image. For each update of a batch, ``crafting`` has
-    a stream per training image, ``shared`` one per batch of the epoch."""
+class EpochDraws:
+    """Random numbers of an epoch (from 0); a resumed training draws the same.
+
+    Attributes:
+        epoch: from 0.
+        order: [N], the training images in the order of this epoch.
+        augmentation: a stream for each training image.
+        crafting: for each update of a batch, a stream for each training image.
+        shared: for each update of a batch, a stream for each batch of the epoch.
+    """
 
     epoch: int
     order: Tensor
@@ -41,8 +47,10 @@ class Chance:
     shared: tuple[Noise, ...]
 
     @classmethod
-    def of(cls, seed: int, index: Tensor, epoch: int, batches: int, updates: int) -> Chance:
-        """For images whose numbers in the data are ``index`` [N], in so many batches of so many updates."""
+    def draw(cls, seed: int, index: Tensor, epoch: int, batches: int, updates: int) -> EpochDraws:
+        """Draw for images with the positions ``index`` [N] in the data, in ``batches`` batches of ``updates``
+        updates.
+        """
         keys = Noise.for_samples(seed, index, "order").child(epoch).uniform(1, dtype=torch.float64)
         images = Noise.for_samples(seed, index, "training").child(epoch)
         steps = torch.arange(epoch * batches, (epoch + 1) * batches, device=index.device)
@@ -75,19 +83,21 @@ class TrainingRun:
     memory: dict[str, Tensor]
     position: Position
     sums: Tensor
-    """Over the images of the epoch at work: their number, loss, correctness, and that at the examples of each of A
-    attacks (NaN: not known); float64 [3 + A]."""
-    chance: Chance | None = None
-    """Of the epoch at work."""
+    """Sums over the images of the current epoch: float64 [3 + A].
+
+    Their number, loss, correctness, and correctness at the examples of each of A attacks (NaN: unknown).
+    """
+    draws: EpochDraws | None = None
+    """Random numbers of the current epoch."""
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches."""
+        """Number of batches of an epoch."""
         return math.ceil(len(self.images) / self.settings.batch_size)
 
     @property
     def steps(self) -> int:
-        """Batches of all epochs together."""
+        """Number of batches of all epochs."""
         return self.settings.epochs * self.steps_per_epoch
 
 
@@ -101,8 +111,8 @@ def begin(
     classes: int,
     extra: Dataset | None = None,
 ) -> TrainingRun:
-    """The beginning of a training."""
-    dtype = dtype_of(net)
+    """Return the beginning of a training."""
+    dtype = network_dtype(net)
     images, kept = (Images(data, mask.nonzero()[:, 0], team.device, dtype) for mask in (~held, held))
     more = None if extra is None else Images(extra, torch.arange(len(extra)), team.device, dtype)
     averaged = bool(settings.ema) or settings.swa_from is not None

@@ -52,7 +52,7 @@ def _cosine_between(first: float, last: float, share: float) -> float:
     return last + (first - last) * (1 + math.cos(math.pi * min(max(share, 0.0), 1.0))) / 2
 
 
-def _one_cycle(t: float, epochs: float) -> float:
+def _cosine_one_cycle(t: float, epochs: float) -> float:
     top = epochs / 5
     return _cosine_between(0.04, 1, t / top) if t < top else _cosine_between(1, 4e-6, (t - top) / (epochs - top))
 
@@ -64,13 +64,13 @@ SCHEDULES: dict[str, Schedule] = {
     "cyclic": _cyclic,
     "tri": _tri,
     "triangle": lambda t, epochs: _linear(t, (0, 0), (epochs / 2, 1), (epochs, 0)),
-    "one-cycle": _one_cycle,
+    "one-cycle": _cosine_one_cycle,
     "cosine": lambda t, epochs: _cosine_between(1, 0, t / epochs),
 }
 
 
 def schedule_named(name: str) -> Schedule:
-    """The schedule of that name.
+    """Return the schedule with this name.
 
     Example:
         >>> schedule_named("piecewise")(60, 100), round(schedule_named("step:75,90")(80, 100), 3)

@@ -1,4 +1,4 @@
-"""How a network is trained, whatever the recipe: optimizer, schedule, augmentation, and what is held out."""
+"""Settings of a training for any recipe: optimizer, schedule, augmentation, held-out images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class Settings:
         object.__setattr__(self, name, plain(given))
 
     def rate(self, step: int, steps_per_epoch: int) -> float:
-        """The learning rate of update ``step`` (from 0)."""
+        """Return the learning rate of update ``step`` (from 0)."""
         t = (step + 1) / steps_per_epoch
         if t < self.warmup_epochs:
             return self.learning_rate * t / self.warmup_epochs

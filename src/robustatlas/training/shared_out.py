@@ -1,4 +1,4 @@
-"""Folders that are filled independently of each other: by this process, by others, or on a cluster of Ray."""
+"""Folders that are filled independently of each other: by this process, by others, or on a Ray cluster."""
 
 import os
 import tempfile
@@ -11,7 +11,7 @@ from typing import Any
 from robustatlas.evaluation.workers import Cluster, Jobs, Report, run_jobs, share_jobs
 
 Fill = Callable[[Path, Any, Any], None]
-"""From (folder, what all folders share, what this one is about): fill the folder, going on with what it holds."""
+"""Function of (folder, shared data, job) that fills the folder, continuing from its content."""
 
 
 def fill_folders(
@@ -22,29 +22,33 @@ def fill_folders(
     through: Callable[[Path], None] = lambda place: None,
     note: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Have each folder filled, in whatever order. ``folders``: folder -> what it is about. ``shared``: what all folders
-    need, such as data, sent to each worker. ``through`` is called with each folder that is filled, ``note`` with what
-    workers were lost.
+    """Fill all folders, in any order.
 
-    ``fill`` fills one. It is a function of an importable module, or of a file (its code goes along). ``places``: a
-    device for each worker on this machine (none: this process does all), or a cluster of Ray. There no disk needs to be
-    shared: the folder goes there and comes back whole, so a lost worker costs what it did since.
+    Args:
+        fill: function that fills one folder, of an importable module or of a file (its code is sent along).
+        shared: data that all folders need, sent once to each worker.
+        folders: folder -> its job.
+        places: a device for each worker on this machine, or a Ray cluster; empty: this process fills all folders.
+            A cluster needs no shared disk: a folder is sent there and comes back, so a lost worker costs its work
+            since.
+        through: is called with each folder that is filled.
+        note: is called with a sentence about each worker that is lost.
     """
     if not folders:
         return
     jobs = _Folders(folders, isinstance(places, Cluster), through, note)
     if not places:
-        run_jobs(partial(_filled, fill, shared), jobs)
+        run_jobs(partial(_fill_folder, fill, shared), jobs)
         return
     threads = 1
     if not isinstance(places, Cluster):
         threads, places = max(1, (os.cpu_count() or 1) // len(places)), places[: len(folders)]
-    share_jobs(_Filling(fill, shared), "What the trainings share", places, threads, jobs)
+    share_jobs(_FillWorkload(fill, shared), "What the trainings share", places, threads, jobs)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A folder, what it is ``about``, and where no disk is shared what it holds."""
+    """Folder to fill, its job ``about``, and its ``content`` if the worker shares no disk."""
 
     place: Path
     about: Any
@@ -52,7 +56,7 @@ class _Job:
 
 
 class _Folders(Jobs):
-    """Folders to be filled, in their order; where they travel they go as they are, and come back."""
+    """Queue of folders to fill; with ``travel``, their content is sent to workers and comes back."""
 
     def __init__(
         self, folders: Mapping[Path, Any], travel: bool, through: Callable[[Path], None], note: Callable[[str], None]
@@ -78,8 +82,8 @@ class _Folders(Jobs):
 
 
 @dataclass(frozen=True)
-class _Filling:
-    """The workload of a worker that fills folders."""
+class _FillWorkload:
+    """Workload of a worker that fills folders."""
 
     fill: Fill
     shared: Any
@@ -89,11 +93,11 @@ class _Filling:
 
     def do(self, job: _Job, report: Report) -> dict[str, bytes] | None:
         """Fill the folder of a job."""
-        return _filled(self.fill, self.shared, job, report)
+        return _fill_folder(self.fill, self.shared, job, report)
 
 
-def _filled(fill: Fill, shared: Any, job: _Job, report: Report) -> dict[str, bytes] | None:
-    """Fill a folder; where it came along, what it holds then."""
+def _fill_folder(fill: Fill, shared: Any, job: _Job, report: Report) -> dict[str, bytes] | None:
+    """Fill a folder; return its content if it was sent along."""
     if job.content is None:
         fill(job.place, shared, job.about)
         return None
@@ -105,13 +109,13 @@ def _filled(fill: Fill, shared: Any, job: _Job, report: Report) -> dict[str, byt
 
 
 def _pack(place: Path) -> dict[str, bytes]:
-    """What the files in a folder hold; of no folder nothing."""
+    """Return the content of all files in a folder; empty if it does not exist."""
     return {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
 
 
 def _unpack(content: Mapping[str, bytes], place: Path) -> None:
-    """What :func:`_pack` made; files that are there already are replaced."""
+    """Write the files of :func:`_pack`; existing files are replaced."""
     place.mkdir(parents=True, exist_ok=True)
-    for name, held in content.items():
+    for name, data in content.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(held)
+        (place / name).write_bytes(data)

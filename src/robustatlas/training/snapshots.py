@@ -1,4 +1,4 @@
-"""Weights with their card, as a training leaves them in a folder: at its end, and after epochs on its way."""
+"""Weights with their card, written at the end of a training and after some of its epochs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from robustatlas.training.checkpoint import write_tensors
 from robustatlas.training.run import TrainingRun
 
 EPOCHS = "epochs"
-"""Folder of the weights after epochs on the way."""
+"""Name of the folder of weights after some of the epochs."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a card says that is known before the training."""
+class CardFacts:
+    """Facts of a card that are known before the training."""
 
     identity: TrainingIdentity
     architecture: str
@@ -25,19 +25,19 @@ class Told:
     notes: tuple[str, ...] = ()
 
 
-def card_of(
-    run: TrainingRun, told: Told, epoch: int, accuracies: Mapping[str, float], weights: Mapping[str, Tensor]
+def make_card(
+    run: TrainingRun, facts: CardFacts, epoch: int, accuracies: Mapping[str, float], weights: Mapping[str, Tensor]
 ) -> Card:
-    """The card of ``weights``, which are those of an epoch (from 1)."""
+    """Return the card of the ``weights`` after an epoch (from 1)."""
     return Card(
-        architecture=told.architecture,
+        architecture=facts.architecture,
         parameters=sum(p.numel() for p in run.net.parameters() if p.requires_grad),
-        trained_on=dict(told.trained_on),
-        identity=told.identity,
+        trained_on=dict(facts.trained_on),
+        identity=facts.identity,
         epoch=epoch,
         accuracies=dict(accuracies),
         warnings=tuple(run.position.warnings),
-        notes=told.notes,
+        notes=facts.notes,
         weights_sha256=sha256_of_tensors(weights),
         seconds=run.position.seconds,
         **here(),
@@ -47,13 +47,13 @@ def card_of(
 def write_network(
     folder: Path,
     run: TrainingRun,
-    told: Told,
+    facts: CardFacts,
     epoch: int,
     accuracies: Mapping[str, float],
     card: Card | None = None,
 ) -> None:
-    """Write weights and card into ``folder``: the network's own as ``card``, averaged ones where any are kept."""
+    """Write weights and card into ``folder``: the network's own as ``card``, averaged ones if there are any."""
     weights = run.net.state_dict() if card is not None else (run.ema or run.net.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder / WEIGHTS, weights, {"recipe": run.recipe.name})
-    (card or card_of(run, told, epoch, accuracies, weights)).write(folder)
+    (card or make_card(run, facts, epoch, accuracies, weights)).write(folder)

@@ -14,8 +14,8 @@ from robustatlas.common.typed_strengths import format_strength
 from robustatlas.metrics.references.building import learned_nothing
 from robustatlas.optimizers.crafting import Opponent, craft, network_mode
 from robustatlas.outcomes.outcome import percent
-from robustatlas.training.against import ascent, start_of
-from robustatlas.training.recipes.base import Recipe, entropy_of
+from robustatlas.training.against import default_ascent, default_start
+from robustatlas.training.recipes.base import Recipe, cross_entropy_objective
 
 _STUCK = 0.97
 """A loss above this share of ln(classes) is that of guessing."""
@@ -34,7 +34,7 @@ def check_loss(loss: float, epoch: int, learning_rate: float) -> None:
 
 
 def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int, epochs: int) -> list[str]:
-    """One sentence for each thing that looks wrong after the epochs of ``history``, which is worth saying once.
+    """Return a sentence for each thing that looks wrong after the epochs of ``history``.
 
     - Strengths too large to learn: after three tenths of the epochs (three at least) the cross-entropy is still that of
       guessing, or as many images are classified correctly as by one constant answer.
@@ -67,7 +67,7 @@ def concerns(history: Sequence[Mapping[str, Any]], recipe: Recipe, classes: int,
 
 
 STEPS = 20
-"""Of the projected ascent that robust accuracy is measured by, whatever the recipe crafts with."""
+"""Steps of the projected ascent that measures robust accuracy, for every recipe."""
 _RATE = 0.125
 _PURPOSE = "monitor"
 _AT_ONCE = 256
@@ -81,8 +81,8 @@ def accuracies(
     index: Tensor,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Percent of images ``x`` [N, ...] that stay correct: "clean", under each opponent, and "union" under all (with
-    any).
+    """Return the percentage of images ``x`` [N, ...] that stay correct: "clean", under each opponent, and "union"
+    under all (with any).
 
     ``net`` is measured in eval mode. An opponent takes 20 steps of projected gradient ascent (in l1 of Auto-PGD) on the
     cross-entropy, of which no iterate may be misclassified. Random starts belong to ``index`` [N] and ``seed``.
@@ -94,11 +94,11 @@ def accuracies(
             with torch.no_grad():
                 columns["clean"].append(net(images).argmax(1) == truth)
             for opponent in opponents:
-                search = ascent(opponent.threat, STEPS, _RATE)
-                strong = replace(opponent, optimizer=search, start=start_of(search))
+                search = default_ascent(opponent.threat, STEPS, _RATE)
+                strong = replace(opponent, optimizer=search, start=default_start(search))
                 epsilon = torch.full((len(truth),), opponent.epsilon, dtype=images.dtype, device=images.device)
                 noise = Noise.for_samples(seed, index[part], f"{_PURPOSE}/{opponent.name}")
-                found = craft(net, strong, images, truth, epsilon, noise, entropy_of(truth))
+                found = craft(net, strong, images, truth, epsilon, noise, cross_entropy_objective(truth))
                 with torch.no_grad():
                     right = net(found.x).argmax(1) == truth
                 columns[opponent.name].append(found.survived & right & columns["clean"][-1])

@@ -1,4 +1,4 @@
-"""How models of a reference are trained against each attack: as its own field does, by a preset, or as is asked for."""
+"""Training of a reference's models against each attack: as in the attack's own literature, by a preset, or as given."""
 
 from __future__ import annotations
 
@@ -15,45 +15,54 @@ from robustatlas.training.recipes import Recipe, check_options, recipe_named
 from robustatlas.training.settings import Settings
 
 ALL, STANDARD = "all", "standard"
-"""Names that settings may be given for, beside those of attacks: every training, and the one against none."""
+"""Names for settings of all trainings, and of the standard training without an attack."""
 STEPS = 10
-"""Of crafting, where neither a field nor the user says otherwise."""
-_ELASTIC = 30
-"""UAR takes so many for elastic, "due to its more difficult optimization problem" (section 4)."""
-_OTHERS: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
-"""What each rule's paper trains by, where an attack's own field has no training of its own."""
+"""Default number of steps of crafting."""
+_ELASTIC_STEPS = 30
+"""Steps of UAR for elastic, "due to its more difficult optimization problem" (section 4)."""
+_RULE_RECIPES: dict[Rule, str] = {"acc": "pgd", "ata": "uniform"}
+"""Recipe of each rule's paper, for attacks whose own literature has no special training."""
 
 FAMILIES = ("multirobustbench", "uar", "uar-imagenet100")
-"""Beginnings of the names of presets that are of one attack each."""
+"""Prefixes of the names of presets against one attack each."""
 
 PerAttack = Mapping[str, Mapping[str, Any]]
 """Attack (or :data:`ALL`, :data:`STANDARD`) -> `recipe`, `steps`, `rate`, settings of the trainer and the recipe."""
 
 
-def own_recipe(attack: str, rule: Rule = "acc") -> str:
-    """The recipe that an attack's own field trains by: perceptual adversarial training against lpips (Laidlaw et al.
-    2021), projected ascent on its threat model, or for ATA UAR's targeted one, against all others.
+def field_recipe(attack: str, rule: Rule = "acc") -> str:
+    """Return the recipe of an attack's own literature.
 
-    >>> own_recipe("lpips"), own_recipe("l1"), own_recipe("elastic", "ata")
+    It is perceptual adversarial training against lpips (Laidlaw et al. 2021); against others it is projected ascent on
+    the threat model, or for ATA UAR's targeted ascent.
+
+    >>> field_recipe("lpips"), field_recipe("l1"), field_recipe("elastic", "ata")
     ('pat', 'pgd', 'uniform')
     """
-    return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _OTHERS[rule]
+    return "pat" if isinstance(attack_named(attack).threat, Perceptual) else _RULE_RECIPES[rule]
 
 
-def own_steps(attack: str, rule: Rule = "acc") -> int:
-    """The steps of crafting that the rule's paper takes against an attack.
+def field_steps(attack: str, rule: Rule = "acc") -> int:
+    """Return the steps of crafting against an attack in the rule's paper.
 
-    >>> own_steps("elastic", "ata"), own_steps("linf", "ata"), own_steps("elastic")
+    >>> field_steps("elastic", "ata"), field_steps("linf", "ata"), field_steps("elastic")
     (30, 10, 10)
     """
-    return _ELASTIC if (attack, rule) == ("elastic", "ata") else STEPS
+    return _ELASTIC_STEPS if (attack, rule) == ("elastic", "ata") else STEPS
 
 
 @dataclass(frozen=True)
 class Course:
-    """How networks are trained against one attack. ``rate``: length of a step as a share of the strength; None: that of
-    the preset or the recipe. ``options``: of the recipe. ``settings``: of the trainer. ``preset``: whose recipe it is;
-    None for none."""
+    """Training against one attack.
+
+    Attributes:
+        recipe: name of the recipe.
+        steps: of crafting.
+        rate: length of a step as a share of the strength; None: that of the preset or the recipe.
+        options: settings of the recipe.
+        settings: of the trainer.
+        preset: that defines the recipe; None: no preset.
+    """
 
     recipe: str
     steps: int
@@ -63,13 +72,13 @@ class Course:
     preset: Preset | None = None
 
     def against(self, attack: str, strength: float, features: str | None) -> Recipe:
-        """The recipe against one attack."""
+        """Return the recipe against one attack."""
         if self.preset is not None:
             return self.preset.recipe({attack: strength}, self.steps, self.rate, features, **self.options)
         return recipe_named(self.recipe, {attack: strength}, self.steps, self.rate, features=features, **self.options)
 
-    def asked(self, given: Mapping[str, Any]) -> Course:
-        """The same with what is asked for."""
+    def with_settings(self, given: Mapping[str, Any]) -> Course:
+        """Return this course with other settings of trainer, recipe, steps or rate."""
         trainer = {each.name for each in fields(Settings)}
         named = {key: value for key, value in given.items() if key in ("recipe", "steps", "rate")}
         if "recipe" in named and self.preset is not None and named["recipe"] != self.preset.kind:
@@ -81,22 +90,27 @@ class Course:
         return replace(way, settings=settings, options={**way.options, **options})
 
 
-def way_of(
+def find_course(
     attack: str | None,
     rule: Rule,
     family: str = "",
     per_attack: PerAttack | None = None,
     usual: Course | None = None,
 ) -> Course:
-    """How a network of a reference is trained against ``attack`` (None: standard training).
+    """Return the training of a reference's network against ``attack`` (None: standard training).
 
-    ``family``: presets of a paper, one for each attack, such as "multirobustbench"; empty for none. ``per_attack``:
-    what is asked for of some attacks or of all. ``usual``: without presets; an empty recipe, or no steps, are those of
-    the attack's own field. None: all defaults.
+    Args:
+        attack: its name.
+        rule: of the reference.
+        family: presets of a paper, one for each attack, such as "multirobustbench"; empty: no presets.
+        per_attack: settings for some attacks or for all.
+        usual: training without presets; an empty recipe, or 0 steps, are those of the attack's own literature. None:
+            all defaults.
 
-    >>> way = way_of("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
-    >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
-    ('pgd', 20, 3, 256)
+    Example:
+        >>> way = find_course("elastic", "acc", "multirobustbench", {"elastic": {"epochs": 3}})
+        >>> way.recipe, way.steps, way.settings.epochs, way.settings.batch_size
+        ('pgd', 20, 3, 256)
     """
     if family and family not in FAMILIES:
         raise UserError(f"There are no presets {family}-ATTACK; expected {', '.join(FAMILIES)}.")
@@ -106,7 +120,7 @@ def way_of(
         trainer = {each.name for each in fields(Settings)}
         mine = {**{key: value for key, value in every.items() if key in trainer}, **mine}
         settings = PRESETS[f"{family}-linf"].settings if family else (usual or Course("", 0)).settings
-        return Course(STANDARD, 0, settings=settings).asked(mine)
+        return Course(STANDARD, 0, settings=settings).with_settings(mine)
     mine = {**every, **mine}
     if family:
         preset = PRESETS.get(f"{family}-{attack}")
@@ -114,7 +128,7 @@ def way_of(
             raise UserError(f"There is no preset {family}-{attack}; leave {attack} out, or train without presets.")
         (fight,) = preset.fights.values()
         way = Course(preset.kind, fight.steps, None, {}, preset.settings, preset)
-        return way.asked(mine)
+        return way.with_settings(mine)
     base = usual or Course("", 0)
-    own = replace(base, recipe=base.recipe or own_recipe(attack, rule), steps=base.steps or own_steps(attack, rule))
-    return own.asked(mine)
+    own = replace(base, recipe=base.recipe or field_recipe(attack, rule), steps=base.steps or field_steps(attack, rule))
+    return own.with_settings(mine)

@@ -1,4 +1,4 @@
-"""What was found when a network was looked at during its training, and the figure of it."""
+"""Results of evaluating a network during its training, and their figure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class Look:
-    """A network after an epoch.
+    """Evaluation of a network after an epoch of its training.
 
     Attributes:
-        epoch: how many epochs it had been trained for.
-        samples: how many images it was looked at with.
-        clean: its accuracy on them, in percent.
+        epoch: number of epochs that it was trained for.
+        samples: number of images of the evaluation.
+        clean: accuracy on them, in percent.
         robust: attack -> robust accuracy in percent, the mean over the strengths of the attack.
-        run: the run directory, which can be shown, reported and compared as any other.
+        run: the run directory, which can be shown, reported and compared like any other.
 
     Example:
         >>> Look(1, 64, Interval(90.0, 80.2, 96.0, 0.95), {}, Path("runs")).numbers()["robustness/clean_high"]
@@ -47,15 +47,15 @@ class Look:
     run: Path
 
     @classmethod
-    def of(cls, result: Result, epoch: int, run: Path) -> Look:
-        """What a result says."""
+    def from_result(cls, result: Result, epoch: int, run: Path) -> Look:
+        """Return the look for the result of an evaluation."""
         judged = [name for name in result.attacks if result.outcome(name).judged]
         table = result.restrict({name: result.strengths(name).tolist() for name in judged})
         found = intervals(overall(table) | averages(table))
         return cls(epoch, result.samples, found["clean accuracy"], {name: found[name] for name in table.attacks}, run)
 
     def numbers(self) -> dict[str, float]:
-        """For the logger of a trainer: each number with both ends of its interval, in percent."""
+        """Return each number in percent with both ends of its interval, for the logger of a trainer."""
         ends = {CLEAN: self.clean, **self.robust}
         return {
             f"robustness/{name}{end}": value
@@ -64,36 +64,36 @@ class Look:
         }
 
 
-def folder_of(epoch: int, weights: str) -> str:
-    """The name of the run of a network with these weights (a SHA-256) after an epoch."""
+def run_folder_name(epoch: int, weights: str) -> str:
+    """Return the name of the run directory of a network with these weights (a SHA-256) after an epoch."""
     return f"epoch-{epoch:05d}-{weights[:8]}"
 
 
-def looks_in(folder: str | Path) -> list[Look]:
-    """All that was found during a training, in the order of the epochs.
+def read_looks(folder: str | Path) -> list[Look]:
+    """Return all looks of a training in the order of the epochs.
 
     Args:
-        folder: what the callback was given as ``folder``.
+        folder: the argument ``folder`` of the callback.
 
     Returns:
-        the looks; of an epoch that was trained again with another outcome, both.
+        the looks; an epoch that was trained twice with different outcomes has two.
 
     Raises:
-        UserError: there is none.
+        UserError: the folder contains no look.
 
     Example:
         >>> import tempfile, torch, robustatlas as ra
         >>> net, data = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), ra.load_dataset("digits")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = ra.callbacks.watch(data, "pgd-linf", samples=4, share=None, folder=folder)(net, 1)
-        ...     [(look.epoch, look.samples) for look in looks_in(folder)]
+        ...     [(look.epoch, look.samples) for look in read_looks(folder)]
         [(1, 4)]
     """
     place = parse_path(folder)
     runs = sorted(run for run in place.glob("epoch-*") if _FOLDER.fullmatch(run.name) and (run / "run.json").is_file())
     if not runs:
         raise UserError(f"{place} holds no run of a callback; give the folder that the callback was given.")
-    return [Look.of(load_result(run), int(run.name.split("-")[1]), run) for run in runs]
+    return [Look.from_result(load_result(run), int(run.name.split("-")[1]), run) for run in runs]
 
 
 def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Axes:
@@ -117,7 +117,7 @@ def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Ax
     """
     from robustatlas.metrics.figures import plot_over_epochs
 
-    found = looks_in(looks) if isinstance(looks, (str, Path)) else list(looks)
+    found = read_looks(looks) if isinstance(looks, (str, Path)) else list(looks)
     if not found:
         raise UserError("There is no look at the network to draw; give a longer training, or a larger share of it.")
     names = dict.fromkeys(name for look in found for name in look.robust)
@@ -134,7 +134,7 @@ def plot_looks(looks: str | Path | Sequence[Look], ax: Axes | None = None) -> Ax
 
 
 def save_plot(looks: Sequence[Look], path: Path) -> None:
-    """:func:`plot_looks` in a file."""
+    """Write the figure of :func:`plot_looks` to a file."""
     from matplotlib import pyplot as plt
 
     figure = plot_looks(looks).get_figure(root=True)

@@ -9,7 +9,7 @@ from robustatlas.training.callbacks.watching import Watch
 
 
 def Lightning(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) -> Any:  # noqa: N802 - a callback's
-    """A callback of Lightning: robust accuracy every few epochs, through the loggers of the trainer.
+    """Return a callback of Lightning: robust accuracy every few epochs, through the loggers of the trainer.
 
     Args:
         data, attacks: as of :class:`Watch`.
@@ -32,7 +32,8 @@ def Lightning(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: A
 
 
 def Transformers(trainer: Any, data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) -> Any:  # noqa: N802
-    """A callback of the ``Trainer`` of transformers: robust accuracy every few epochs, to whatever it reports to.
+    """Return a callback of the ``Trainer`` of transformers: robust accuracy every few epochs, to whatever it
+    reports to.
 
     Args:
         trainer: whose training it is; numbers go through its ``log``.

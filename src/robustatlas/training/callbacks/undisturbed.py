@@ -1,4 +1,4 @@
-"""A training that does not notice that its network was looked at."""
+"""Evaluation of a network in the middle of its training without an effect on the training."""
 
 import copy
 import random
@@ -16,12 +16,14 @@ from robustatlas.common.errors import UserError
 
 
 @contextmanager
-def unnoticed(net: nn.Module) -> Iterator[None]:
-    """The training around goes on as if nothing were done inside: the random states of Python, NumPy and torch are put
-    back, and what ``net`` holds as well (see :func:`put_back`)."""
+def preserve_training(net: nn.Module) -> Iterator[None]:
+    """Restore the random states of Python, NumPy and torch, and the state of ``net``, at the end of the block.
+
+    See :func:`restore_state` for the state of ``net``.
+    """
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that a training draws from
     try:
-        with torch.random.fork_rng(_devices(net)), _full_precision(net), put_back(net):
+        with torch.random.fork_rng(_cuda_devices(net)), _full_precision(net), restore_state(net):
             yield
     finally:
         random.setstate(python)
@@ -29,38 +31,43 @@ def unnoticed(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def put_back(net: nn.Module) -> Iterator[None]:
-    """What ``net`` holds is afterwards, name by name, the objects that it was, with their content: modes, buffers,
-    gradients, tensors, numbers, generators of random numbers, and containers of these. Left out are the values of
-    parameters, and what objects of other kinds hold."""
+def restore_state(net: nn.Module) -> Iterator[None]:
+    """Restore the state of ``net`` at the end of the block.
+
+    The state is its modes, buffers, gradients, tensors, numbers, generators of random numbers, and containers of these;
+    each name refers to the same object as before. Values of parameters and the content of other objects are not
+    restored.
+    """
     with ExitStack() as afterwards:
-        _remember(net, afterwards.callback, set())
+        _schedule_restore(net, afterwards.callback, set())
         yield
 
 
-def copied(net: nn.Module) -> nn.Module | None:
-    """A network of its own that holds all that ``net`` does; None where it cannot be copied.
+def copy_network(net: nn.Module) -> nn.Module | None:
+    """Return a copy of ``net`` that shares nothing with it, or None if it cannot be copied.
 
     >>> net = nn.Linear(2, 2)
-    >>> net.last = net(torch.rand(1, 2))  # which torch does not copy, as it is the result of a computation
-    >>> copied(nn.Linear(2, 2)) is None, copied(net) is None
+    >>> net.last = net(torch.rand(1, 2))  # torch does not copy the result of a computation
+    >>> copy_network(nn.Linear(2, 2)) is None, copy_network(net) is None
     (False, True)
     """
     try:
         other = copy.deepcopy(net)
     except Exception:
         return None
-    return None if _parts(net) & _parts(other) else other
+    return None if _storage_ids(net) & _storage_ids(other) else other
 
 
-def _parts(net: nn.Module) -> set[int]:
-    """What tells the modules and the tensors of a network from those of another one."""
+def _storage_ids(net: nn.Module) -> set[int]:
+    """Return identities of the modules and of the tensor memory of a network."""
     tensors = [tensor for tensor in (*net.parameters(), *net.buffers()) if tensor.numel() and not tensor.is_meta]
     return {*map(id, net.modules()), *(tensor.data_ptr() for tensor in tensors)}
 
 
-def _remember(value: Any, afterwards: Callable[..., Any], seen: set[int]) -> None:
-    """Have ``afterwards`` give ``value`` the content that it has now; ``seen``: ids of what is remembered already."""
+def _schedule_restore(value: Any, afterwards: Callable[..., Any], seen: set[int]) -> None:
+    """Schedule by ``afterwards`` that ``value`` gets back its present content; skip objects whose ids are in
+    ``seen``.
+    """
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -84,10 +91,10 @@ def _remember(value: Any, afterwards: Callable[..., Any], seen: set[int]) -> Non
         within = list(value)
     elif isinstance(value, np.ndarray):
         afterwards(np.copyto, value, value.copy())
-    elif (state := _state_of(value)) is not None:
+    elif (state := _generator_restorer(value)) is not None:
         afterwards(state)
     for each in within:
-        _remember(each, afterwards, seen)
+        _schedule_restore(each, afterwards, seen)
 
 
 def _refill(tensor: Tensor, before: Tensor) -> None:
@@ -99,22 +106,22 @@ def _refill(tensor: Tensor, before: Tensor) -> None:
 
 
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, deque, set)
-"""Types that are filled anew; of those derived from them nobody knows what that does."""
+"""Types that are restored by filling them again; a subclass may do something else then."""
 
 
 def _replace(container: Any, content: Any) -> None:
-    if type(container) in _CONTAINERS and not _same(container, content):
+    if type(container) in _CONTAINERS and not _is_unchanged(container, content):
         container.clear()
         container.extend(content) if isinstance(container, (list, deque)) else container.update(content)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_unchanged(one: Any, other: Any) -> bool:
     first, second = ([*each.items()] if isinstance(each, dict) else [(None, v) for v in each] for each in (one, other))
     return len(first) == len(second) and all(a == c and b is d for (a, b), (c, d) in zip(first, second, strict=True))
 
 
-def _state_of(value: Any) -> Callable[[], Any] | None:
-    """What sets a generator of random numbers back to where it is; None for what is none."""
+def _generator_restorer(value: Any) -> Callable[[], Any] | None:
+    """Return a function that restores the present state of a generator of random numbers; None for other values."""
     if isinstance(value, torch.Generator):
         return partial(value.set_state, value.get_state())
     if isinstance(value, random.Random):
@@ -126,8 +133,8 @@ def _state_of(value: Any) -> Callable[[], Any] | None:
     return None
 
 
-def _devices(net: nn.Module) -> list[torch.device]:
-    """Those of CUDA that draw random numbers."""
+def _cuda_devices(net: nn.Module) -> list[torch.device]:
+    """Return the CUDA devices of a network, whose generators of random numbers must be restored."""
     return list({weight.device for weight in net.parameters() if weight.device.type == "cuda"})
 
 
@@ -138,11 +145,11 @@ def _full_precision(net: nn.Module) -> Iterator[None]:
         yield
 
 
-def bare(net: nn.Module) -> nn.Module:
-    """The network itself, without what distributes or compiles it: a pass through it waits for no other process."""
+def unwrap(net: nn.Module) -> nn.Module:
+    """Return the network without wrappers that distribute or compile it, so that a pass waits for no other process."""
     inner: nn.Module = getattr(net, "_orig_mod", net)
     if isinstance(inner, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return bare(inner.module)
+        return unwrap(inner.module)
     spread = [type(module).__name__ for module in inner.modules() if "FullySharded" in type(module).__name__]
     if spread or any(type(weight).__name__ == "DTensor" for weight in inner.parameters()):
         raise UserError(

@@ -1,4 +1,4 @@
-"""The look at a network after an epoch: which epochs, how long it may take, and that no training fails by it."""
+"""Evaluation of a network after epochs of its training, within a share of the time, and without ever failing it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from robustatlas.evaluation.samples import choose_samples, open_data
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.results.result import Result
-from robustatlas.training.callbacks.looks import Look, folder_of, looks_in, save_plot
-from robustatlas.training.callbacks.undisturbed import bare, copied, put_back, unnoticed
+from robustatlas.training.callbacks.looks import Look, read_looks, run_folder_name, save_plot
+from robustatlas.training.callbacks.undisturbed import copy_network, preserve_training, restore_state, unwrap
 
 _FOLDER = "robustness"
-"""Name of the folder of looks by default."""
+"""Default name of the folder of looks."""
 FIRST = 8
-"""Images that the first look begins with: by what they take it is known what all would."""
+"""Number of images at the beginning of the first look; their duration predicts that of all images."""
 
 Model = Callable[[Any], Classifier | nn.Module | Callable[[torch.Tensor], Any]]
 
 
 def watch(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) -> Watch:
-    """A function for a training loop of one's own, to be called after each epoch.
+    """Return a function for a training loop, to be called after each epoch.
 
     Args:
         data, attacks: as of :class:`Watch`.
@@ -63,7 +63,7 @@ def watch(data: str | Data, attacks: Attacks = ("linf", "l2"), **settings: Any) 
 
 
 class Watch:
-    """Looks at a network every few epochs of its training, and leaves the training as it would be without.
+    """Evaluation of a network every few epochs of its training, without an effect on the training.
 
     Args:
         data: name of a data set, a :class:`Dataset`, or images ``[N, ...]`` in [0, 1] and labels; not trained on.
@@ -136,11 +136,11 @@ class Watch:
         return _new_folder() if self._folder is None else self._folder
 
     def begin(self) -> None:
-        """The training begins now, for those who made this long before."""
+        """Start the clock of the training; needed only if the object was constructed long before."""
         self._begun, self._spent = time.perf_counter(), 0.0
 
     def due(self, epoch: int) -> bool:
-        """Whether the network is looked at after this epoch (from 1), if there is time."""
+        """Return True if the network is evaluated after this epoch (from 1), if there is time."""
         return epoch % self.every == 0
 
     def __call__(self, net: Any, epoch: int) -> dict[str, float]:
@@ -153,12 +153,12 @@ class Watch:
         """
         begun = time.perf_counter()
         try:
-            if not self.due(epoch) or not _first_of_processes():
+            if not self.due(epoch) or not _is_first_process():
                 return {}
             look = self._look(net, epoch)
             numbers = {} if look is None else look.numbers()
         except Exception as error:
-            self._say(_failed(epoch, error))
+            self._say(_failure_message(epoch, error))
             return {}
         finally:
             self._spent += time.perf_counter() - begun
@@ -175,50 +175,50 @@ class Watch:
             where it is; None, and a warning, where no look fitted into the share of the time or it cannot be drawn.
         """
         try:
-            if not _first_of_processes():
+            if not _is_first_process():
                 return None
             if not self.looks:
-                self._say(_none_fitted(1.0 if self.share is None else self.share))
+                self._say(_no_look_message(1.0 if self.share is None else self.share))
                 return None
             target = self.folder / "robustness.png" if path is None else parse_path(path)
-            save_plot(looks_in(self.folder), target)
+            save_plot(read_looks(self.folder), target)
         except Exception as error:
-            self._say(_undrawn(error))
+            self._say(_plot_message(error))
             return None
         return target
 
     def _look(self, net: Any, epoch: int) -> Look | None:
-        """The look, unless it would take more than is left of the share."""
-        if self._seconds_of_one is not None and not self._affords(self.samples * self._seconds_of_one):
+        """Return the look, or None if it would exceed the share of the time."""
+        if self._seconds_of_one is not None and not self._can_spend(self.samples * self._seconds_of_one):
             return None
-        trained = bare(net) if isinstance(net, nn.Module) else net
+        trained = unwrap(net) if isinstance(net, nn.Module) else net
         watched = trained if isinstance(trained, nn.Module) else nn.Module()
         check_numbers(watched)
-        with unnoticed(watched), warnings.catch_warnings(record=True) as said:
+        with preserve_training(watched), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             model = self._model(self._to_look_at(trained))
             network = model.net if isinstance(model, Classifier) else model
-            with put_back(network if isinstance(network, nn.Module) else nn.Module()):
+            with restore_state(network if isinstance(network, nn.Module) else nn.Module()):
                 look = self._evaluated(model, epoch)
         for warning in said:
             self._say(str(warning.message))
         return look
 
     def _to_look_at(self, trained: Any) -> Any:
-        copy = copied(trained) if isinstance(trained, nn.Module) else None
+        copy = copy_network(trained) if isinstance(trained, nn.Module) else None
         if copy is None and isinstance(trained, nn.Module):
-            warn(_uncopied(type(trained).__name__))
+            warn(_copy_message(type(trained).__name__))
         return trained if copy is None else copy
 
     def _evaluated(self, model: Any, epoch: int) -> Look:
-        """The whole look; the first one ends where all its images would take more than there is time for."""
+        """Return the look; the first one ends early if all images would exceed the share of the time."""
         classifier = model if isinstance(model, Classifier) else Classifier(model, name=type(model).__name__)
-        run = self.folder / folder_of(epoch, classifier.identity().weights_sha256 or "0" * 8)
+        run = self.folder / run_folder_name(epoch, classifier.identity().weights_sha256 or "0" * 8)
         unknown = self._seconds_of_one is None and self.share is not None
         result = self._timed(classifier, min(FIRST, self.samples) if unknown else self.samples, run)
-        if result.samples < self.samples and self._affords(self.samples * (self._seconds_of_one or 0.0)):
+        if result.samples < self.samples and self._can_spend(self.samples * (self._seconds_of_one or 0.0)):
             result = self._timed(classifier, self.samples, run)
-        return Look.of(result, epoch, run)
+        return Look.from_result(result, epoch, run)
 
     def _timed(self, classifier: Classifier, samples: int, run: Path) -> Result:
         begun = time.perf_counter()
@@ -226,8 +226,8 @@ class Watch:
         self._seconds_of_one = (time.perf_counter() - begun) / samples
         return result
 
-    def _affords(self, seconds: float) -> bool:
-        """Whether so many more fit into the share of the time that went into training so far."""
+    def _can_spend(self, seconds: float) -> bool:
+        """Return True if ``seconds`` more fit into the share of the training time so far."""
         training = time.perf_counter() - self._begun - self._spent
         return self.share is None or self._spent + seconds <= self.share * training
 
@@ -236,42 +236,42 @@ class Watch:
             self._told.add(sentence)
             try:
                 warn(sentence)
-            except Warning:  # of those who have warnings end their programs
+            except Warning:  # users may turn warnings into errors
                 print(sentence, file=sys.stderr)
 
 
 def _new_folder() -> Path:
-    """Make the first folder of ``robustness``, ``robustness-2`` and so on that is not there, and return it."""
+    """Make the first folder of ``robustness``, ``robustness-2`` and so on that does not exist, and return it."""
     for number in count(1):
         folder = Path(_FOLDER if number == 1 else f"{_FOLDER}-{number}")
         with suppress(FileExistsError):
-            folder.mkdir()  # which fails for all but one of several processes
+            folder.mkdir()  # succeeds in exactly one of several processes
             return folder
     raise AssertionError("numbers do not end")
 
 
-def _failed(epoch: int, error: Exception) -> str:
+def _failure_message(epoch: int, error: Exception) -> str:
     return f"The look at the network after epoch {epoch} failed ({first_line(error)}); the training goes on."
 
 
-def _uncopied(name: str) -> str:
+def _copy_message(name: str) -> str:
     return (
         f"The network ({name}) cannot be copied, so looks run it itself and put back what it held: modes, buffers, "
         "gradients, tensors, numbers, generators. What else a pass changes stays changed."
     )
 
 
-def _undrawn(error: Exception) -> str:
-    return f"The accuracies over the epochs could not be drawn ({first_line(error)}); looks_in(folder) has them."
+def _plot_message(error: Exception) -> str:
+    return f"The accuracies over the epochs could not be drawn ({first_line(error)}); read_looks(folder) has them."
 
 
-def _none_fitted(share: float) -> str:
+def _no_look_message(share: float) -> str:
     return (
         f"No look at the network fitted into {share:.0%} of the time of this training; give a larger share, fewer "
         "samples or attacks, or share=None."
     )
 
 
-def _first_of_processes() -> bool:
+def _is_first_process() -> bool:
     there = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not there or torch.distributed.get_rank() == 0

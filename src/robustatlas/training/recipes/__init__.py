@@ -7,7 +7,7 @@ from typing import Any
 from robustatlas.common.errors import UserError
 from robustatlas.common.registry import Registry, subclass_test
 from robustatlas.common.wording import suggestion
-from robustatlas.training.against import Against, opponents_of
+from robustatlas.training.against import Against, make_opponents
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update
 
 __all__ = ["RECIPES", "Batch", "Memory", "Recipe", "Update", "check_options", "recipe_named"]
@@ -60,7 +60,7 @@ def recipe_named(
     features: str | None = None,
     **settings: Any,
 ) -> Recipe:
-    """The recipe of that name.
+    """Return the recipe of that name.
 
     Args:
         name: one of :data:`RECIPES`.
@@ -86,7 +86,7 @@ def recipe_named(
     check_options(name, settings)
     count = kind.steps if steps is None else steps
     given_rate = kind.rate_of(max(count, 1)) if rate is None else rate
-    opponents = opponents_of(
+    opponents = make_opponents(
         against, count, given_rate, optimizer=kind.optimizer, l2_start=kind.l2_start, features=features
     )
     return kind(against=opponents, **settings)

@@ -41,7 +41,7 @@ class Ascending(Recipe):
             raise UserError(f"beta={self.beta}; expected a positive weight of the divergence, such as 5.")
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
-        """t epsilon / T, from epsilon / T in the first epoch to epsilon in the last."""
+        """Return t epsilon / T, from epsilon / T in the first epoch to epsilon in the last."""
         share = (batch.epoch + 1) / batch.epochs if self.ascending else 1.0
         return share * super().strength(opponent, batch)
 
@@ -60,7 +60,7 @@ class Ascending(Recipe):
         return Update(loss, accuracy(attacked, labels))
 
     def _inner(self, net: nn.Module, batch: Batch, x: Tensor, labels: Tensor) -> Tensor:
-        """The points of highest divergence around each of ``x``."""
+        """Return the points of highest divergence around each of ``x``."""
         copies = len(x) // len(batch.x)
         keys = torch.cat([batch.noise.child(1 + k).keys for k in range(copies)])
         epsilon = self.strength(self.against[0], batch).repeat(copies)

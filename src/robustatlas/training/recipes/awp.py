@@ -46,7 +46,7 @@ class Awp(Recipe):
             x = self.craft(net, batch).x if self.base == "pgd" else self.craft_apart(net, batch)
         if batch.epoch + 1 < self.first_epoch:
             return self._loss(net, batch, x)
-        moved = self._moved(net, batch, x)
+        moved = self._perturb_weights(net, batch, x)
         return self._loss(lambda inputs: functional_call(net, moved, (inputs,)), batch, x)
 
     def _loss(self, forward: Forward, batch: Batch, x: Tensor) -> Update:
@@ -58,10 +58,12 @@ class Awp(Recipe):
             loss = self.cross_entropy(clean, batch.targets) + self.beta * divergence(clean, attacked).mean()
         return Update(loss, accuracy(attacked, batch.labels))
 
-    def _moved(self, net: nn.Module, batch: Batch, x: Tensor) -> dict[str, Tensor]:
-        """The parameters at the worst weights nearby: a gradient there reaches the weights themselves."""
+    def _perturb_weights(self, net: nn.Module, batch: Batch, x: Tensor) -> dict[str, Tensor]:
+        """Return the worst parameters nearby, as a differentiable function of the weights."""
         parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
-        buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}  # a look leaves no trace in them
+        buffers = {
+            name: buffer.clone() for name, buffer in net.named_buffers()
+        }  # copies: this pass must not change them
         here: dict[str, Tensor] = {**parameters, **buffers}
         loss = self._loss(lambda inputs: functional_call(net, here, (inputs,)), batch, x).loss
         # Parameters that the loss does not reach stay where they are.

@@ -1,4 +1,4 @@
-"""What a recipe is: a pure object that says how to craft and what to minimise."""
+"""Base of recipes: objects that define how to craft examples and which loss to minimise."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import Lp
 from robustatlas.threats.perceptual import Perceptual
-from robustatlas.training.against import ascent, default_rate
+from robustatlas.training.against import default_ascent, default_rate
 
 Memory = Mapping[str, Tensor]
-"""What a recipe remembers from update to update: named tensors, kept in checkpoints. Most remember nothing."""
+"""Named tensors that a recipe keeps between updates, stored in checkpoints; empty for most recipes."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The images of one update, and when it happens.
+    """Images of one update, and its place in the training.
 
     Attributes:
         x: ``[B, ...]`` in [0, 1].
@@ -58,24 +58,24 @@ class Batch:
 
     @property
     def targets(self) -> Tensor:
-        """What is to be predicted: the labels ``[B]``, or where images are mixed the shares of the classes [B, C]."""
+        """Targets of the loss: the labels ``[B]``, or the shares of the classes [B, C] for mixed images."""
         return self.labels if self.mixed is None else self.mixed
 
     def take(self, rows: Tensor) -> Batch:
-        """Only the images at ``rows`` (int64 [M])."""
+        """Return the batch of the images at ``rows`` (int64 [M])."""
         mixed = None if self.mixed is None else self.mixed[rows]
         return replace(self, x=self.x[rows], labels=self.labels[rows], noise=self.noise.take(rows), mixed=mixed)
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update minimises, and what it says.
+    """Loss of one update, and its statistics.
 
     Attributes:
         loss: scalar, with its graph.
         correct: mean accuracy (scalar in [0, 1]) at the points trained on.
-        memory: what the recipe remembers now.
-        by_attack: accuracy [A] in [0, 1] at the examples of each of several attacks; None where that is not known.
+        memory: the recipe's memory after the update.
+        by_attack: accuracy [A] in [0, 1] at the examples of each of several attacks; None if unknown.
     """
 
     loss: Tensor
@@ -105,14 +105,15 @@ class Recipe:
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
     opponents: ClassVar[str] = "one"
-    """How many it takes: "none", "one", "any" (one or more) or "several" (two or more)."""
+    """Number of opponents: "none", "one", "any" (one or more) or "several" (two or more)."""
     steps: ClassVar[int] = 10
+    """Default number of steps of crafting."""
     l2_start: ClassVar[str] = "volume"
-    """Steps of crafting, and random starts in l2 balls, where the user says nothing."""
+    """Default distribution of random starts in l2 balls."""
     mixes: ClassVar[bool] = False
-    """Whether its loss takes images that are mixed of two classes (:attr:`Batch.targets`)."""
+    """True if the loss accepts images that mix two classes (:attr:`Batch.targets`)."""
     measured: ClassVar[bool] = False
-    """Whether held-out images are also measured at the examples that it makes, as their sizes are its own."""
+    """True if accuracy on held-out images is also measured at the recipe's own examples, as it chooses their sizes."""
 
     against: tuple[Opponent, ...] = ()
     label_smoothing: float = 0.0
@@ -137,56 +138,66 @@ class Recipe:
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """What crafts examples of ``threat``, where the user gives no :class:`Opponent`."""
-        return ascent(threat, steps, rate)
+        """Return the optimizer that crafts examples of ``threat``, unless the user gives an :class:`Opponent`."""
+        return default_ascent(threat, steps, rate)
 
     @classmethod
     def rate_of(cls, steps: int) -> float:
-        """Length of a step as a share of the strength, where the user says nothing."""
+        """Return the default length of a step as a share of the strength."""
         return default_rate(steps)
 
     @property
     def updates(self) -> int:
-        """Updates of the weights for each batch."""
+        """Number of updates of the weights for each batch."""
         return 1
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
-        """What is remembered before the first update; ``x`` [B, ...] are images, ``noise`` [1] a stream."""
+        """Return the memory before the first update; ``x`` [B, ...] are images, ``noise`` [1] is a stream."""
         return {}
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """The loss of one update: here the cross-entropy at the points that are :meth:`crafted`.
+        """Return the loss of one update; default: the cross-entropy at the inputs of :meth:`make_examples`.
 
-        ``net`` is in train mode, and is left so. No gradient is put on its parameters.
+        ``net`` is in train mode before and after. No gradient is stored in its parameters.
         """
         with network_mode(net, batch.mode):
-            x, right = self.crafted(net, batch)
+            x, right = self.make_examples(net, batch)
         logits = net(x)
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), by_attack=right)
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """What to train on, here examples of the first opponent. The accuracy [A] at those of each; None: unknown."""
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the inputs to train on, here examples of the first opponent, and the accuracy [A] at those of each
+        attack.
+
+        The accuracy is None if it is unknown.
+        """
         return self.craft(net, batch).x, None
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
-        """``[B]``: how strongly to attack now."""
+        """Return the strength [B] of ``opponent`` in this batch."""
         share = min(1.0, batch.done / self.warmup) if self.warmup else 1.0
         return torch.full((len(batch.x),), share * opponent.epsilon, dtype=batch.x.dtype, device=batch.x.device)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy of labels [B], or of shares of the classes [B, C], with the recipe's label smoothing."""
+        """Return the mean cross-entropy of labels [B], or of shares of the classes [B, C], with the recipe's label
+        smoothing.
+        """
         return F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
 
     def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
-        """Those of each opponent in turn, as an update makes them, each when it is asked for."""
+        """Yield the examples of each opponent in turn, as an update makes them; each is crafted when it is
+        requested.
+        """
         for which in range(len(self.against)):
             yield self.craft(net, batch, which).x
 
     def craft(
         self, net: nn.Module, batch: Batch, which: int = 0, value: Value | None = None, start: Start | None = None
     ) -> Crafted:
-        """Examples of the opponent ``which``; by default they maximise the cross-entropy of the labels, and those of
-        Fast-LPA the margin, as its source does."""
+        """Craft examples of the opponent ``which``.
+
+        By default they maximise the cross-entropy of the labels, or with Fast-LPA the margin, as in its paper.
+        """
         opponent = self.against[which]
         return craft(
             net,
@@ -200,7 +211,7 @@ class Recipe:
         )
 
     def craft_apart(self, net: nn.Module, batch: Batch, start: Start = "near") -> Tensor:
-        """The points of highest divergence from the predictions at the images: those of TRADES."""
+        """Craft the inputs with the highest divergence from the predictions at the images, as TRADES does."""
         with torch.no_grad():
             natural = net(batch.x)
         return self.craft(net, batch, value=lambda logits: divergence(natural, logits), start=start).x
@@ -209,26 +220,28 @@ class Recipe:
 def _objective_of_crafting(opponent: Opponent, batch: Batch) -> Value:
     if isinstance(opponent.optimizer, FastLPA):
         return lambda logits: margin(logits, batch.labels, None)
-    return entropy_of(batch.targets)
+    return cross_entropy_objective(batch.targets)
 
 
-def partly(examples: Tensor, x: Tensor, share: float) -> Tensor:
-    """The first images of a batch as ``examples``, that share of them, and the rest of ``x`` clean.
+def mix_clean(examples: Tensor, x: Tensor, share: float) -> Tensor:
+    """Return a batch whose first ``share`` are ``examples`` and the rest the clean images of ``x``.
 
     Example:
-        >>> partly(torch.ones(4), torch.zeros(4), 0.5)
+        >>> mix_clean(torch.ones(4), torch.zeros(4), 0.5)
         tensor([1., 1., 0., 0.])
     """
     count = round(share * len(x))
     return torch.cat([examples[:count], x[count:]])
 
 
-def worst_of(net: nn.Module, batch: Batch, examples: Iterator[Tensor], count: int) -> tuple[Tensor, Tensor | None]:
-    """Of ``count`` examples of each image those of highest cross-entropy, at equal ones the first, and the accuracy [A]
-    at each; that of one alone is not known."""
+def select_worst(net: nn.Module, batch: Batch, examples: Iterator[Tensor], count: int) -> tuple[Tensor, Tensor | None]:
+    """Return for each image the one of ``count`` examples with the highest cross-entropy, and the accuracy [A] at each.
+
+    The first of equal examples is chosen. The accuracy is None for a single example.
+    """
     if count == 1:
         return next(examples), None
-    value, right = entropy_of(batch.targets), []
+    value, right = cross_entropy_objective(batch.targets), []
     x, highest = batch.x, torch.full((len(batch.x),), -torch.inf, dtype=batch.x.dtype, device=batch.x.device)
     for example in examples:
         with torch.no_grad():
@@ -240,16 +253,18 @@ def worst_of(net: nn.Module, batch: Batch, examples: Iterator[Tensor], count: in
     return x, torch.stack(right)
 
 
-def entropy_of(labels: Tensor, targets: Tensor | None = None) -> Value:
-    """The cross-entropy of labels [B], or of shares of the classes [B, C], as a function of logits alone; with
-    ``targets``, minus that of the targets."""
+def cross_entropy_objective(labels: Tensor, targets: Tensor | None = None) -> Value:
+    """Return the cross-entropy of labels [B], or of shares of the classes [B, C], as a function of logits.
+
+    With ``targets``, the cross-entropy of the targets is subtracted.
+    """
     if labels.is_floating_point():
         return lambda logits: F.cross_entropy(logits, labels, reduction="none")
     return lambda logits: cross_entropy(logits, labels, targets)
 
 
 def divergence(natural: Tensor, logits: Tensor) -> Tensor:
-    """``[B]``: KL(softmax(natural) || softmax(logits)); differentiable in both.
+    """Return ``[B]``: KL(softmax(natural) || softmax(logits)); differentiable in both.
 
     Example:
         >>> divergence(torch.zeros(1, 2), torch.zeros(1, 2))
@@ -259,12 +274,12 @@ def divergence(natural: Tensor, logits: Tensor) -> Tensor:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Scalar in [0, 1], detached."""
+    """Return the accuracy of a batch as a detached scalar in [0, 1]."""
     return (logits.detach().argmax(1) == labels).float().mean()
 
 
 def require_balls(recipe: str, opponents: tuple[Opponent, ...]) -> None:
-    """Raise :class:`UserError` where an opponent is not an lp ball."""
+    """Raise :class:`UserError` unless all opponents are lp balls."""
     for opponent in opponents:
         if not isinstance(opponent.threat, Lp):
             raise UserError(
@@ -274,7 +289,7 @@ def require_balls(recipe: str, opponents: tuple[Opponent, ...]) -> None:
 
 
 def require_perceptual(recipe: str, opponents: tuple[Opponent, ...]) -> None:
-    """Raise :class:`UserError` where an opponent is not the perceptual distance."""
+    """Raise :class:`UserError` unless all opponents are perceptual distances."""
     for opponent in opponents:
         if not isinstance(opponent.threat, Perceptual):
             raise UserError(

@@ -1,4 +1,4 @@
-"""What recipes by bounds share: margins that are certain on a set, differentiable in the weights."""
+"""Base of recipes by bounds: certified margins on a set, differentiable in the weights."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from robustatlas.threats.lp import Lp
 from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, require_balls
 
 _PROGRAMS: WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], Any]] = WeakKeyDictionary()
-"""Networks as they were exported, which takes long: only their weights change from update to update."""
+"""Cache of exported networks: exporting is slow, and only their weights change between updates."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Bounded(Recipe):
     """
 
     box: ClassVar[bool] = True
-    """Whether inputs outside of [0, 1] are left out."""
+    """True if the set is intersected with [0, 1]."""
 
     clean: float = 0.0
     kappa_first: float = 0.0
@@ -48,42 +48,44 @@ class Bounded(Recipe):
                 "expected clean at most warmup, and weights between 0 and 1."
             )
 
-    def risen(self, batch: Batch) -> float:
-        """How far the strength has risen, in [0, 1]."""
+    def strength_share(self, batch: Batch) -> float:
+        """Return the share of the strength in [0, 1] that is reached at this batch."""
         rise = self.warmup - self.clean
         return min(1.0, max(0.0, batch.done - self.clean) / rise) if rise else float(batch.done >= self.clean)
 
     def strength(self, opponent: Opponent, batch: Batch) -> Tensor:
-        return torch.full_like(batch.x.flatten(1)[:, 0], self.risen(batch) * opponent.epsilon)
+        return torch.full_like(batch.x.flatten(1)[:, 0], self.strength_share(batch) * opponent.epsilon)
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        """A clean pass, and the bounds; normalisation runs as in evaluation there."""
+        """Return the loss of a clean pass and of the bounds, for which normalisation runs as in evaluation."""
         logits, margins = net(batch.x), self.margins_of(net, batch)
-        weight = self.kappa_first + (self.kappa - self.kappa_first) * self.risen(batch)
+        weight = self.kappa_first + (self.kappa - self.kappa_first) * self.strength_share(batch)
         worst = (-margins).scatter(1, batch.labels[:, None], 0.0).to(logits.dtype)
         certain = F.cross_entropy(worst, batch.labels)
         loss = weight * self.cross_entropy(logits, batch.labels) + (1 - weight) * certain
         return Update(loss, (margins.detach().amin(1) > 0).float().mean())
 
     def margins_of(self, net: nn.Module, batch: Batch) -> Tensor:
-        """``[B, C]``: lower bounds of the margins on the set of now, inf at the label; float64, with their graph."""
+        """Return ``[B, C]``: lower bounds of the margins on the present set, inf at the label; float64, with their
+        graph.
+        """
         opponent = self.against[0]
         assert isinstance(opponent.threat, Lp)
         with network_mode(net, "eval"):
-            network = Network(self.relaxed(graph_of(_program(net, batch.x), net)))
+            network = Network(self.relaxed(graph_of(_exported_program(net, batch.x), net)))
         x, radius = batch.x.double(), self.strength(opponent, batch).double()
         return self.margins(network, NormBall(x, radius, opponent.threat.p, self.box), batch)
 
     def relaxed(self, graph: Graph) -> Graph:
-        """The graph with the lines that the recipe encloses activations by."""
+        """Return the graph with the lines by which the recipe bounds activations."""
         return graph
 
     @abstractmethod
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        """``[B, C]``: lower bounds of the margins on balls, inf at the label."""
+        """Return ``[B, C]``: lower bounds of the margins on balls, inf at the label."""
 
 
-def _program(net: nn.Module, x: Tensor) -> Any:
+def _exported_program(net: nn.Module, x: Tensor) -> Any:
     shape = tuple(x.shape[1:])
     known = _PROGRAMS.get(net)
     if known is None or known[0] != shape:

@@ -36,7 +36,7 @@ class CrownIbp(Bounded):
             raise UserError(f"beta_first={self.beta_first}, beta={self.beta}; expected shares between 0 and 1.")
 
     def margins(self, network: Network, ball: NormBall, batch: Batch) -> Tensor:
-        share = self.beta_first + (self.beta - self.beta_first) * self.risen(batch)
+        share = self.beta_first + (self.beta - self.beta_first) * self.strength_share(batch)
         bounds = Bounds(network, ball, backwards=False)
         by_intervals = bounds.margins(batch.labels, backwards=False)
         if not share:

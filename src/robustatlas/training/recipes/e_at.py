@@ -13,8 +13,8 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import craft, network_mode
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
-from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, entropy_of
+from robustatlas.training.against import default_ascent
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, cross_entropy_objective
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class EAt(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        return ascent(threat, steps, rate) if isinstance(threat, L1) else APGD(steps)
+        return default_ascent(threat, steps, rate) if isinstance(threat, L1) else APGD(steps)
 
     def remember(self, net: nn.Module, x: Tensor, noise: Noise) -> Memory:
-        """Counters: points seen and points never misclassified, of each attack."""
+        """Return counters of points seen and points never misclassified, for each attack."""
         zeros = torch.zeros(len(self.against), dtype=torch.float64, device=x.device)
         return {"seen": zeros, "survived": zeros.clone()}
 
@@ -52,7 +52,7 @@ class EAt(Recipe):
                 batch.labels,
                 self.strength(opponent, batch),
                 batch.noise,
-                entropy_of(batch.targets),
+                cross_entropy_objective(batch.targets),
                 start="neutral",
                 keep="best",
             )
@@ -66,11 +66,11 @@ class EAt(Recipe):
         return Update(self.cross_entropy(logits, batch.targets), accuracy(logits, batch.labels), moved)
 
     def probabilities(self, memory: Memory) -> Tensor:
-        """``[m]``: of each attack.
+        """Return ``[m]``: of each attack.
 
         Example:
-            >>> from robustatlas.training.against import opponents_of
-            >>> recipe = EAt(opponents_of({"linf": 0.1, "l1": 5.0}))
+            >>> from robustatlas.training.against import make_opponents
+            >>> recipe = EAt(make_opponents({"linf": 0.1, "l1": 5.0}))
             >>> counts = {"seen": torch.tensor([100.0, 100.0]), "survived": torch.tensor([90.0, 70.0])}
             >>> [round(float(p), 6) for p in recipe.probabilities(counts)]
             [0.25, 0.75]

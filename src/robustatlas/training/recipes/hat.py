@@ -16,8 +16,8 @@ from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, acc
 
 
 @cache
-def _network(model: str) -> nn.Module:
-    """What ``load_model`` gives, as a network of images in [0, 1] that is never trained."""
+def _load_helper(model: str) -> nn.Module:
+    """Load a network of images in [0, 1] that is never trained."""
     found = load_model(model)
     if not isinstance(found.net, nn.Module):
         raise UserError(f"The helper {model!r} is a plain function; give a network, such as trained:nets/standard.")
@@ -50,10 +50,10 @@ class Hat(Recipe):
             )
         if not self.beta > 0 or not self.gamma >= 0 or not self.reach >= 1:
             raise UserError("beta must be positive, gamma not negative, and reach at least 1.")
-        object.__setattr__(self, "helper_sha256", sha256_of_tensors(_network(self.helper).state_dict()))
+        object.__setattr__(self, "helper_sha256", sha256_of_tensors(_load_helper(self.helper).state_dict()))
 
     def update(self, net: nn.Module, batch: Batch, memory: Memory) -> Update:
-        helper = _network(self.helper).to(batch.x.device)
+        helper = _load_helper(self.helper).to(batch.x.device)
         with network_mode(net, batch.mode):
             x = self.craft_apart(net, batch)
         with torch.no_grad():

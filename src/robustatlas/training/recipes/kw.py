@@ -16,7 +16,7 @@ from robustatlas.training.recipes.bounded import Bounded
 
 
 def other_than_relu(network: Network) -> str:
-    """Name what a network has that is neither affine nor ReLU; empty where there is nothing.
+    """Return name what a network has that is neither affine nor ReLU; empty where there is nothing.
 
     Example:
         >>> from torch import nn

@@ -12,7 +12,7 @@ from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, acc
 
 _TINY = 1e-12
 _BELOW_ONE, _ABOVE_ONE = 1.0001, 1.0000001
-"""What the public code subtracts probabilities from, so that no logarithm is of zero and no weight is zero."""
+"""Numbers from which the public code subtracts probabilities, so that no logarithm is of 0 and no weight is 0."""
 
 
 @dataclass(frozen=True)

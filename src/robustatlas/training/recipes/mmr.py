@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from robustatlas.common.errors import UserError
 from robustatlas.optimizers.crafting import network_mode
 from robustatlas.threats.lp import Lp
-from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, partly, require_balls
+from robustatlas.training.recipes.base import Batch, Memory, Recipe, Update, accuracy, mix_clean, require_balls
 from robustatlas.training.recipes.manifold import RELUS
 
 _TINY = 1e-12
@@ -85,10 +85,10 @@ class Mmr(Recipe):
         x = batch.x
         if self.attacked:
             with network_mode(net, batch.mode):
-                x = partly(self.craft(net, batch).x, x, self.attacked)
+                x = mix_clean(self.craft(net, batch).x, x, self.attacked)
         logits = net(x)
         with network_mode(net, "eval"):
-            units, slopes = linearised(net, x)
+            units, slopes = linearise(net, x)
         loss = self.cross_entropy(logits, batch.labels)
         risen = min(1.0, (batch.epoch + 1) / self.rise)
         for weight, cost in zip(self.weights, self._costs(units, slopes, batch), strict=True):
@@ -96,12 +96,12 @@ class Mmr(Recipe):
         return Update(loss, accuracy(logits, batch.labels))
 
     def _costs(self, units: list[Tensor], slopes: list[Tensor], batch: Batch) -> list[Tensor]:
-        """A scalar for each norm."""
+        """Return a scalar for each norm."""
         found = []
         for opponent in self.against:
             assert isinstance(opponent.threat, Lp)
             found.append(distances(units, slopes, batch.labels, opponent.threat.p))
-        count = self._counted(found[0][0].shape[1], batch)
+        count = self._switch_count(found[0][0].shape[1], batch)
         counted = torch.zeros_like(found[0][0])
         for switches, _ in found:
             counted = counted.scatter(1, switches.topk(count, dim=1, largest=False).indices, 1.0)
@@ -112,15 +112,18 @@ class Mmr(Recipe):
             costs.append(((counted * near).sum(1) / count + wrong.sum(1) / units[-1].shape[1]).mean())
         return costs
 
-    def _counted(self, units: int, batch: Batch) -> int:
-        """How many switches count in this epoch."""
+    def _switch_count(self, units: int, batch: Batch) -> int:
+        """Return the number of switches of ReLUs that count in this epoch."""
         first, last = int(self.first * units), int(self.last * units)
         return max(1, int(first + (last - first) * (batch.epoch + 1) / batch.epochs))
 
 
 class _Frozen(TorchFunctionMode):
-    """Within each of ``count`` groups of a batch, every ReLU switches as for the first of the group: the network is the
-    affine function that it is around that one. Keeps the inputs of all ReLUs, ``[count, group, U]``."""
+    """Mode in which every ReLU switches, for each of ``count`` groups of a batch, as for the first input of the group.
+
+    So the network is the affine function that it is around that input. ``kept`` are the inputs of all ReLUs,
+    ``[count, group, U]``.
+    """
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -135,8 +138,8 @@ class _Frozen(TorchFunctionMode):
         return (groups * (groups[:, :1] > 0)).flatten(0, 1)
 
 
-def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs of all ReLUs and the logits at ``x`` [B, ...], and their slopes in its D values.
+def linearise(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the inputs of all ReLUs and the logits at ``x`` [B, ...], and their slopes in its D values.
 
     Returns:
         for each layer, the logits last: values ``[B, U]`` and slopes ``[B, D, U]``; differentiable in the weights.
@@ -153,7 +156,7 @@ def linearised(net: nn.Module, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def distances(values: list[Tensor], slopes: list[Tensor], labels: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """How far in the lp norm the linear functions of :func:`linearised` say that the switches and decisions are.
+    """Return the distances in the lp norm to switches and decisions, by the linear functions of :func:`linearise`.
 
     Returns:
         ``[B, U]``: to where each ReLU switches; ``[B, C - 1]``: to where each other class is as likely, negative where

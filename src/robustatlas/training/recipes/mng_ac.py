@@ -102,7 +102,7 @@ class MngAc(Recipe):
 
 
 def augmented(weights: Memory, threat: Lp, x: Tensor, epsilon: Tensor, noise: Noise) -> Tensor:
-    """x + the generator's noise, in the ball and in [0, 1]; differentiable in ``weights``."""
+    """Return x + the generator's noise, in the ball and in [0, 1]; differentiable in ``weights``."""
     height, width = x.shape[-2:]
     z = noise.normal(x.shape[1], height + 2, width + 2, dtype=x.dtype)
     hidden = z
@@ -114,7 +114,8 @@ def augmented(weights: Memory, threat: Lp, x: Tensor, epsilon: Tensor, noise: No
 
 
 def jensen_shannon(logits: list[Tensor]) -> Tensor:
-    """Scalar: mean over the samples of (1/n) sum_i KL(p_i || m), m the mean of the n predictions, at least 1e-7.
+    """Return the scalar mean over the samples of (1/n) sum_i KL(p_i || m), m the mean of the n predictions, at
+    least 1e-7.
 
     Example:
         >>> jensen_shannon([torch.zeros(1, 2), torch.zeros(1, 2)]).abs() < 1e-6

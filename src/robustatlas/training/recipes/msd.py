@@ -10,8 +10,8 @@ from robustatlas.optimizers.crafting import craft_steepest
 from robustatlas.optimizers.frank_wolfe import VertexAscent
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.lp import L1
-from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Recipe, entropy_of, require_balls
+from robustatlas.training.against import default_ascent
+from robustatlas.training.recipes.base import Batch, Recipe, cross_entropy_objective, require_balls
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Msd(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        """Steps that need no memory, since all norms share one point."""
-        return VertexAscent(steps, rate) if isinstance(threat, L1) else ascent(threat, steps, rate)
+        """Return steps without memory, since all norms share one point."""
+        return VertexAscent(steps, rate) if isinstance(threat, L1) else default_ascent(threat, steps, rate)
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         strengths = [self.strength(opponent, batch) for opponent in self.against]
-        value = entropy_of(batch.targets)
+        value = cross_entropy_objective(batch.targets)
         return craft_steepest(net, self.against, batch.x, batch.labels, strengths, batch.noise, value), None

@@ -12,7 +12,7 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.lpa import FastLPA
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.perceptual import Perceptual
-from robustatlas.training.against import ascent
+from robustatlas.training.against import default_ascent
 from robustatlas.training.recipes.base import Batch, Recipe, require_perceptual
 
 
@@ -34,14 +34,14 @@ class Pat(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        return FastLPA(steps) if isinstance(threat, Perceptual) else ascent(threat, steps, rate)
+        return FastLPA(steps) if isinstance(threat, Perceptual) else default_ascent(threat, steps, rate)
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return perceptual_examples(self, net, batch), None
 
 
 def perceptual_examples(recipe: Recipe, net: nn.Module, batch: Batch) -> Tensor:
-    """Those of the recipe's one opponent on the margin where the network is right, and elsewhere the images."""
+    """Return examples of the only opponent by the margin; misclassified images are returned unchanged."""
     labels = batch.labels
     with torch.no_grad():
         right = net(batch.x).argmax(1) == labels

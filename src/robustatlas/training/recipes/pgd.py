@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
-from robustatlas.training.recipes.base import Batch, Recipe, partly
+from robustatlas.training.recipes.base import Batch, Recipe, mix_clean
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,6 @@ class Pgd(Recipe):
         if not 0 < self.attacked <= 1:
             raise UserError(f"attacked={self.attacked}; expected the share of a batch that is attacked, in (0, 1].")
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         x = self.craft(net, batch).x
-        return partly(x, batch.x, self.attacked) if self.attacked < 1 else x, None
+        return mix_clean(x, batch.x, self.attacked) if self.attacked < 1 else x, None

@@ -29,7 +29,7 @@ class Sat(Recipe):
         if self.per not in ("batch", "sample"):
             raise UserError(f"per={self.per!r} is not known; expected batch or sample.")
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         count = len(self.against)
         if self.per == "batch":
             return self.craft(net, batch, int(batch.shared.integers(count))).x, None

@@ -16,5 +16,5 @@ class Standard(Recipe):
     opponents: ClassVar[str] = "none"
     mixes: ClassVar[bool] = True
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return batch.x, None

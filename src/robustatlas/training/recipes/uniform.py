@@ -12,11 +12,11 @@ from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.crafting import craft
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.threats.base import ThreatModel
-from robustatlas.training.against import ascent
-from robustatlas.training.recipes.base import Batch, Recipe, entropy_of, worst_of
+from robustatlas.training.against import default_ascent
+from robustatlas.training.recipes.base import Batch, Recipe, cross_entropy_objective, select_worst
 
 _STREAMS = 3
-"""Of each attack: start, strength and target."""
+"""Number of random streams of each attack: start, strength and target."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Uniform(Recipe):
 
     @classmethod
     def optimizer(cls, threat: ThreatModel, steps: int, rate: float) -> Optimizer[Any]:
-        return FrankWolfe(steps) if hasattr(threat, "linear_oracle") else ascent(threat, steps, rate)
+        return FrankWolfe(steps) if hasattr(threat, "linear_oracle") else default_ascent(threat, steps, rate)
 
     @classmethod
     def rate_of(cls, steps: int) -> float:
         return 1 / math.sqrt(steps)
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        return worst_of(net, batch, self.examples(net, batch), len(self.against))
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return select_worst(net, batch, self.examples(net, batch), len(self.against))
 
     def examples(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
         for which, opponent in enumerate(self.against):
@@ -55,5 +55,5 @@ class Uniform(Recipe):
             with torch.no_grad():
                 classes = net(batch.x[:1]).shape[1]
             targets = (batch.labels + 1 + choice.integers(classes - 1)) % classes
-            value = entropy_of(batch.labels, targets)
+            value = cross_entropy_objective(batch.labels, targets)
             yield craft(net, opponent, batch.x, batch.labels, strength, start, value, targets=targets).x

@@ -22,7 +22,7 @@ from robustatlas.training.recipes.pat import perceptual_examples
 
 
 def _distance(first: Tensor, second: Tensor) -> Tensor:
-    """``[B]``: l2 distance of logits; its gradient is 0 where they are equal."""
+    """Return ``[B]``: l2 distance of logits; its gradient is 0 where they are equal."""
     difference: Tensor = torch.linalg.vector_norm(first - second, dim=1)
     return difference
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from robustatlas.training.recipes.base import Batch, Recipe, worst_of
+from robustatlas.training.recipes.base import Batch, Recipe, select_worst
 
 
 @dataclass(frozen=True)
@@ -20,5 +20,5 @@ class Max(Recipe):
     opponents: ClassVar[str] = "any"
     mixes: ClassVar[bool] = True
 
-    def crafted(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        return worst_of(net, batch, self.examples(net, batch), len(self.against))
+    def make_examples(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return select_worst(net, batch, self.examples(net, batch), len(self.against))
