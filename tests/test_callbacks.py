@@ -226,7 +226,7 @@ def test_looks_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeyp
         return ra.Result.from_arrays([0] * samples, [0] * samples, {"linf": [0.1] * samples}, {"linf": [0.2]})
 
     monkeypatch.setattr(watching, "evaluate", asked)
-    monkeypatch.setattr(watching.Look, "of", lambda result, epoch, run: Look(epoch, 8, NONE, {}, run))
+    monkeypatch.setattr(watching.Look, "from_result", lambda result, epoch, run: Look(epoch, 8, NONE, {}, run))
     net = nn.Linear(2, 2)
     for share, expected in ((None, [1, 2, 3, 4, 5, 6]), (0.08, [1, 2, 3, 4, 5, 6]), (0.04, [1, 4, 6]), (0.001, [1])):
         look = ra.callbacks.watch("digits", "linf", samples=8, share=share, folder=tmp_path)

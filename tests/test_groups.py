@@ -12,8 +12,8 @@ from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.metrics import (
     adversarial_hypervolume,
+    combine_trainings,
     mean_over,
-    over_trainings,
     percentile_interval,
     rank_sum_test,
     share_statistic,
@@ -95,7 +95,7 @@ def test_one_training_says_nothing_of_another():
 def test_the_interval_over_images_draws_the_same_images_for_all_trainings():
     rights = [np.arange(100) < 80, np.arange(100) >= 20]  # wrong on other images: the mean varies less than either
     seeds = [{"accuracy": share_statistic(right)} for right in rights]
-    found = over_trainings(seeds)["accuracy"]
+    found = combine_trainings(seeds)["accuracy"]
     drawn = bootstrap_replicates([each["accuracy"] for each in seeds]).mean(axis=0)
     assert found.images == percentile_interval(80.0, drawn)
     assert found.images.high - found.images.low < 12

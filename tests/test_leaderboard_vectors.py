@@ -9,7 +9,7 @@ import pytest
 
 from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen, ratio_of
 from robustatlas.metrics.references import load_reference
-from robustatlas.metrics.references.matching import match_entries, seen_mask
+from robustatlas.metrics.references.matching import match_entries, training_mask
 from robustatlas.metrics.stability import Pairs, stability_constant
 from robustatlas.metrics.uar import mean_uar, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable
@@ -66,9 +66,9 @@ def test_bounds_of_ratios(case: dict[str, Any]) -> None:
 def test_bounds_of_stability_constants(case: dict[str, Any]) -> None:
     reference = AccuracyTable.from_dict(case["reference"])
     low, high = (match_entries(AccuracyTable.from_dict(case[end]), reference) for end in ("low", "high"))
-    seen = seen_mask(low, case["trained_on"], reference)
-    pairs = Pairs.of(-low.reference, seen, case["alpha"], case["floor"])
-    assert pairs.between(low.accuracy, high.accuracy) == pytest.approx(case["expected"], abs=1e-9)
+    seen = training_mask(low, case["trained_on"], reference)
+    pairs = Pairs.select(-low.reference, seen, case["alpha"], case["floor"])
+    assert pairs.slope_bounds(low.accuracy, high.accuracy) == pytest.approx(case["expected"], abs=1e-9)
 
 
 def test_numbers_are_rounded_alike() -> None:

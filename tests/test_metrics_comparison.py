@@ -96,11 +96,11 @@ def test_pairing_narrows_the_interval_of_a_difference():
     a = model("a", 0)
     worse = OutcomeTable.from_sizes("b", a.labels, {k: 0.9 * a.minimal_size(k) for k in STRENGTHS}, STRENGTHS)
     ours, theirs = ({"CR": AccuracyStatistics(m).competitiveness(REFERENCE)} for m in (a, worse))
-    paired = metrics.paired_differences(ours, theirs)["CR"]
+    paired = metrics.difference_intervals(ours, theirs)["CR"]
     apart = metrics.confidence_intervals(ours)["CR"]
     assert paired.low > 0
     assert paired.high - paired.low < 0.5 * (apart.high - apart.low)
-    assert metrics.paired_differences({}, {}) == {}
+    assert metrics.difference_intervals({}, {}) == {}
 
 
 @pytest.mark.parametrize("only_first, only_second", [(0, 0), (3, 3), (10, 2), (1, 9), (40, 60)])
@@ -222,12 +222,12 @@ def test_outcomes_of_a_run():
         (lambda: metrics.attack_correlation(np.eye(3), "kendall"), "no correlation 'kendall'"),
         (lambda: metrics.confidence_intervals({"a": metrics.mean_statistic(np.ones(3))}, replicates=0), "at least 1"),
         (
-            lambda: metrics.paired_differences(
+            lambda: metrics.difference_intervals(
                 {"a": metrics.mean_statistic(np.ones(3))}, {"a": metrics.mean_statistic(np.ones(4))}
             ),
             r"these have \[3, 4\] samples",
         ),
-        (lambda: metrics.paired_differences({"a": metrics.mean_statistic(np.ones(3))}, {}), "statistics differ: a"),
+        (lambda: metrics.difference_intervals({"a": metrics.mean_statistic(np.ones(3))}, {}), "statistics differ: a"),
         (lambda: metrics.proportion_bounds(3, 2), "between 0 and the 2 trials"),
         (lambda: metrics.proportion_bounds(math.nan, 2), "between 0 and the 2 trials"),
         (lambda: metrics.accuracy_interval(math.nan, 10), "accuracy is nan"),
@@ -283,8 +283,8 @@ def test_six_images_to_none_are_no_lead_among_three_models() -> None:
     for statistic in (metrics.share_statistic, lambda found: metrics.mean_statistic(100.0 * found)):
         first, second = ({"clean": statistic(found)} for found in right.values())
         assert metrics.chance_of_difference(first["clean"], second["clean"]) == pytest.approx(2 * 0.5**6)
-        assert metrics.paired_differences(first, second)["clean"].excludes(0)
-        assert not metrics.paired_differences(first, second, 1 - 0.05 / 3)["clean"].excludes(0)
+        assert metrics.difference_intervals(first, second)["clean"].excludes(0)
+        assert not metrics.difference_intervals(first, second, 1 - 0.05 / 3)["clean"].excludes(0)
 
 
 def test_swaps_agree_with_the_binomial_test_where_many_are_drawn() -> None:

@@ -79,7 +79,7 @@ def test_table_1_stability_constants(defense, stability):
 
 
 def test_best_single_attack_ratios():
-    complete = [d for d in REFERENCE.defenses if not d.missing(REFERENCE.ranked)]
+    complete = [d for d in REFERENCE.defenses if not d.missing_attacks(REFERENCE.ranked)]
     paper = [d for d in complete if not d.name.startswith("Dai2023")]
 
     def best(attack):
@@ -119,7 +119,7 @@ def test_near_ties_decide_the_plain_stability_constant():
     floored = [
         metrics.stability_constant(d.accuracies, REFERENCE, d.trained_on, floor=1.0).value
         for d in REFERENCE.defenses
-        if d.name != "Jin2020Manifold" and not d.missing(REFERENCE.ranked)
+        if d.name != "Jin2020Manifold" and not d.missing_attacks(REFERENCE.ranked)
     ]
     assert min(floored) > 32 and max(floored) < 58
 

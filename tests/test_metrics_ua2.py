@@ -7,7 +7,7 @@ import robustatlas as ra
 from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
-from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, to_sound_units
 from robustatlas.metrics.ua2 import level_positions
 from robustatlas.report.facts.numbers import own
 from robustatlas.report.facts.plain import plain_run
@@ -24,7 +24,7 @@ UA2_PUBLISHED = 12.17
 
 
 def grids(levels: dict[str, tuple[float, float, float]] = CIFAR10) -> dict[str, list[float]]:
-    return {f"ua-{name}": list(in_sound_units(name, levels[name])) for name in CORE}
+    return {f"ua-{name}": list(to_sound_units(name, levels[name])) for name in CORE}
 
 
 def result() -> ra.Result:

@@ -51,10 +51,10 @@ def test_both_known_errors_are_put_right_and_marked(multirobustbench):
     assert corrected.trained_on == {"linf": pytest.approx(8 / 255)}
     assert any(note.startswith("corrected:") for note in corrected.notes)
     incomplete = multirobustbench.defense("Croce2022Adversarial_Linf")
-    assert incomplete.missing(multirobustbench.ranked) == ("linf", "l2", "l1", "lpips")
+    assert incomplete.missing_attacks(multirobustbench.ranked) == ("linf", "l2", "l1", "lpips")
     assert any(note.startswith("incomplete:") for note in incomplete.notes)
     others = [d for d in multirobustbench.defenses if d not in (corrected, incomplete)]
-    assert not any(d.missing(multirobustbench.accuracies.attacks) for d in others)
+    assert not any(d.missing_attacks(multirobustbench.accuracies.attacks) for d in others)
     with pytest.raises(UserError, match="no defense 'none'"):
         multirobustbench.defense("none")
 

@@ -18,7 +18,7 @@ from robustatlas.common.typed_strengths import format_size, text_as_typed
 from robustatlas.data import load_dataset
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
 from robustatlas.metrics.competitiveness import competitiveness_ratio
-from robustatlas.metrics.differences import paired_differences
+from robustatlas.metrics.differences import difference_intervals
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
@@ -282,7 +282,7 @@ def test_a_comparison_takes_what_all_runs_share() -> None:
 
 def doubt_of(first: dict[str, SampleStatistic], second: dict[str, SampleStatistic]) -> str:
     """Of a difference, one of three."""
-    gap = paired_differences(first, second, 1 - 0.05 / 3)[""]
+    gap = difference_intervals(first, second, 1 - 0.05 / 3)[""]
     return f"{gap.low:.1f} to {gap.high:.1f}"
 
 

@@ -91,7 +91,7 @@ def check_seams(result: Result, folder: Path) -> None:
     assert facts["clean accuracy"]["value"] == table.clean == 100 * result.clean.sum() / result.samples
     for position, attack in enumerate(result.attacks):
         outcome, grid = result.outcome(attack), result.strengths(attack)
-        curve = RobustnessCurve.of(outcome)
+        curve = RobustnessCurve.from_outcome(outcome)
         line = data["cards"][position]["curve"]["lines"][0]
         for k, strength in enumerate(grid.tolist()):
             accuracy = table.at(attack, strength)

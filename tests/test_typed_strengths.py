@@ -320,7 +320,7 @@ def test_a_reference_file_holds_what_was_typed(found: tuple[str, Result, Path], 
     told = json.loads(entered("show", run, "--json", "--reference", file, "--weights", weights).out)["reference"]
     assert told["numbers"]["CR ind-avg"]["value"] == pytest.approx(100 * 30 / 60)
     document["accuracies"]["entries"][attack]["20"] = 0  # type: ignore[index]
-    assert f"{attack}@20" in Reference.from_dict(document).above_zero().marks[0]
+    assert f"{attack}@20" in Reference.from_dict(document).drop_zeros().marks[0]
     weights.write_text(json.dumps({attack: {"30": 1}}), encoding="utf-8")
     said = entered("show", run, "--reference", file, "--weights", weights, code=1).line
     assert f"{attack}@30" in said and "80, 50" in said

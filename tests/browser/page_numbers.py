@@ -10,7 +10,7 @@ import numpy as np
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import format_size, text_as_typed
 from robustatlas.common.wording import format_rough
-from robustatlas.metrics.registry import against_reference
+from robustatlas.metrics.registry import reference_metrics
 
 Told = Mapping[str, Any]
 """Of one run what ``show --json`` prints."""
@@ -117,7 +117,7 @@ def _against(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
         reference = run["reference"]
         if reference is None:
             continue
-        yield row[1:-2], [bare(reference["numbers"].get(metric.name)) for metric in against_reference()]
+        yield row[1:-2], [bare(reference["numbers"].get(metric.name)) for metric in reference_metrics()]
         for cell, floor in ((row[-2], "floor 0"), (row[-1], "floor 1")):
             ends = reference.get("SC interval", {}).get(floor)
             said = (

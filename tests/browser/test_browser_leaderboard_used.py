@@ -29,7 +29,7 @@ def test_toggling_attacks_and_strengths_ranks_again(table: Path, visit: Visit, r
     cells = reference.accuracies.restrict(["linf", "l2"], strengths)
     expected = {}
     for defense in reference.defenses:
-        if not defense.missing(("linf", "l2")):
+        if not defense.missing_attacks(("linf", "l2")):
             given = defense.accuracies.restrict(["linf", "l2"], strengths)
             expected[defense.name] = f"{competitiveness_ratio(given, cells):.2f}"
     shown = {name: cells[1].split()[0] for name, cells in rows(page).items()}

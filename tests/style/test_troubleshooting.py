@@ -16,7 +16,7 @@ SAID_BY = {
     "evaluation/evaluating.py": ("_sentence_on_rejections",),
     "evaluation/attack_choice.py": ("fitting_attacks",),
     "checks/verdict.py": ("warned",),
-    "metrics/audit.py": ("concern",),
+    "metrics/audit.py": ("audit_warning",),
     "training/watch.py": ("concerns",),
     "training/given.py": ("output_warnings",),
     "common/wording.py": ("masked_warning", "masked_reason"),

@@ -19,7 +19,7 @@ from robustatlas.attacks.families import (
     Constants,
     runs_at_levels,
 )
-from robustatlas.metrics.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, in_sound_units
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, IMAGENET, Strengths, to_sound_units
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.imagenet_ua.moves import (
@@ -105,7 +105,7 @@ class UaEntry:
         return replace(large, small=small)
 
     def _sound(self, steps: Published, three: Strengths, levels: bool) -> Attack:
-        sound = in_sound_units(self.name, three)
+        sound = to_sound_units(self.name, three)
         about = AttackInfo(self.unit, SOURCE, self.note)
         runs = self.family.runs
         if levels:

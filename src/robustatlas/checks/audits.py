@@ -7,7 +7,7 @@ import numpy as np
 from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT
 from robustatlas.checks.verdict import Finding
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.audit import LARGE, Audited, audited, concern, remedy_of, sentence
+from robustatlas.metrics.audit import LARGE, Audited, audit_remedy, audit_sentence, audit_warning, audited
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.readings import Reading
 from robustatlas.outcomes.records import AttackRecord
@@ -37,12 +37,12 @@ class Audits:
         told = {}
         for attack, records in self._records().items():
             dear = sum(_passes(self._dear, record) for record in records if self._dear is not None)
-            told[attack] = sentence(self.of(attack), dear / max(1.0, sum(self._table.passes(attack))))
+            told[attack] = audit_sentence(self.of(attack), dear / max(1.0, sum(self._table.passes(attack))))
         return told
 
     def concerns(self) -> list[str]:
         """What the audits hold against the numbers, in a sentence each."""
-        return [said for audit in self.all() if (said := concern(*audit))]
+        return [said for audit in self.all() if (said := audit_warning(*audit))]
 
     def all(self) -> list[tuple[str, Audited, str]]:
         """Attack, audit, and the kind of attack that found most, of each that was audited."""
@@ -68,7 +68,7 @@ def _passes(run: Run, record: AttackRecord) -> float:
 
 
 def _code_of(kind: str) -> str:
-    """Return the line of code for :func:`robustatlas.metrics.audit.remedy_of`.
+    """Return the line of code for :func:`robustatlas.metrics.audit.audit_remedy`.
 
     >>> _code_of("square-linf")
     'ra.evaluate(model, data, "square-linf")'
@@ -95,7 +95,7 @@ def finding_of(attack: str, audit: Audited, kind: str) -> Finding:
         threshold=LARGE / 100,
         limit="broken by the audit, not by the run",
         means=f"an audit of {attack} broke samples that the run left standing",
-        remedy=remedy_of(kind),
+        remedy=audit_remedy(kind),
         code=_code_of(kind),
         source="ours: two-phase sampling",
         values=(1.0,) * audit.audited,

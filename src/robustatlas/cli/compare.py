@@ -30,7 +30,7 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics import Interval, SampleStatistic
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.registry import METRICS, against_reference
+from robustatlas.metrics.registry import METRICS, reference_metrics
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
@@ -328,7 +328,7 @@ def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -
 
 def _explain(console: Console, statistics: Iterable[str], volumes: bool, agreement: bool) -> None:
     explained = ["clean accuracy", "average accuracy", "interval", "difference", "McNemar", "crossing"]
-    others = ("union accuracy", *(metric.name for metric in against_reference()))
+    others = ("union accuracy", *(metric.name for metric in reference_metrics()))
     explained += [name for name in others if name in statistics]
     explained += ["AH", "Wilcoxon"] if volumes else []
     print_definitions(console, [*explained, *(["agreement"] if agreement else [])])

@@ -33,7 +33,7 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.registry import of_attack, of_model
+from robustatlas.metrics.registry import attack_metrics, model_metrics
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
@@ -174,7 +174,7 @@ def print_facts(
     if facts.union:
         names.append("union accuracy")
         console.print(f"[dim]union accuracy: all at once, at {named_points(facts.union_at)}[/dim]")
-    names += [metric.name for metric in of_model() if any(name.startswith(metric.name) for name in facts.own)]
+    names += [metric.name for metric in model_metrics() if any(name.startswith(metric.name) for name in facts.own)]
     console.print(*_by_attack(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
@@ -281,7 +281,9 @@ def _overall(facts: RunFacts) -> Table:
 
 
 def _by_attack(facts: RunFacts, width: int) -> list[Table]:
-    present = [metric.name for metric in of_attack() if any(metric.name in attack.against for attack in facts.attacks)]
+    present = [
+        metric.name for metric in attack_metrics() if any(metric.name in attack.against for attack in facts.attacks)
+    ]
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
     headings += [""] if facts.invalid else []
     rows = [

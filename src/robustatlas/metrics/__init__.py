@@ -22,7 +22,7 @@ from robustatlas.metrics.comparison import (
 )
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, competitiveness_ratio, percent_seen
 from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope, local_optimality
-from robustatlas.metrics.differences import chance_of_difference, paired_differences
+from robustatlas.metrics.differences import chance_of_difference, difference_intervals
 from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     adversarial_hypervolume,
@@ -40,7 +40,7 @@ from robustatlas.metrics.intervals import (
 )
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
-from robustatlas.metrics.trainings import OverTrainings, mean_over, over_trainings
+from robustatlas.metrics.trainings import OverTrainings, combine_trainings, mean_over
 from robustatlas.metrics.typical import success_over_queries, typical_accuracies
 from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
@@ -72,10 +72,12 @@ __all__ = [
     "bootstrap_replicates",
     "chance_of_difference",
     "change_of_slope",
+    "combine_trainings",
     "common_strengths",
     "competitiveness_in_out",
     "competitiveness_ratio",
     "confidence_intervals",
+    "difference_intervals",
     "envelope",
     "holm",
     "hypervolume_at_levels",
@@ -88,8 +90,6 @@ __all__ = [
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",
-    "over_trainings",
-    "paired_differences",
     "percent_seen",
     "percentile_interval",
     "proportion_bounds",

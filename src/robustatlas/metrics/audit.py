@@ -1,9 +1,9 @@
-"""What a dear search of some samples says of a cheap search of all."""
+"""Estimates for all samples from a strong search of some and a cheap search of all."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # which imports its parts where they are used: special takes long
+import scipy  # scipy imports its parts on first use, and importing scipy.special is slow
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
@@ -16,16 +16,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Audited:
-    """Robust accuracies, in percent, that the dear search would leave on all samples.
+    """Robust accuracies, in percent, that the strong search would leave on all samples.
 
     Attributes:
         strengths: [S] of the attack.
         found: [S] what the cheap search leaves.
-        estimate: [S] what the dear search would leave.
+        estimate: [S] what the strong search would leave.
         low, high: [S] bounds of that.
         mean: (estimate, low, high) of the mean over the strengths.
         audited: number of samples that were searched again.
-        fallen: [S] how many of these the dear search broke and the cheap one did not.
+        fallen: [S] how many of these the strong search broke and the cheap one did not.
         confidence: of each interval.
 
     Example:
@@ -45,10 +45,10 @@ class Audited:
     confidence: float
 
 
-def sentence(audit: Audited, times: float) -> str:
-    """What an audit says, in words. ``times``: how many times the passes of the cheap search the dear one takes.
+def audit_sentence(audit: Audited, times: float) -> str:
+    """Return an audit in words; ``times`` is the ratio of the passes of the strong and the cheap search.
 
-    >>> sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
+    >>> audit_sentence(audited([[True]] * 20, range(5), [[False], *[[True]] * 4], [0.1]), 8.0)
     'at most 100.0 %; 8 times the effort would leave about 80 % (35 to 95; audit of 5)'
     """
     found, (estimate, low, high) = float(audit.found.mean()), audit.mean
@@ -60,13 +60,13 @@ def sentence(audit: Audited, times: float) -> str:
 
 
 LARGE = 5.0
-"""Percentage points in the mean over the strengths: so many less, by the upper end of the interval, are much less."""
+"""Percentage points of the mean over the strengths, by the upper end of the interval, from which a gap is large."""
 
 
-def concern(attack: str, audit: Audited, kind: str) -> str:
-    """A warning where an audit found much more; empty elsewhere. ``kind``: of attack, that found most.
+def audit_warning(attack: str, audit: Audited, kind: str) -> str:
+    """Return a warning if an audit found much more, else an empty text; ``kind`` of attack found most.
 
-    >>> concern("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]
+    >>> audit_warning("linf", audited([[True]] * 20, range(20), [[False]] * 20, [0.1]), "square-linf")[:48]
     '† The audit of linf leaves at least 100.0 points'
     """
     gap = float(audit.found.mean()) - audit.mean[2]
@@ -74,14 +74,14 @@ def concern(attack: str, audit: Audited, kind: str) -> str:
         return ""
     return (
         f"{MARK} The audit of {attack} leaves at least {gap:.1f} points less in the mean over the strengths, most of "
-        f"it found by {kind or 'high effort'}. {remedy_of(kind)}."
+        f"it found by {kind or 'high effort'}. {audit_remedy(kind)}."
     )
 
 
-def remedy_of(kind: str) -> str:
-    """What to do where this kind of attack found most of what an audit found, in a sentence without its end.
+def audit_remedy(kind: str) -> str:
+    """Return what to do if this kind of attack found most of the audit, as a sentence without a full stop.
 
-    >>> remedy_of("square-linf"), remedy_of("high effort")
+    >>> audit_remedy("square-linf"), audit_remedy("high effort")
     ('Evaluate all samples by square-linf as well', "Evaluate all samples at high effort (effort='high')")
     """
     if kind in ("", "high effort"):
@@ -94,15 +94,15 @@ def remedy_of(kind: str) -> str:
 def audited(
     robust: ArrayLike, positions: ArrayLike, still: ArrayLike, strengths: ArrayLike, confidence: float = 0.95
 ) -> Audited:
-    """Estimate what a dear search, done on a random part of the samples, would leave on all of them.
+    """Estimate what a strong search, done on a random part of the samples, would leave on all of them.
 
     The intervals are exact for the finitely many samples at hand; they are about these samples and this dear search,
-    not about the distribution that the samples come from, nor about examples that the dear search misses as well.
+    not about the distribution that the samples come from, nor about examples that the strong search misses as well.
 
     Args:
-        robust: [N, S] whether the cheap search left each sample robust at each strength.
+        robust: [N, S] True if the cheap search left the sample robust at the strength.
         positions: [n] the samples that were searched again, a random choice that does not depend on any outcome.
-        still: [n, S] whether these are robust by both searches together.
+        still: [n, S] True if these are robust under both searches together.
         strengths: [S].
         confidence: of each interval; that of the mean over the strengths was simulated, not proven.
 
@@ -134,7 +134,7 @@ def audited(
         raise UserError("An audited sample is robust that was broken before; give what both searches together leave.")
     left, tried = before.sum(0), before[at].sum(0)
     fallen = tried - after.sum(0)
-    least, most = _fallen_bounds(left, tried, fallen, (1 - confidence) / 2)
+    least, most = _break_bounds(left, tried, fallen, (1 - confidence) / 2)
     share = np.divide(fallen, tried, out=np.zeros(len(grid)), where=tried > 0)
     found, estimate, low, high = (
         percent(x, len(before)) for x in (left, left * (1 - share), left - most, left - least)
@@ -143,10 +143,12 @@ def audited(
     return Audited(grid, found, estimate, low, high, mean, len(at), fallen, confidence)
 
 
-def _fallen_bounds(
+def _break_bounds(
     left: NDArray[np.int64], tried: NDArray[np.int64], fallen: NDArray[np.int64], tail: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Least and most of the ``left`` samples that the dear search would break; it broke ``fallen`` of ``tried``."""
+    """Return least and most of the ``left`` samples that the strong search would break; it broke ``fallen`` of
+    ``tried``.
+    """
     rest, kept = left - tried, tried - fallen
     most = np.where(kept > 0, fallen + _beta_binomial(1 - tail, rest, fallen + 1, np.maximum(kept, 1)), left)
     least = np.where(fallen > 0, left - (kept + _beta_binomial(1 - tail, rest, kept + 1, np.maximum(fallen, 1))), 0)
@@ -155,8 +157,9 @@ def _fallen_bounds(
 
 
 def _beta_binomial(share: float, n: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[S] the smallest number that a beta-binomial variable does not exceed with probability ``share``, of all columns
-    together, which scipy.stats takes one by one."""
+    """Return [S] the smallest number that a beta-binomial variable does not exceed with probability ``share``, of
+    all columns together, which scipy.stats takes one by one.
+    """
     k, log_beta = np.arange(n.max() + 1)[:, None], scipy.special.betaln
     rest = np.maximum(n - k, 0)
     log_pmf = log_beta(k + a, rest + b) - log_beta(a, b) - log_beta(rest + 1, k + 1) - np.log(n + 1)

@@ -13,7 +13,7 @@ from robustatlas.outcomes.strengths import snapped
 
 
 def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = None, *, clean: bool = False) -> float:
-    """Mean accuracy in percent over every (attack, strength), all weighted alike.
+    """Return mean accuracy in percent over every (attack, strength), all weighted alike.
 
     Args:
         accuracies: of the model.
@@ -43,7 +43,7 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
 
 
 def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, float]) -> float:
-    """Share of samples that no nested attack breaks, each attack up to its own strength, in percent.
+    """Return share of samples that no nested attack breaks, each attack up to its own strength, in percent.
 
     Args:
         minimal_strengths: attack -> [N] smallest strength (or size) at which each sample was broken; 0 where it is

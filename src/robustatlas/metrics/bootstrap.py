@@ -15,7 +15,7 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import integer_or_none
 from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.matching import chosen_attacks, match_entries, seen_mask, table_of, weights_at
+from robustatlas.metrics.references.matching import match_entries, select_attacks, table_of, training_mask, weights_at
 from robustatlas.metrics.references.points import CLEAN, Points
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of
@@ -61,7 +61,7 @@ class SampleStatistic:
         return float(self.combine(self.columns.sum(axis=0, dtype=np.float64) / len(self.columns)))
 
     def bound(self, confidence: float = 0.95) -> Interval:
-        """The number at the exact lower and at the exact upper bounds of all its means.
+        """Return the number at the exact lower and at the exact upper bounds of all its means.
 
         Wider than a bootstrap interval, as it lets all means err to the same side; it never collapses to a point.
 
@@ -78,7 +78,7 @@ class SampleStatistic:
 
 
 def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int = 1000, seed: int = 0) -> Floats:
-    """Values [M, R] of M statistics on R resamples, each resample the same for all of them.
+    """Return values [M, R] of M statistics on R resamples, each resample the same for all of them.
 
     Statistics that share their columns (the same array) share the work.
 
@@ -120,7 +120,7 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
 
 
 def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: float | None = None) -> SampleStatistic:
-    """The mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given.
+    """Return the mean of one number per sample [N], such as the hypervolume of each; from 0 to `largest` if given.
 
     Args:
         values: [N] finite numbers, or booleans.
@@ -146,7 +146,7 @@ def mean_statistic(values: NDArray[np.float64] | NDArray[np.bool_], largest: flo
 
 
 def share_statistic(chosen: NDArray[np.bool_]) -> SampleStatistic:
-    """The share of samples [N] that something holds for, in percent, such as those that survive several attacks.
+    """Return the share of samples [N] that something holds for, in percent, such as those that survive several attacks.
 
     Args:
         chosen: [N] whether it holds for the sample.
@@ -164,7 +164,8 @@ def share_statistic(chosen: NDArray[np.bool_]) -> SampleStatistic:
 def confidence_intervals(
     statistics: Mapping[str, SampleStatistic], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
 ) -> dict[str, Interval]:
-    """The interval of each number: exact (Clopper-Pearson) of a single proportion, percentile bootstrap of all else.
+    """Return the interval of each number: exact (Clopper-Pearson) of a single proportion, percentile bootstrap of
+    all else.
 
     Where resampling sees no spread, or there are fewer than `FEW` samples, it is the exact bound of the number.
 
@@ -225,7 +226,7 @@ class AccuracyStatistics:
             start += judged.shape[1]
 
     def accuracy(self, attack: str, strength: int) -> SampleStatistic:
-        """Accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0.
+        """Return accuracy in percent under an attack at one of its strengths (by position), or `CLEAN` and 0.
 
         Raises:
             UserError: no such attack, or no strength at that position.
@@ -237,7 +238,7 @@ class AccuracyStatistics:
         return SampleStatistic(self.columns, lambda means: means[..., column], proportion=column, largest=100.0)
 
     def average(self, attacks: Sequence[str] | None = None) -> SampleStatistic:
-        """`average_accuracy` in percent."""
+        """Return `average_accuracy` in percent."""
         columns = self._columns(self.outcomes.attacks if attacks is None else attacks)
         single = int(columns[0]) if len(columns) == 1 else None
         return SampleStatistic(
@@ -245,7 +246,7 @@ class AccuracyStatistics:
         )
 
     def average_at(self, positions: Mapping[str, int]) -> SampleStatistic:
-        """Mean accuracy in percent over attacks, each at one of its strengths (by position).
+        """Return mean accuracy in percent over attacks, each at one of its strengths (by position).
 
         Raises:
             UserError: no such attack.
@@ -256,7 +257,7 @@ class AccuracyStatistics:
     def competitiveness(
         self, reference: Reference | AccuracyTable, kind: RatioKind = "ind-avg", attacks: Sequence[str] | None = None
     ) -> SampleStatistic:
-        """`competitiveness_ratio` in percent.
+        """Return `competitiveness_ratio` in percent.
 
         Raises:
             UserError: as of `competitiveness_ratio`.
@@ -271,13 +272,13 @@ class AccuracyStatistics:
         )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
-        """`mean_uar` in percent; with one attack its `unforeseen_attack_robustness`.
+        """Return `mean_uar` in percent; with one attack its `unforeseen_attack_robustness`.
 
         Raises:
             UserError: as of `mean_uar`.
         """
         parts = []
-        for attack in chosen_attacks(self.table, reference, attacks):
+        for attack in select_attacks(self.table, reference, attacks):
             entries = match_entries(self.table, reference, [attack], clean=False)
             check_ratio(entries, "exp")
             parts.append((self._position[attack], entries.reference))
@@ -297,20 +298,20 @@ class AccuracyStatistics:
         attacks: Sequence[str] | None = None,
         difficulty: Difficulty = "reference",
     ) -> SampleStatistic:
-        """`stability_constant`, where there is a pair of points that gives one.
+        """Return `stability_constant`, where there is a pair of points that gives one.
 
         Raises:
             UserError: as of `stability_constant`.
         """
         entries = match_entries(self.table, reference, attacks)
         hard = difficulty_of(entries, difficulty, table_of(reference))
-        pairs = Pairs.of(hard, seen_mask(entries, trained_on, reference), alpha, floor)
+        pairs = Pairs.select(hard, training_mask(entries, trained_on, reference), alpha, floor)
         columns = self._columns(list(dict.fromkeys(entries.attacks)))
         return SampleStatistic(
             self.columns,
             lambda means: pairs.slopes(means[..., columns]).max(axis=-1),
             largest=100.0,
-            between=lambda low, high: pairs.between(low[columns], high[columns]),
+            between=lambda low, high: pairs.slope_bounds(low[columns], high[columns]),
         )
 
     def _columns(self, attacks: Sequence[str]) -> NDArray[np.int64]:

@@ -67,7 +67,7 @@ class RankTest:
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
-    """McNemar's exact test: do two models get different shares of the same samples right?
+    """Return McNemar's exact test: do two models get different shares of the same samples right?
 
     Args:
         first: [N, S] (or [N]) whether the first model is correct.
@@ -100,7 +100,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
 
 
 def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str, McNemar]:
-    """McNemar's test at every strength of every attack, with p-values corrected (Holm) for all of these tests together.
+    """Return McNemar's test at every strength of every attack, with p-values corrected (Holm) for all of these
+    tests together.
 
     Args:
         first: outcomes of one model.
@@ -142,7 +143,7 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
 
 
 def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
-    """Wilcoxon's rank-sum test of two independent sets of values [N], [M]; equal values have their mean rank.
+    """Return Wilcoxon's rank-sum test of two independent sets of values [N], [M]; equal values have their mean rank.
 
     Table II of the adversarial hypervolume paper is this test over trainings: robust accuracy and mean hypervolume of
     ten seeds of each model, a value for each training. Over images, a value for each image of one training, it is not
@@ -192,7 +193,7 @@ def _rank_sum_chance(values: Floats, count: int) -> float:
 
 
 def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
-    """Wilcoxon's signed-rank test of values [N] of two models on the same samples; equal values count (Pratt).
+    """Return Wilcoxon's signed-rank test of values [N] of two models on the same samples; equal values count (Pratt).
 
     Infinite minimal sizes have no differences: cap them at the largest size of interest first.
 
@@ -223,7 +224,8 @@ def signed_rank_test(first: ArrayLike, second: ArrayLike) -> RankTest:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's correction of p-values [T] for T tests: rejecting those <= alpha errs at all with probability <= alpha.
+    """Return Holm's correction of p-values [T] for T tests: rejecting those <= alpha errs at all with probability
+    <= alpha.
 
     Args:
         p_values: [T] in [0, 1].
@@ -252,7 +254,8 @@ def holm(p_values: ArrayLike) -> Floats:
 def attack_correlation(
     scores: ArrayLike, method: Literal["pearson", "spearman"] = "pearson", seen: ArrayLike | None = None
 ) -> Floats:
-    """How attacks agree on models: correlation matrix [A, A] of scores [M, A] of M models under A attacks.
+    """Return the agreement of attacks on models: the correlation matrix [A, A] of scores [M, A] of M models under A
+    attacks.
 
     Args:
         scores: such as the UAR (:func:`uar_matrix`) of each model under each attack.
@@ -289,7 +292,7 @@ def attack_correlation(
 
 
 def _correlations(scores: Floats, left_out: NDArray[np.bool_], method: str) -> Floats:
-    """[A, A] of scores [M, A, 1], each of the pairs over the models that are not ``left_out`` [M, A, A]."""
+    """Return [A, A] of scores [M, A, 1], each of the pairs over the models that are not ``left_out`` [M, A, A]."""
     first = np.where(left_out, np.nan, scores)  # of each pair; of the second, the transposed
     if method == "spearman":
         first = scipy.stats.rankdata(first, axis=0, nan_policy="omit")

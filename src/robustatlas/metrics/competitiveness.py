@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, seen_mask, table_of, weights_at
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, table_of, training_mask, weights_at
 from robustatlas.metrics.references.points import Points, attacks_that_count, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -41,7 +41,7 @@ def competitiveness_ratio(
     attacks: Iterable[str] | None = None,
     weights: Points | None = None,
 ) -> float:
-    """Competitiveness ratio (CR) of a model, in percent of the reference; may exceed 100.
+    """Return competitiveness ratio (CR) of a model, in percent of the reference; may exceed 100.
 
     K is the set of evaluated points P: every (attack, strength), and the clean input once. Ratios are not clipped.
 
@@ -80,7 +80,7 @@ def competitiveness_ratio(
         >>> competitiveness_ratio(model, reference, weights={"clean": 1, "p": {1: 3}})
         78.75
     """
-    entries, weight = _weighed(accuracies, reference, attacks, weights)
+    entries, weight = _match_weighted(accuracies, reference, attacks, weights)
     return _ratio(entries, kind, weight)
 
 
@@ -92,7 +92,7 @@ def competitiveness_in_out(
     attacks: Iterable[str] | None = None,
     weights: Points | None = None,
 ) -> InOut:
-    """Competitiveness ratio over the points seen in training and over the others.
+    """Return competitiveness ratio over the points seen in training and over the others.
 
     Args:
         accuracies: of the model, in percent.
@@ -112,8 +112,8 @@ def competitiveness_in_out(
         >>> competitiveness_in_out(model, reference, trained_on={"p": 1.5}).inside
         82.5
     """
-    entries, weight = _weighed(accuracies, reference, attacks, weights)
-    seen = seen_mask(entries, trained_on, reference)
+    entries, weight = _match_weighted(accuracies, reference, attacks, weights)
+    seen = training_mask(entries, trained_on, reference)
     inside, outside = (
         _ratio(entries.select(part), kind, weight[part]) if part.any() else math.nan for part in (seen, ~seen)
     )
@@ -126,7 +126,7 @@ def percent_seen(
     trained_on: Mapping[str, float],
     attacks: Iterable[str] | None = None,
 ) -> float:
-    """Share of the evaluated points that a model saw in training, in percent; the clean point counts as seen.
+    """Return share of the evaluated points that a model saw in training, in percent; the clean point counts as seen.
 
     Args:
         accuracies: of the model; their points count.
@@ -143,7 +143,7 @@ def percent_seen(
         40.0
     """
     entries = match_entries(accuracies, reference, attacks)
-    return 100.0 * float(np.mean(seen_mask(entries, trained_on, reference)))
+    return 100.0 * float(np.mean(training_mask(entries, trained_on, reference)))
 
 
 def check_ratio(entries: MatchedEntries, kind: RatioKind) -> None:
@@ -166,12 +166,13 @@ def ratio_of(
     kind: RatioKind,
     weight: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Competitiveness ratios [...] in percent of accuracies [..., K] to reference accuracies [K], whose points have
-    positive weights [K]; None: all alike."""
+    """Return competitiveness ratios [...] in percent of accuracies [..., K] to reference accuracies [K], whose
+    points have positive weights [K]; None: all alike.
+    """
     return 100.0 * _FORMULAS[kind](accuracy, reference, np.ones_like(reference) if weight is None else weight)
 
 
-def _weighed(
+def _match_weighted(
     accuracies: AccuracyTable,
     reference: Reference | AccuracyTable,
     attacks: Iterable[str] | None,

@@ -47,7 +47,7 @@ class Band:
     kind: BandKind
 
     def at(self, size: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper bound [...] of the robust error at sizes [...] >= 0.
+        """Return lower and upper bound [...] of the robust error at sizes [...] >= 0.
 
         Raises:
             UserError: a size that is negative or NaN.
@@ -105,7 +105,7 @@ class RobustnessCurve(Tabular):
         unit: what the size measures, for labels of axes.
         judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
             on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
-        model: what its colour and dash are chosen by in figures; empty where that is not known.
+        model: fingerprint or name that chooses colour and dash in figures; empty if unknown.
 
     Raises:
         UserError: there is no sample, or a size is negative or NaN.
@@ -156,8 +156,8 @@ class RobustnessCurve(Tabular):
         return {"size": sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
-    def of(cls, outcome: Outcome) -> RobustnessCurve:
-        """The curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
+    def from_outcome(cls, outcome: Outcome) -> RobustnessCurve:
+        """Return the curve of an attack; at each of its strengths it is exactly 100 minus the robust accuracy."""
         if outcome.monotone:
             return cls(outcome.minimal_size, outcome.attack, outcome.unit)
         counts = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
@@ -184,11 +184,11 @@ class RobustnessCurve(Tabular):
         return np.asarray(sizes[np.diff(counts, prepend=0) != 0])
 
     def at(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust error at sizes [...] >= 0, in percent [...]."""
+        """Return robust error at sizes [...] >= 0, in percent [...]."""
         return percent(self._broken(size), self.samples)
 
     def robust_accuracy(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size).
+        """Return robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size).
 
         It stands on the sizes that were found: at strengths that were not searched it is an upper bound only (see
         :meth:`robustatlas.Result.accuracy_bounds`).
@@ -196,7 +196,7 @@ class RobustnessCurve(Tabular):
         return percent(self.samples - self._broken(size), self.samples)
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
-        """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never.
+        """Return smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never.
 
         Raises:
             UserError: a share outside of [0, 1].
@@ -211,7 +211,8 @@ class RobustnessCurve(Tabular):
         return np.where(rank <= 0, 0.0, np.append(sizes, np.inf)[reached])
 
     def area(self, up_to: float) -> float:
-        """Mean robust error over sizes between 0 and `up_to`, in percent: the area under the curve, over `up_to`.
+        """Return mean robust error over sizes between 0 and `up_to`, in percent: the area under the curve, over
+        `up_to`.
 
         100 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
 
@@ -225,7 +226,7 @@ class RobustnessCurve(Tabular):
         return float(percent(counts @ widths, self.samples) / up_to)
 
     def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
-        """Confidence band of the curve, for samples drawn independently.
+        """Return confidence band of the curve, for samples drawn independently.
 
         `simultaneous`: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant; with at least the asked
         confidence the whole true curve lies within. `pointwise`: Clopper-Pearson; so does each point on its own.
@@ -251,7 +252,7 @@ class RobustnessCurve(Tabular):
         return Band(sizes, low, high, confidence, kind)
 
     def crossings(self, other: RobustnessCurve, confidence: float = 0.95, tolerance: float = 1e-9) -> list[Crossing]:
-        """Where the curves cross: one model is more robust at smaller sizes, the other at larger ones.
+        """Return the crossings of the curves: one model is more robust at smaller sizes, the other at larger ones.
 
         A crossing is significant where the simultaneous bands of the two curves are apart somewhere before it and
         somewhere after it. Each band has the confidence 1 - (1 - confidence) / 2, so that both hold together.
@@ -315,7 +316,7 @@ class RobustnessCurve(Tabular):
 
 
 def dkw_half_width(samples: int, confidence: float) -> float:
-    """Half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
+    """Return half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
 
     Source: Massart 1990, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality".
 
@@ -327,7 +328,7 @@ def dkw_half_width(samples: int, confidence: float) -> float:
 
 
 def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
-    """The curve of the per-sample strongest of several attacks of one threat model, on the same samples.
+    """Return the curve of the per-sample strongest of several attacks of one threat model, on the same samples.
 
     Args:
         curves: of several attacks, on the same samples in the same order.
@@ -355,7 +356,7 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
 
 
 def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
-    """How near an attack's curve comes to the envelope of all attacks, in [0, 1]; 1 where it is as strong.
+    """Return how close an attack is to the envelope of all attacks, in [0, 1]; 1 means as strong.
 
     xi = (A_none - A_attack) / (A_none - A_best). A is the area under the robust accuracy, up to the size at which the
     envelope has broken every sample that it breaks. A_none is that of an attack that finds nothing.
@@ -399,7 +400,7 @@ def _sizes(given: ArrayLike) -> NDArray[np.float64]:
 
 
 def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
+    """Return distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
     distinct = np.unique(sizes)
     last_of_its_kind = np.append(np.diff(distinct) > tolerance * distinct[1:], True)[: distinct.size]
     return np.asarray(distinct[last_of_its_kind], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Differences of metrics between two models on the same samples, and whether they can be chance."""
+"""Differences of metrics between two models on the same samples, and tests of their significance."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,24 +13,24 @@ from robustatlas.metrics.intervals import Interval, percentile_interval
 
 Floats = NDArray[np.float64]
 
-_ALL_SWAPS = 13
-"""Of up to so many samples that the models judge differently, every way of swapping them is looked at (8192)."""
+_MAX_ENUMERATED = 13
+"""Largest number of differing samples for which all 8,192 swaps are enumerated."""
 
 _DRAWN_SWAPS = 9_999
-"""Ways of swapping that are drawn where there are more."""
+"""Number of random swaps for more differing samples."""
 
-_AT_ONCE = 500
-"""Of those, so many are in memory at once."""
+_SWAPS_AT_ONCE = 500
+"""Number of random swaps that are in memory at once."""
 
 
-def paired_differences(
+def difference_intervals(
     first: Mapping[str, SampleStatistic],
     second: Mapping[str, SampleStatistic],
     confidence: float = 0.95,
     replicates: int = 1000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Intervals of first - second for every statistic, by drawing the same samples for both models.
+    """Return intervals of first - second for every statistic, by resampling the same samples for both models.
 
     Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
     numbers, as one image on which the models differ shows no difference. An interval that excludes 0 is extended to 0
@@ -52,11 +52,11 @@ def paired_differences(
     Example:
         >>> from robustatlas.metrics import mean_statistic, share_statistic
         >>> a, b = np.repeat([1.0, 0.0], [80, 20]), np.repeat([1.0, 0.0], [70, 30])
-        >>> found = paired_differences({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
+        >>> found = difference_intervals({"accuracy": mean_statistic(100 * a)}, {"accuracy": mean_statistic(100 * b)})
         >>> print(found["accuracy"])
         10.00 [4.00, 16.00]
         >>> one = {"accuracy": share_statistic(np.array([True]))}, {"accuracy": share_statistic(np.array([False]))}
-        >>> print(paired_differences(*one)["accuracy"])
+        >>> print(difference_intervals(*one)["accuracy"])
         100.00 [-97.50, 100.00]
     """
     if first.keys() != second.keys():
@@ -71,7 +71,7 @@ def paired_differences(
         interval = percentile_interval(one.value - other.value, our - their, confidence)
         bounded = one.largest is not None and other.largest is not None
         if bounded and (len(one.columns) < FEW or interval.low == interval.high):
-            interval = _between_bounds(one, other, confidence)
+            interval = _exact_difference(one, other, confidence)
         few = (one.columns != other.columns).any(axis=1).sum() < FEW  # resampling does as well for more
         if interval.excludes(0) and few and chance_of_difference(one, other, seed) > 1 - confidence:
             interval = replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
@@ -80,7 +80,7 @@ def paired_differences(
 
 
 def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: int = 0) -> float:
-    """How probable a difference at least as large is, were the models alike: two-sided.
+    """Return the two-sided p-value of a difference at least as large between equal models.
 
     Of a proportion it is McNemar's exact test. Of any other number the two models are swapped on some of the samples
     that they judge differently: the share of the ways to do so that give a difference as large. Up to 13 such samples
@@ -123,16 +123,18 @@ def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: 
 
 
 def _swaps(samples: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Parts of [R, samples] whether to swap the models on each sample: all ways, or some that are drawn."""
-    if samples <= _ALL_SWAPS:
+    """Yield parts of [R, samples] that say whether to swap the models on each sample: all ways, or some that are
+    drawn.
+    """
+    if samples <= _MAX_ENUMERATED:
         yield np.asarray(np.arange(2**samples)[:, None] >> np.arange(samples) & 1, np.bool_)
         return
     chance = np.random.default_rng(seed)
-    for start in range(0, _DRAWN_SWAPS, _AT_ONCE):
-        yield chance.random((min(_AT_ONCE, _DRAWN_SWAPS - start), samples)) < 0.5
+    for start in range(0, _DRAWN_SWAPS, _SWAPS_AT_ONCE):
+        yield chance.random((min(_SWAPS_AT_ONCE, _DRAWN_SWAPS - start), samples)) < 0.5
 
 
-def _between_bounds(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:
-    """first - second where both lie between their exact bounds, each with half of the doubt."""
+def _exact_difference(first: SampleStatistic, second: SampleStatistic, confidence: float) -> Interval:
+    """Return first - second between the exact bounds of both, each with half of the error probability."""
     ours, theirs = (statistic.bound(1 - (1 - confidence) / 2) for statistic in (first, second))
     return Interval(first.value - second.value, ours.low - theirs.high, ours.high - theirs.low, confidence)

@@ -50,7 +50,7 @@ class AdversarialHypervolume:
 
     @property
     def error_bound(self) -> float:
-        """How much the mean is at most below the integral that it approximates: mean of (F_0 - F_L) / L.
+        """Bound on the difference of the mean and the integral that it approximates: mean of (F_0 - F_L) / L.
 
         The frontier falls, so its integral lies between the sum over right end points (the hypervolume) and the sum
         over left end points. Where this is too much for a comparison, evaluate at more levels.
@@ -61,7 +61,7 @@ class AdversarialHypervolume:
 def adversarial_hypervolume(
     margins: ArrayLike, clean_margin: ArrayLike | None = None, strengths: ArrayLike | None = None
 ) -> AdversarialHypervolume:
-    """Adversarial hypervolume from the lowest margins found within growing perturbation sizes.
+    """Return adversarial hypervolume from the lowest margins found within growing perturbation sizes.
 
     AH(x) = (1 / L) * sum over i = 1..L of F_i, with F_i = max(0, lowest margin found within i * epsilon / L): the
     area under the adversarial frontier, with sizes in units of epsilon. A sample that is misclassified clean has 0.
@@ -116,7 +116,7 @@ def adversarial_hypervolume(
 
 
 def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> dict[int, float]:
-    """Mean hypervolume for every number of levels that the given margins contain: how it converges with L.
+    """Return mean hypervolume for every number of levels that the given margins contain: how it converges with L.
 
     Args:
         margins: [N, L] as for `adversarial_hypervolume`.
@@ -142,7 +142,7 @@ def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = N
 
 
 def hypervolume_limit(by_levels: Mapping[int, float]) -> tuple[float, float]:
-    """What the mean hypervolume tends to with more levels: the limit h and c of h - c / L, by least squares.
+    """Return the limit of the mean hypervolume for more levels: h and c of h - c / L, by least squares.
 
     Args:
         by_levels: number of levels L -> mean hypervolume, as :func:`hypervolume_at_levels` gives it.
@@ -169,7 +169,7 @@ def hypervolume_limit(by_levels: Mapping[int, float]) -> tuple[float, float]:
 
 
 def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArray[np.float64]:
-    """Confidence in [-1, 1] from the cross-entropy: 1 for certainty, 0 for a uniform guess, below 0 for worse.
+    """Return confidence in [-1, 1] from the cross-entropy: 1 for certainty, 0 for a uniform guess, below 0 for worse.
 
     1 + log(p_y) / log(C), clipped below at -1; in place of the margin in `adversarial_hypervolume`. Unlike the margin
     it may be above 0 where the input is misclassified, and 0 does not mark the decision boundary.
@@ -198,7 +198,7 @@ def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArr
 
 
 def equal_steps(strengths: ArrayLike) -> bool:
-    """Whether strengths [L] are equal steps from 0, as the hypervolume asks for.
+    """Return True if strengths [L] are equal steps from 0, as the hypervolume requires.
 
     >>> equal_steps([0.1, 0.2, 0.3]), equal_steps([0.1, 0.3])
     (True, False)

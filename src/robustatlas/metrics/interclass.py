@@ -57,7 +57,7 @@ class InterclassDistances:
         return float(np.nanmax(self.per_sample))
 
     def distribution(self) -> RobustnessCurve:
-        """The distribution of the distances: share of samples with another class within a size (Figure 5)."""
+        """Return the distribution of the distances: share of samples with another class within a size (Figure 5)."""
         return RobustnessCurve(self.per_sample[~np.isnan(self.per_sample)], attack=self.norm, unit=self.norm)
 
 
@@ -67,7 +67,7 @@ def interclass_distances(
     norm: LpNorm = "linf",
     progress: Callable[[float], None] | None = None,
 ) -> InterclassDistances:
-    """Distance of every sample to the nearest sample of another class, exactly.
+    """Return distance of every sample to the nearest sample of another class, exactly.
 
     Memory grows linearly with the number of samples. Distances are computed in float64.
 
@@ -188,7 +188,9 @@ def _blocks_between_classes(classes: NDArray[np.integer[Any]]) -> Iterator[tuple
 
 
 def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Floats in [0, 1] that are multiples of 1/255 as uint8, whose distances are exact; all others as they are."""
+    """Return floats in [0, 1] that are multiples of 1/255 as uint8, whose distances are exact; all others as they
+    are.
+    """
     if values.dtype == np.uint8:
         return values
     scaled = np.multiply(values, 255)

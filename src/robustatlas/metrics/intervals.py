@@ -31,7 +31,7 @@ class Interval:
     confidence: float
 
     def excludes(self, number: float) -> bool:
-        """Whether the number lies outside the interval."""
+        """Return True if the number lies outside of the interval."""
         return not self.low <= number <= self.high
 
     def __format__(self, form: str) -> str:
@@ -51,7 +51,7 @@ def check_confidence(confidence: float) -> None:
 def proportion_bounds(
     successes: ArrayLike, total: int, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Exact (Clopper-Pearson) confidence bounds of proportions, in percent.
+    """Return exact (Clopper-Pearson) confidence bounds of proportions, in percent.
 
     Args:
         successes: [...] counts out of `total`.
@@ -86,7 +86,7 @@ def proportion_bounds(
 
 
 def proportion_interval(successes: int, total: int, confidence: float = 0.95) -> Interval:
-    """A proportion in percent with its exact (Clopper-Pearson) interval: that of every single accuracy.
+    """Return a proportion in percent with its exact (Clopper-Pearson) interval: that of every single accuracy.
 
     Args:
         successes: number of trials that succeeded, from 0 to `total`.
@@ -108,7 +108,7 @@ def proportion_interval(successes: int, total: int, confidence: float = 0.95) ->
 
 
 def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -> Interval:
-    """Exact (Clopper-Pearson) confidence interval of an accuracy measured on N samples, in percent.
+    """Return exact (Clopper-Pearson) confidence interval of an accuracy measured on N samples, in percent.
 
     Args:
         accuracy: in percent, a multiple of 100 / N.
@@ -134,7 +134,7 @@ def accuracy_interval(accuracy: float, samples: int, confidence: float = 0.95) -
 
 
 def percentile_interval(value: float, replicates: NDArray[np.float64], confidence: float = 0.95) -> Interval:
-    """Percentile bootstrap interval of a number, from its values [R] on resampled data.
+    """Return percentile bootstrap interval of a number, from its values [R] on resampled data.
 
     Args:
         value: the number on the data themselves.

@@ -189,28 +189,28 @@ METRICS: Registry[Metric] = Registry(
 """Name -> metric, in the order in which they are explained."""
 
 
-def against_reference() -> list[Metric]:
-    """Those that hold a model against a reference, over all attacks.
+def reference_metrics() -> list[Metric]:
+    """Return the metrics that compare a model with a reference over all attacks.
 
-    >>> [metric.name for metric in against_reference()][:2]
+    >>> [metric.name for metric in reference_metrics()][:2]
     ['CR ind-avg', 'CR ind-worst']
     """
     return [metric for metric in METRICS.load_usable().values() if metric.against]
 
 
-def of_model() -> list[Metric]:
-    """Those that a model's outcomes give by themselves, beside accuracies.
+def model_metrics() -> list[Metric]:
+    """Return the metrics of a model without a reference, other than accuracies.
 
-    >>> [metric.name for metric in of_model()]
+    >>> [metric.name for metric in model_metrics()]
     ['UA2']
     """
     return [metric for metric in METRICS.load_usable().values() if metric.of_model]
 
 
-def of_attack() -> list[Metric]:
-    """Those that hold a model against a reference under one attack.
+def attack_metrics() -> list[Metric]:
+    """Return the metrics that compare a model with a reference under one attack.
 
-    >>> [metric.name for metric in of_attack()][:2]
+    >>> [metric.name for metric in attack_metrics()][:2]
     ['CR', 'UAR']
     """
     return [metric for metric in METRICS.load_usable().values() if metric.of_attack]

@@ -1,4 +1,4 @@
-"""Where a robustness curve changes its slope: the mark that training at one strength leaves on it."""
+"""Changes of the slope of a robustness curve, which training at one strength causes."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import check_confidence
 
 _POINTS = 100
-"""Sizes at which the curve is looked at, and candidates for the change."""
-_ENDS = 5
-"""Of these, how many each line has at least."""
+"""Number of sizes at which the curve is sampled; they are the candidates for the change."""
+_MIN_POINTS = 5
+"""Smallest number of these sizes for each of the two lines."""
 
 
 @dataclass(frozen=True)
 class SlopeChange:
-    """Where the best two lines through a robustness curve meet.
+    """Meeting point of the best two lines through a robustness curve.
 
     Attributes:
         size: where they meet.
@@ -43,7 +43,7 @@ class SlopeChange:
 def change_of_slope(
     curve: RobustnessCurve, up_to: float, confidence: float = 0.95, replicates: int = 200, seed: int = 0
 ) -> SlopeChange:
-    """Where a robustness curve changes its slope most, between 0 and ``up_to``.
+    """Return the largest change of the slope of a robustness curve between 0 and ``up_to``.
 
     The continuous function of two straight pieces that is nearest to the curve in least squares, its intervals by
     drawing samples anew. Curves of networks that were trained against one strength rise faster beyond it.
@@ -77,7 +77,7 @@ def change_of_slope(
     if replicates < 2:
         raise UserError(f"The number of replicates is {shorten(replicates)}; at least 2 are expected, 200 are usual.")
     grid = np.linspace(0, up_to, _POINTS)
-    candidates = grid[_ENDS:-_ENDS]
+    candidates = grid[_MIN_POINTS:-_MIN_POINTS]
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
     wrong = np.float32(100) * (curve.minimal_sizes[:, None] <= grid)

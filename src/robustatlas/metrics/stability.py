@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import real_or_nan
 from robustatlas.common.wording import list_names
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, seen_mask, table_of, values_at
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, table_of, training_mask, values_at
 from robustatlas.metrics.references.points import CLEAN, Points, points_of
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -53,7 +53,7 @@ def stability_constant(
     attacks: Iterable[str] | None = None,
     difficulty: Difficulty = "reference",
 ) -> StabilityConstant:
-    """Stability constant (SC) of a model: the smaller, the less its accuracy jumps off what it was trained on.
+    """Return stability constant (SC) of a model: the smaller, the less its accuracy jumps off what it was trained on.
 
     SC = max |acc(P1) - acc(P2)| / |s(P1) - s(P2)|. P1 are the points seen in training, P2 all points, and s is the
     difficulty of a point. Only pairs with 0 < |s(P1) - s(P2)| <= alpha count; equally difficult ones (up to
@@ -100,7 +100,7 @@ def stability_constant(
         )
     entries = match_entries(accuracies, reference, attacks)
     hard = difficulty_of(entries, difficulty, table_of(reference))
-    pairs = Pairs.of(hard, seen_mask(entries, trained_on, reference), alpha, floor)
+    pairs = Pairs.select(hard, training_mask(entries, trained_on, reference), alpha, floor)
     if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
     slopes = pairs.slopes(entries.accuracy)
@@ -115,8 +115,11 @@ def stability_constant(
 
 
 def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
-    """The difficulty [K] of ``entries``, see :func:`stability_constant`; ``known``: points that there are. Raises
-    :class:`UserError`: a point without a difficulty, or the strengths of several attacks."""
+    """Return the difficulty [K] of ``entries``, see :func:`stability_constant`.
+
+    Raises:
+        UserError: a point has no difficulty, or the strengths of several attacks were requested.
+    """
     if isinstance(given, str):
         if given == "reference":
             return -entries.reference  # 100 - acc*, of which only differences count
@@ -137,30 +140,37 @@ def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTab
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The P pairs of points that a stability constant is the steepest of. ``first``: [P] positions of the points seen
-    in training. ``second``: [P] of the other ones. ``apart``: [P] their differences of difficulty."""
+    """The P pairs of points whose steepest slope is the stability constant.
+
+    Attributes:
+        first: [P] positions of the points seen in training.
+        second: [P] positions of the other points.
+        apart: [P] differences of difficulty.
+    """
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     apart: NDArray[np.float64]
 
     @classmethod
-    def of(cls, difficulty: NDArray[np.float64], seen: NDArray[np.bool_], alpha: float, floor: float) -> Pairs:
-        """The pairs of a ``seen`` point [K] with any other, whose difficulties [K] are ``floor`` to ``alpha`` apart."""
+    def select(cls, difficulty: NDArray[np.float64], seen: NDArray[np.bool_], alpha: float, floor: float) -> Pairs:
+        """Return the pairs of a ``seen`` point [K] with any other, whose difficulties [K] are ``floor`` to
+        ``alpha`` apart.
+        """
         apart = np.abs(difficulty[:, None] - difficulty[None, :])
         admissible = (apart > TIE_TOLERANCE) & (apart >= floor) & (apart <= alpha) & seen[:, None]
         first, second = np.nonzero(admissible)
         return cls(first, second, apart[first, second])
 
     def slopes(self, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[..., P] of accuracies [..., K]."""
+        """Return the slopes [..., P] for accuracies [..., K]."""
         return np.abs(accuracy[..., self.first] - accuracy[..., self.second]) / self.apart
 
-    def between(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[float, float]:
-        """Between what the steepest slope lies where accuracies [K] lie between ``low`` and ``high``.
+    def slope_bounds(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[float, float]:
+        """Return bounds of the steepest slope for accuracies [K] between ``low`` and ``high``.
 
         >>> pairs = Pairs(np.array([0]), np.array([1]), np.array([2.0]))
-        >>> pairs.between(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
+        >>> pairs.slope_bounds(np.array([50.0, 30.0]), np.array([60.0, 40.0]))
         (5.0, 15.0)
         """
         above, below = low[self.first] - high[self.second], low[self.second] - high[self.first]

@@ -38,17 +38,17 @@ class OverTrainings:
 
     @property
     def mean(self) -> float:
-        """Over the trainings."""
+        """Mean over the trainings."""
         return self.trainings.value
 
     @property
     def std(self) -> float:
-        """Of the trainings, divided by R - 1; NaN of one."""
+        """Standard deviation over the trainings, divided by R - 1; NaN for one training."""
         return float(self.values.std(ddof=1)) if self.values.size > 1 else math.nan
 
 
 def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """The mean of a number over trainings [R], with Student's interval over the choice of trainings.
+    """Return the mean of a number over trainings [R], with Student's interval over the choice of trainings.
 
     Args:
         values: [R] of each training, finite.
@@ -81,10 +81,10 @@ def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(mean, mean - half, mean + half, confidence)
 
 
-def over_trainings(
+def combine_trainings(
     trainings: Sequence[Mapping[str, SampleStatistic]], confidence: float = 0.95, replicates: int = 1000, seed: int = 0
 ) -> dict[str, OverTrainings]:
-    """The numbers of several trainings as one.
+    """Return the statistics of several trainings as means over the trainings.
 
     Args:
         trainings: of each the same statistics, on the same N samples.
@@ -102,7 +102,7 @@ def over_trainings(
     Example:
         >>> from robustatlas.metrics import share_statistic
         >>> seeds = [{"accuracy": share_statistic(np.arange(100) < right)} for right in (80, 84)]
-        >>> found = over_trainings(seeds)["accuracy"]
+        >>> found = combine_trainings(seeds)["accuracy"]
         >>> found.mean, found.values
         (82.0, array([80., 84.]))
     """
@@ -131,7 +131,7 @@ def over_trainings(
 
 
 def _bound(statistics: Sequence[SampleStatistic], confidence: float) -> Interval:
-    """The mean number where all images err to the same side in all trainings; nothing less holds for few images."""
+    """Return the mean with the mean of the exact bounds, the only valid interval for few images."""
     mean = float(np.mean([statistic.value for statistic in statistics]))
     if any(statistic.largest is None for statistic in statistics):
         return Interval(mean, mean, mean, confidence)

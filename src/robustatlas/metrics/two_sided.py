@@ -42,11 +42,11 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class TwoSided:
-    """What is known of a robustness curve from both sides.
+    """Both sides of a robustness curve: certified and empirical.
 
     Attributes:
         certified: the curve of the certified sizes, an upper bound of the robust error.
-        found: the curve of the sizes found, a lower bound of it.
+        empirical: the curve of the sizes that attacks found, a lower bound of it.
         largest: strength up to which the attack was run; beyond it nothing was looked for.
 
     Raises:
@@ -59,16 +59,17 @@ class TwoSided:
     """
 
     certified: RobustnessCurve
-    found: RobustnessCurve
+    empirical: RobustnessCurve
     largest: float
 
     def __post_init__(self) -> None:
-        if self.certified.samples != self.found.samples:
+        if self.certified.samples != self.empirical.samples:
             raise UserError(
-                f"The sides are of {self.certified.samples} and {self.found.samples} samples; give the same to both."
+                f"The sides are of {self.certified.samples} and {self.empirical.samples} samples; give the same to "
+                "both."
             )
         if (crossed := np.flatnonzero(self.lower > self.upper)).size:
-            row, attack = int(crossed[0]), self.found.attack
+            row, attack = int(crossed[0]), self.empirical.attack
             example, least = (format_strength(float(side[row]), 6, attack=attack) for side in (self.upper, self.lower))
             raise UserError(
                 f"Sample {row} has an example of size {example} and is certified {words_up_to(attack)} {least}: one of "
@@ -77,18 +78,21 @@ class TwoSided:
 
     @property
     def lower(self) -> NDArray[np.float64]:
-        """``[N]``: certified sizes."""
+        """Certified sizes ``[N]``."""
         return self.certified.minimal_sizes
 
     @property
     def upper(self) -> NDArray[np.float64]:
-        """``[N]``: sizes found."""
-        return self.found.minimal_sizes
+        """Sizes found ``[N]``."""
+        return self.empirical.minimal_sizes
 
     @cached_property
     def closed(self) -> NDArray[np.bool_]:
-        """``[N]``: whether upper / lower < 1.01: both sides meet; so they do where the clean input is misclassified,
-        and where nothing can be found up to the largest strength and nothing was."""
+        """Mask ``[N]`` of samples whose sides meet: upper / lower < 1.01.
+
+        They also meet if the clean input is misclassified, or if nothing can exist up to the largest strength and
+        nothing was found.
+        """
         lower, upper = self.lower, self.upper
         with np.errstate(invalid="ignore"):
             met = (upper == 0) | ((lower > 0) & (upper < CLOSED * lower))
@@ -102,7 +106,7 @@ class TwoSided:
     @property
     def area(self) -> float:
         """The area between both curves up to the largest strength, in percent of the whole: what remains in doubt."""
-        return self.certified.area(self.largest) - self.found.area(self.largest)
+        return self.certified.area(self.largest) - self.empirical.area(self.largest)
 
     @property
     def width(self) -> float:
@@ -115,7 +119,7 @@ class TwoSided:
         return float(np.median(upper / lower))
 
     def at(self, size: float) -> Between:
-        """The robust accuracy at a size, from both sides.
+        """Return the robust accuracy at a size, from both sides.
 
         Args:
             size: >= 0.
@@ -123,7 +127,9 @@ class TwoSided:
         Returns:
             both numbers, which print as a sentence.
         """
-        return Between(size, 100 - float(self.certified.at(size)), 100 - float(self.found.at(size)), self.found.attack)
+        return Between(
+            size, 100 - float(self.certified.at(size)), 100 - float(self.empirical.at(size)), self.empirical.attack
+        )
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw both sides, and the doubt between them shaded: :func:`robustatlas.metrics.figures.plot_two_sided`."""
@@ -132,7 +138,7 @@ class TwoSided:
         return plot_two_sided(self, ax, **options)
 
     def bands(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> tuple[Band, Band]:
-        """Confidence bands of the certified curve and of the one found.
+        """Return confidence bands of the certified and of the empirical curve.
 
         Args:
             confidence: of each.
@@ -142,4 +148,4 @@ class TwoSided:
             both; the true curve of the whole population lies between the lower edge of the second and the upper edge of
             the first.
         """
-        return self.certified.band(confidence, kind), self.found.band(confidence, kind)
+        return self.certified.band(confidence, kind), self.empirical.band(confidence, kind)

@@ -11,7 +11,7 @@ from robustatlas.outcomes.outcome import Outcome
 
 
 def typical_accuracies(outcome: Outcome, confidence: float = 0.95) -> tuple[Interval, ...] | None:
-    """Mean share of the draws that a model gets right, at each strength, in percent.
+    """Return mean share of the draws that a model gets right, at each strength, in percent.
 
     The interval is of the mean over all images from which the samples come. Each sample counts as one trial, however
     often it was drawn. Its share varies no more than a single draw would, so the exact interval of so many single draws
@@ -49,7 +49,7 @@ def typical_accuracies(outcome: Outcome, confidence: float = 0.95) -> tuple[Inte
 
 
 def success_over_queries(queries: ArrayLike, at: Sequence[int]) -> NDArray[np.float64]:
-    """How many samples are broken within so many queries, in percent.
+    """Return the percentage of samples that are broken within given numbers of queries.
 
     Args:
         queries: [N] of each sample until its first example, -1 where there is none; a column of

@@ -6,7 +6,7 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
-from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, LEVELS, Level, in_sound_units
+from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, LEVELS, Level, to_sound_units
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
@@ -16,7 +16,7 @@ WORST = {level: f"UA worst {level}" for level in LEVELS}
 
 
 def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
-    """UA2 of a model: its mean accuracy under the eight core attacks of ImageNet-UA at one of the three levels.
+    """Return UA2 of a model: its mean accuracy under the eight core attacks of ImageNet-UA at one of the three levels.
 
     Args:
         accuracies: of the model, in percent; the strengths show whether levels are those of ImageNet or CIFAR-10.
@@ -49,13 +49,15 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
 
 
 def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[str, int]] | None:
-    """Level -> core attack -> the position of that level among its strengths; None where one is missing. ``grids``:
-    attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and those of snow may be in the unit of the
-    published threat model or of the sound one."""
+    """Return level -> core attack -> the position of that level among its strengths.
+
+    None where one is missing. ``grids``: attack -> its strengths. They may be those of ImageNet or of CIFAR-10, and
+    those of snow may be in the unit of the published threat model or of the sound one.
+    """
     known = {attack: list(strengths) for attack, strengths in grids.items()}
     for published in (IMAGENET, CIFAR10):
         for sound in (True, False):
-            found = {f"ua-{name}": in_sound_units(name, published[name]) if sound else published[name] for name in CORE}
+            found = {f"ua-{name}": to_sound_units(name, published[name]) if sound else published[name] for name in CORE}
             places = {
                 attack: [position_of(strength, known.get(attack, [])) for strength in levels]
                 for attack, levels in found.items()
@@ -69,8 +71,8 @@ def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[st
 
 
 def ua2_statistics(outcomes: OutcomeTable) -> dict[str, SampleStatistic]:
-    """UA2 at every level, and the share of samples that no core attack breaks there; nothing where a core attack was
-    not evaluated at the levels.
+    """Return UA2 at every level, and the share of samples that no core attack breaks there; nothing where a core
+    attack was not evaluated at the levels.
     """
     grids = {attack: outcomes.strengths(attack).tolist() for attack in outcomes.attacks}
     found = level_positions(grids)

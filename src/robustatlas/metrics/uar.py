@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.competitiveness import check_ratio, ratio_of
-from robustatlas.metrics.references.matching import chosen_attacks, match_entries
+from robustatlas.metrics.references.matching import match_entries, select_attacks
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 
 def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference | AccuracyTable, attack: str) -> float:
-    """UAR of a model under one attack: 100 * sum of its accuracies / sum of the reference's; may exceed 100.
+    """Return UAR of a model under one attack: 100 * sum of its accuracies / sum of the reference's; may exceed 100.
 
     Args:
         accuracies: of the model, in percent, at the strengths that the reference is calibrated at.
@@ -42,7 +42,7 @@ def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference
 def mean_uar(
     accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None = None
 ) -> float:
-    """Mean of the UARs of several attacks (mUAR); when `attacks` is None, of those that the reference ranks.
+    """Return mean of the UARs of several attacks (mUAR); when `attacks` is None, of those that the reference ranks.
 
     Args:
         accuracies: of the model, in percent, at the strengths that the reference is calibrated at.
@@ -63,14 +63,14 @@ def mean_uar(
         >>> round(mean_uar(model, reference), 6)
         63.579983
     """
-    chosen = chosen_attacks(accuracies, reference, attacks)
+    chosen = select_attacks(accuracies, reference, attacks)
     return float(np.mean([unforeseen_attack_robustness(accuracies, reference, attack) for attack in chosen]))
 
 
 def uar_matrix(
     models: Sequence[AccuracyTable], reference: Reference | AccuracyTable, attacks: Iterable[str] | None = None
 ) -> NDArray[np.float64]:
-    """UAR [M, A] in percent of each of M models under each of A attacks.
+    """Return UAR [M, A] in percent of each of M models under each of A attacks.
 
     Args:
         models: of each its accuracies in percent, at the strengths that the reference is calibrated at.
@@ -94,5 +94,5 @@ def uar_matrix(
     """
     if not models:
         raise UserError("No model is given; a matrix of UAR has a row for each model.")
-    chosen = chosen_attacks(models[0], reference, attacks)
+    chosen = select_attacks(models[0], reference, attacks)
     return np.array([[unforeseen_attack_robustness(m, reference, attack) for attack in chosen] for m in models])

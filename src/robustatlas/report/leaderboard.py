@@ -173,12 +173,12 @@ def build_leaderboard(
         the path of the page to open.
 
     Raises:
-        UserError: as of `Reference.above_zero`; nothing to show; runs about different data; the folder is a file.
+        UserError: as of `Reference.drop_zeros`; nothing to show; runs about different data; the folder is a file.
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
     ground = Ground.of(runs) if reference is None else None
-    against = ground.reference if ground else reference.above_zero() if reference else None
+    against = ground.reference if ground else reference.drop_zeros() if reference else None
     assert against is not None
     own, known, first, unlike = _own_rows(runs, against, details, ground)
     if strangers := [name for name in details if name not in known]:

@@ -20,7 +20,7 @@ from robustatlas.common.typed_strengths import axis_label, falling_scale_start, 
 from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.registry import against_reference
+from robustatlas.metrics.registry import reference_metrics
 from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
@@ -202,7 +202,7 @@ class _Sides:
 
 def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str, Any]:
     return {
-        "against": against_reference(),
+        "against": reference_metrics(),
         "against_what": "" if reference is None else against_what(reference, [run.name for run in facts]),
         "specialists": reference is None or not reference.models,
     }

@@ -19,7 +19,7 @@ from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
 from robustatlas.common.wording import masked_warning
-from robustatlas.metrics.audit import Audited, concern
+from robustatlas.metrics.audit import Audited, audit_warning
 from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimality
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -185,7 +185,7 @@ class Result(OutcomeTable, Tabular):
             attack: f"{attack} is an attack of one's own; {ours}, on the same threat model, was not held against it."
             for attack, ours in self._unheld().items()
         }
-        found |= {audit[0]: said for audit in self._audits.all() if audit[0] in own and (said := concern(*audit))}
+        found |= {audit[0]: said for audit in self._audits.all() if audit[0] in own and (said := audit_warning(*audit))}
         refused = [one for one in self.outcomes.values() if is_all_refused(one, self.clean)]
         return found | {one.attack: f"{refusal_of(one)}." for one in refused}
 
@@ -297,7 +297,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
+        return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.fingerprint)
 
     card = Bound()
 
@@ -377,7 +377,9 @@ class Result(OutcomeTable, Tabular):
         if (rows < 0).any() or (best_known.labels[rows] != self.labels).any():
             raise UserError(f"{best_known.name} does not hold the samples of {self.name}; give runs of the same data.")
         known = best_known.select(rows)
-        curves = {attack: (self.curve(attack), RobustnessCurve.of(known.outcome(attack))) for attack in shared}
+        curves = {
+            attack: (self.curve(attack), RobustnessCurve.from_outcome(known.outcome(attack))) for attack in shared
+        }
         return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
 
     def adversarial(self, attack: str, index: NDArray[np.int64] | None = None) -> AdversarialExamples:

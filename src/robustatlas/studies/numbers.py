@@ -16,10 +16,10 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, m
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.matching import compared
+from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.stability import stability_constant
-from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.metrics.trainings import OverTrainings, combine_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.bounds import describe_unsearched
 from robustatlas.outcomes.masked import masked
@@ -125,7 +125,7 @@ def number_of(
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
         return StudyNumber.not_computable(str(error), len(results))
-    over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
+    over = combine_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
     over = replace(over, trainings=possible(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
@@ -231,7 +231,7 @@ def _against(
         return overall[name]
     if name == "SC" or kind == "SC floor":
         ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
-        seen = compared(trained_on, held.ranked)
+        seen = restrict_training(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
             raise NotComputableError(NO_PAIR)

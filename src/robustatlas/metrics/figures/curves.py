@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.scalars import real_or_nan
 from robustatlas.common.styles import Style, model_styles
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
+from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_standard_strength, percent_axis, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Curve(Protocol):
-    """What is drawn of a robustness curve, as `robustatlas.metrics.RobustnessCurve` is one."""
+    """Interface of the curves that are drawn, such as `robustatlas.metrics.RobustnessCurve`."""
 
     @property
     def attack(self) -> str:
@@ -31,28 +31,28 @@ class Curve(Protocol):
 
     @property
     def unit(self) -> str:
-        """Of its sizes."""
+        """Unit of the sizes."""
 
     @property
     def model(self) -> str:
-        """What the colour and the dash are chosen by; empty where it is not known."""
+        """Fingerprint or name that chooses colour and dash; empty if unknown."""
 
     @property
     def jumps(self) -> Floats:
         """Sizes at which the curve changes."""
 
     def at(self, size: ArrayLike, /) -> Floats:
-        """Robust error in percent."""
+        """Return the robust error in percent."""
 
     def band(self, confidence: float, kind: Any, /) -> Any:
-        """Its confidence band."""
+        """Return its confidence band."""
 
     def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
-        """Where it crosses another curve."""
+        """Return the crossings with another curve."""
 
 
 _NORMS = {"linf": r"$\ell_\infty$", "l2": r"$\ell_2$", "l1": r"$\ell_1$", "l0": r"$\ell_0$"}
-"""How axes name the norms."""
+"""Names of the norms in labels of axes."""
 
 Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
 
@@ -95,7 +95,7 @@ def plot_curves(
         >>> print(axes.get_xlabel())
         $\\ell_\\infty$, largest change of a pixel
     """
-    named = _named(curves)
+    named = _name_curves(curves)
     end = _end(named.values(), up_to)
     with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
         for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
@@ -105,7 +105,7 @@ def plot_curves(
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
-            usual_mark(axes, attacks.pop(), end, rises=error)
+            mark_standard_strength(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             legend_above(axes, len(named))
@@ -115,7 +115,7 @@ def plot_curves(
 def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
-    """A curve with its band; its markers begin at another place than those of the lines before it."""
+    """Draw a curve with its band; its markers begin at another place than those of the lines before it."""
     sizes = steps(curve, end)
     values = curve.at(sizes)
     axes.step(
@@ -130,18 +130,18 @@ def _draw(
 
 
 def _styles(named: Mapping[str, Curve]) -> list[Style]:
-    """By the models, where each curve is of another one; otherwise by the names of the curves."""
+    """Return styles by the models if each curve has another one, else by the names of the curves."""
     models = [curve.model or name for name, curve in named.items()]
     return model_styles(models if len(set(models)) == len(models) else list(named))
 
 
 def steps(curve: Curve, end: float) -> Floats:
-    """Sizes at which a curve changes, from 0 to the end of the axis."""
+    """Return the sizes at which a curve changes, from 0 to the end of the axis."""
     sizes = np.unique(np.concatenate([[0.0], curve.jumps, [end]]))
     return np.asarray(sizes[sizes <= end])
 
 
-def _named(curves: Curves) -> dict[str, Curve]:
+def _name_curves(curves: Curves) -> dict[str, Curve]:
     if isinstance(curves, Mapping):
         named = dict(curves)
     else:
@@ -158,7 +158,7 @@ def _named(curves: Curves) -> dict[str, Curve]:
 
 
 def _end(curves: Iterable[Curve], up_to: float | None) -> float:
-    """Right end of the axis: what is asked for, or just beyond the largest finite size."""
+    """Return right end of the axis: what is asked for, or just beyond the largest finite size."""
     if up_to is None:
         largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
         return 1.04 * float(largest) or 1.0

@@ -122,7 +122,7 @@ def plot_scores(
 
 
 def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:
-    """Values [S] of one attack; masked where the reference has none."""
+    """Return values [S] of one attack; masked where the reference has none."""
     values = accuracies.values(attack)
     if relative_to is None:
         return np.ma.masked_invalid(values)

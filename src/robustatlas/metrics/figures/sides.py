@@ -1,4 +1,4 @@
-"""Both sides of a robustness curve, with what lies in doubt between them."""
+"""Both sides of a robustness curve, certified and empirical, with the gap between them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class Sides(Protocol):
-    """What is drawn of both sides, as `robustatlas.metrics.two_sided.TwoSided` has them."""
+    """Interface of the two sides that are drawn, see `robustatlas.metrics.two_sided.TwoSided`."""
 
     @property
     def certified(self) -> Any:
         """The curve of the certified sizes."""
 
     @property
-    def found(self) -> Any:
-        """The curve of the sizes found."""
+    def empirical(self) -> Any:
+        """The curve of the sizes that attacks found."""
 
     @property
     def largest(self) -> float:
         """Strength up to which the attack was run."""
 
     def at(self, size: float, /) -> Any:
-        """The robust accuracy at a size from both sides, which prints as a sentence."""
+        """Return the robust accuracy at a size from both sides, which prints as a sentence."""
 
 
 def plot_two_sided(
@@ -77,7 +77,7 @@ def plot_two_sided(
     with axes_of(ax, 2.4) as axes:
         _draw(axes, both, float(end), confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
-        size_axis(axes, end, both.found.attack, both.found.unit)
+        size_axis(axes, end, both.empirical.attack, both.empirical.unit)
         percent_axis(axes, "robust accuracy (%)")
         legend_above(axes, 3, title=str(both.at(float(size))))
     return axes
@@ -85,7 +85,7 @@ def plot_two_sided(
 
 def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
     certified: Curve = both.certified
-    found: Curve = both.found
+    found: Curve = both.empirical
     (style,) = model_styles([found.model or found.attack])
     sizes = np.union1d(steps(certified, end), steps(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)

@@ -14,11 +14,11 @@ from robustatlas.outcomes.strengths import listed_strengths, same_strength
 
 Rule = Literal["acc", "ata"]
 _GUESSING = 1.5
-"""An accuracy up to so many times that of guessing says that nothing was learned."""
+"""A model has learned nothing if its accuracy is at most this many times that of guessing."""
 
 
 def learned_nothing(accuracy: float, classes: int) -> bool:
-    """Whether an accuracy in percent is one of guessing among so many classes.
+    """Return True if an accuracy in percent is not better than guessing among ``classes`` classes.
 
     >>> learned_nothing(14.0, classes=10), learned_nothing(30.0, classes=10)
     (True, False)
@@ -28,9 +28,14 @@ def learned_nothing(accuracy: float, classes: int) -> bool:
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A model trained for a reference, and its accuracies. ``attack``: it was trained against; None for standard
-    training. ``strength``: of that training; 0 for standard training. ``accuracies``: in percent on test images, under
-    its own attack."""
+    """Model trained for a reference, and its accuracies.
+
+    Attributes:
+        attack: that it was trained against; None for standard training.
+        strength: of that training; 0 for standard training.
+        seed: of that training.
+        accuracies: in percent on test images, under its own attack.
+    """
 
     attack: str | None
     strength: float
@@ -50,7 +55,7 @@ def reference_of(
     warnings: Sequence[str] = (),
     threats: Mapping[str, str] | None = None,
 ) -> Reference:
-    """The reference accuracies that ``models`` set.
+    """Return the reference of the accuracies of ``models``.
 
     Args:
         models: trained against each attack, and without any for the clean accuracy.
@@ -58,7 +63,7 @@ def reference_of(
         rule: "acc" or "ata". "acc" is acc* of MultiRobustBench (Dai et al. 2023): at each strength the mean over the
             runs trained at that very strength. "ata" is adversarial training accuracy (Kang et al. 2019): at each
             strength the best of all models trained against the attack, at whatever strength.
-        classes: of the data; where it is known, numbers that rest on models that learned nothing are marked.
+        classes: number of classes; if known, entries of models that learned nothing are marked.
         warnings: what their trainings and evaluations warned of.
         threats: attack -> identity of its threat model, where it is known.
     """
@@ -87,7 +92,7 @@ def reference_of(
 
 
 def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, classes: int) -> tuple[str, ...]:
-    """A sentence on the clean accuracy, and on each attack with entries, that rest on models that learned nothing."""
+    """Return sentences about the clean accuracy and the attacks whose entries depend on models that learned nothing."""
     found = []
     if learned_nothing(table.clean, classes):
         found.append(
@@ -96,7 +101,7 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
         )
     for attack in table.attacks:
         lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
-        entries = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
+        entries = [s for s in table.strengths(attack).tolist() if _depends_on_models(lost, models, attack, s, rule)]
         if entries:
             clean = [model.accuracies.clean for model in lost]
             found.append(
@@ -107,10 +112,10 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
     return tuple(found)
 
 
-def _rests_on(
+def _depends_on_models(
     lost: Sequence[ReferenceModel], models: Sequence[ReferenceModel], attack: str, strength: float, rule: Rule
 ) -> bool:
-    """Whether the entry has its number from any of the ``lost`` models."""
+    """Return True if the entry has its number from any of the ``lost`` models."""
     if rule == "acc":
         return any(same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]

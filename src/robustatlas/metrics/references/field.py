@@ -60,15 +60,15 @@ class FieldEntry:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of its numbers, a sentence each."""
-        said = [
+        """Remarks about its numbers, one sentence each."""
+        sentences = [
             f"Evaluated at {self.evaluated_at:g}." if self.evaluated_at is not None else "",
             "AutoAttack's verdict is marked as unreliable." if self.unreliable else "",
             f"AutoAttack alone: {self.autoattack:g} %." if self.autoattack not in (None, self.accuracy) else "",
             f"Mean corruption error: {self.mce:g} %." if self.mce is not None else "",
             self.footnote,
         ]
-        return tuple(sentence for sentence in said if sentence)
+        return tuple(sentence for sentence in sentences if sentence)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Field:
 
     @classmethod
     def from_dict(cls, data: Any, what: str = "the field") -> Field:
-        """The field of plain data.
+        """Return the field of plain data.
 
         Args:
             data: of a JSON file.
@@ -123,26 +123,28 @@ class Field:
         return validate(TypeAdapter(cls), data, what)
 
     def as_reference(self) -> Reference:
-        """The field as a reference of one point: its best model is the reference, its entries are the defenses."""
+        """Return the field as a reference of one point: its best model is the reference, its entries are the
+        defenses.
+        """
         best = max(entry.accuracy for entry in self.entries)
         clean = max(entry.clean for entry in self.entries)
         return Reference(
             name=self.name,
             source=f"{self.source}, as of {self.date}",
-            accuracies=AccuracyTable(clean, self._at(best)),
+            accuracies=AccuracyTable(clean, self._single_point(best)),
             ranked=(self.attack,),
             defenses=tuple(self._defense(entry) for entry in self.entries),
             notes=("The reference accuracy is the best known one of all entries, at the one strength they share.",),
             models=tuple(entry.name for entry in self.entries),
         )
 
-    def _at(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:
+    def _single_point(self, accuracy: float) -> Mapping[str, Mapping[float, float]]:
         return {self.attack: {self.epsilon: accuracy}}
 
     def _defense(self, entry: FieldEntry) -> Defense:
         return Defense(
             name=entry.name,
-            accuracies=AccuracyTable(entry.clean, self._at(entry.accuracy)),
+            accuracies=AccuracyTable(entry.clean, self._single_point(entry.accuracy)),
             title=entry.title,
             paper_url=entry.url,
             architecture=entry.architecture,

@@ -46,11 +46,11 @@ CIFAR10: dict[str, Strengths] = _SAME | {
 """Low, medium and high on images of 32x32 pixels, as published."""
 
 
-def in_sound_units(attack: str, strengths: Strengths) -> Strengths:
-    """The levels in the unit of the sound threat model: snow counts full flakes, the square of the published norm.
+def to_sound_units(attack: str, strengths: Strengths) -> Strengths:
+    """Return the levels in the unit of our threat model: snow counts full flakes, the square of the published norm.
 
     Example:
-        >>> in_sound_units("snow", (3.0, 4.0, 5.0)), in_sound_units("fog", (0.3, 0.4, 0.5))
+        >>> to_sound_units("snow", (3.0, 4.0, 5.0)), to_sound_units("fog", (0.3, 0.4, 0.5))
         ((9.0, 16.0, 25.0), (0.3, 0.4, 0.5))
     """
     if attack != "snow":

@@ -30,22 +30,25 @@ class MatchedEntries:
     reference: NDArray[np.float64]
 
     def select(self, mask: NDArray[np.bool_]) -> MatchedEntries:
-        """The points where mask [K] is true."""
+        """Return the points where mask [K] is true."""
         attacks = tuple(attack for attack, kept in zip(self.attacks, mask, strict=True) if kept)
         return MatchedEntries(attacks, self.strengths[mask], self.accuracy[mask], self.reference[mask])
 
     def name(self, index: int) -> str:
-        """Short name of a point, such as `linf@0.01`."""
+        """Return the short name of a point, such as `linf@0.01`."""
         attack = self.attacks[index]
         return attack if attack == CLEAN else f"{attack}@{format_strength(float(self.strengths[index]), attack=attack)}"
 
 
-def chosen_attacks(
+def select_attacks(
     accuracies: AccuracyTable, reference: Reference | AccuracyTable, attacks: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """The attacks a metric goes over: those asked for, or all that the reference ranks. Raises :class:`UserError`:
-    where none is asked for, one is asked for twice, or (when none are asked for) the table has attacks that the
-    reference does not know."""
+    """Return the attacks of a metric: ``attacks``, or by default all that the reference ranks.
+
+    Raises:
+        UserError: ``attacks`` is empty or names one twice; or it is None and the table has attacks that the reference
+            does not have.
+    """
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
         unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
@@ -75,16 +78,24 @@ def match_entries(
     *,
     clean: bool = True,
 ) -> MatchedEntries:
-    """Pair every point of the table with the same point of the reference. ``attacks``: the attacks to go over; when
-    None those that the reference ranks. ``clean``: whether the unperturbed input is a point. Raises :class:`UserError`:
-    names every point that only one of the two has."""
+    """Pair every point of the table with the same point of the reference.
+
+    Args:
+        accuracies: of a model.
+        reference: accuracies to compare with.
+        attacks: that count; default: those that the reference ranks.
+        clean: True if the unperturbed input is a point too.
+
+    Raises:
+        UserError: only one of the two has some points, which it names.
+    """
     for each, kinds in ((accuracies, AccuracyTable), (reference, Reference | AccuracyTable)):
         if not isinstance(each, kinds):
             raise UserError(
                 f"A {type(each).__name__} is given; metrics take result.accuracies() and a reference, such as "
                 "load_reference('multirobustbench-cifar10')."
             )
-    chosen = chosen_attacks(accuracies, reference, attacks)
+    chosen = select_attacks(accuracies, reference, attacks)
     table = table_of(reference)
     accuracies.require_percent()
     accuracies.warn_of_invalid(chosen)
@@ -111,21 +122,27 @@ def match_entries(
     return MatchedEntries(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
 
 
-def compared(trained_on: Mapping[str, float], among: Collection[str]) -> dict[str, float]:
-    """What of a training counts where only some attacks are compared: their strengths.
+def restrict_training(trained_on: Mapping[str, float], among: Collection[str]) -> dict[str, float]:
+    """Return the attacks and strengths of a training that are among the compared attacks.
 
-    >>> compared({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
+    >>> restrict_training({"linf": 0.03, "recolor": 0.06}, ["linf", "l2"])
     {'linf': 0.03}
     """
     return {attack: strength for attack, strength in trained_on.items() if attack in among}
 
 
-def seen_mask(
+def training_mask(
     entries: MatchedEntries, trained_on: Mapping[str, float], reference: Reference | AccuracyTable
 ) -> NDArray[np.bool_]:
-    """Which points a defense saw in training: the clean one, and its own attacks up to the strength of the training.
-    ``trained_on``: attack -> largest strength of the training, as people type it; attacks that the reference has,
-    ranked or not."""
+    """Return a mask of the points that a defense saw in training.
+
+    They are the clean one, and its own attacks up to the strength of the training.
+
+    Args:
+        entries: points of the comparison.
+        trained_on: attack -> largest strength of the training, as typed.
+        reference: that must have these attacks, ranked or not.
+    """
     known = table_of(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(
@@ -148,12 +165,12 @@ def seen_mask(
 
 
 def values_at(entries: MatchedEntries, points: Points) -> NDArray[np.float64]:
-    """The numbers [K] at the points of ``entries``; NaN where there is none."""
+    """Return the numbers [K] at the points of ``entries``; NaN where there is none."""
     return np.array([value_at(points, a, float(s)) for a, s in zip(entries.attacks, entries.strengths, strict=True)])
 
 
 def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.float64]:
-    """The weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike."""
+    """Return the weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike."""
     if weights is None:
         return np.ones_like(entries.reference)
     found = np.nan_to_num(values_at(entries, weights))
@@ -163,7 +180,7 @@ def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.fl
 
 
 def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
-    """The accuracies of a reference."""
+    """Return the accuracies of a reference."""
     return reference if isinstance(reference, AccuracyTable) else reference.accuracies
 
 

@@ -22,9 +22,11 @@ input."""
 
 
 def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
-    """Numbers of points, checked. ``given``: attack -> number, or strength -> number; or a JSON file of that. ``what``:
-    what they are called in messages, such as "weights". ``known``: whose points they may be of. Raises
-    :class:`UserError`: a point that is not known, or a number that is negative or not finite.
+    """Return numbers of points, checked.
+
+    ``given``: attack -> number, or strength -> number; or a JSON file of that. ``what``: what they are called in
+    messages, such as "weights". ``known``: whose points they may be of. Raises :class:`UserError`: a point that is not
+    known, or a number that is negative or not finite.
 
     >>> points_of({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))
     {'clean': 1.0, 'p': {2.0: 3.0}}
@@ -64,7 +66,7 @@ def _number(given: Any, what: str) -> float:
 
 
 def value_at(points: Points, attack: str, strength: float) -> float:
-    """The number of one point; NaN where there is none.
+    """Return the number of one point; NaN where there is none.
 
     >>> value_at({"p": 2, "q": {0.5: 3}}, "q", 0.5), value_at({"p": 2}, "p", 0.1)
     (3, 2)
@@ -77,16 +79,16 @@ def value_at(points: Points, attack: str, strength: float) -> float:
 
 
 def attacks_that_count(weights: Points, known: AccuracyTable) -> tuple[str, ...]:
-    """Attacks of which some point has a positive weight, in the order of ``known``."""
+    """Return attacks of which some point has a positive weight, in the order of ``known``."""
     rows = {attack: weights.get(attack, 0.0) for attack in known.attacks}
     most = {a: max(row.values(), default=0.0) if isinstance(row, Mapping) else row for a, row in rows.items()}
     return tuple(attack for attack in known.attacks if most[attack] > 0)
 
 
-def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
-    """Those of ``points`` that ``known`` has, and the clean one.
+def select_shared_points(points: Points, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
+    """Return the points that ``known`` has as well, and the clean one.
 
-    >>> shared_by({"clean": 1, "p": {1: 2, 2: 3}, "q": 4}, AccuracyTable(90, {"p": {1: 80}}))
+    >>> select_shared_points({"clean": 1, "p": {1: 2, 2: 3}, "q": 4}, AccuracyTable(90, {"p": {1: 80}}))
     {'clean': 1, 'p': {1: 2}}
     """
     kept: dict[str, float | dict[float, float]] = {}

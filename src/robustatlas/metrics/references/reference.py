@@ -1,4 +1,4 @@
-"""What a reference is: how accurate models are that were trained against the very attack they are evaluated with.
+"""References: accuracies of models that were trained against the attack of their evaluation.
 
 It is the denominator of the competitiveness ratio (acc*) and of UAR (ATA).
 """
@@ -74,8 +74,8 @@ class Defense:
     notes: tuple[str, ...] = ()
     train_petaflops: float | None = None
 
-    def missing(self, attacks: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of `attacks` that this defense has no accuracies for."""
+    def missing_attacks(self, attacks: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of `attacks` for which this defense has no accuracies."""
         return tuple(attack for attack in attacks if attack not in self.accuracies.entries)
 
 
@@ -133,7 +133,7 @@ class Reference:
         return self.accuracies.clean
 
     def weighted(self, weights: Points | str | Path) -> Reference:
-        """Itself with a choice of the attacker, which competitiveness ratios are expectations over.
+        """Return the reference with weights of its points, over which competitiveness ratios are expectations.
 
         What has a weight is ranked, and nothing else; UAR and the stability constant go over these attacks.
 
@@ -156,18 +156,18 @@ class Reference:
         return replace(self, ranked=ranked, weights=found)
 
     def counts(self, attack: str, strength: float) -> bool:
-        """Whether an attacker may choose a point of a ranked attack."""
+        """Return True if a point of a ranked attack has a positive weight."""
         return self.weights is None or value_at(self.weights, attack, strength) > 0
 
-    def above_zero(self) -> Reference:
-        """Itself without the points at which it is 0, to which there is no ratio; a mark names them.
+    def drop_zeros(self) -> Reference:
+        """Return the reference without points where it is 0, which allow no ratio; a mark names them.
 
         Raises:
             UserError: it is 0 at every point that it ranks.
 
         Example:
             >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60, 0.9: 0}})
-            >>> shorter = Reference("small", "made up", accuracies, ("linf",)).above_zero()
+            >>> shorter = Reference("small", "made up", accuracies, ("linf",)).drop_zeros()
             >>> shorter.accuracies.values("linf"), shorter.marks
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
@@ -192,7 +192,7 @@ class Reference:
         return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
-        """The published defense of that name.
+        """Return the published defense of that name.
 
         Raises:
             UserError: there is no defense of that name.
@@ -204,7 +204,7 @@ class Reference:
         raise UserError(f"{self.name} has no defense {name!r}; it has {known}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `load_reference` reads a file of it."""
+        """Return plain data for JSON; `load_reference` reads a file of it."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
         return data
 
@@ -221,7 +221,8 @@ class Reference:
 
     @classmethod
     def from_dict(cls, data: Any, what: str = "the reference") -> Reference:
-        """The reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are required.
+        """Return the reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are
+        required.
 
         Args:
             data: of a JSON file.
@@ -256,7 +257,7 @@ class Reference:
         data: DataRecord | None = None,
         threats: Mapping[str, str] | None = None,
     ) -> Reference:
-        """A reference of one's own: the best that any of some models reaches.
+        """Return a reference of one's own: the best that any of some models reaches.
 
         Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
         al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best

@@ -13,7 +13,7 @@ from robustatlas.metrics.references.reference import Reference
 
 
 def available_references() -> tuple[str, ...]:
-    """Names of the references that come with robustatlas.
+    """Return names of the references that come with robustatlas.
 
     Returns:
         the names, sorted; `available_fields()` are among them.
@@ -26,7 +26,8 @@ def available_references() -> tuple[str, ...]:
 
 
 def available_fields() -> tuple[str, ...]:
-    """Names of the fields that come with robustatlas: published models at the one point that a benchmark asks for.
+    """Return names of the fields that come with robustatlas: published models at the one point that a benchmark
+    asks for.
 
     Returns:
         the names, sorted.
@@ -40,7 +41,7 @@ def available_fields() -> tuple[str, ...]:
 
 @cache
 def load_field(name: str) -> Field:
-    """A field by its name.
+    """Return a field by its name.
 
     Args:
         name: one of `available_fields()`.
@@ -61,7 +62,7 @@ def load_field(name: str) -> Field:
 
 
 def load_reference(name_or_path: str | Path) -> Reference:
-    """A reference by its name, or from a JSON file of your own.
+    """Return a reference by its name, or from a JSON file of your own.
 
     Args:
         name_or_path: one of `available_references()`, or the path of a file that holds `Reference.to_dict()` as JSON.
@@ -98,10 +99,10 @@ def _data() -> Path:
 
 
 def is_about(reference: str, data: str) -> bool:
-    """Whether a shipped reference is about a data set, by their names.
+    """Return True if a shipped reference belongs to a data set, by their names.
 
     >>> is_about("uar-cifar10", "CIFAR-10 test"), is_about("robustbench-cifar10-linf", "cifar100")
     (True, False)
     """
-    plain = re.sub("[^a-z0-9]", "", data.lower())
-    return re.search(rf"{reference.split('-')[1]}(?!\d)", plain) is not None
+    normalised = re.sub("[^a-z0-9]", "", data.lower())
+    return re.search(rf"{reference.split('-')[1]}(?!\d)", normalised) is not None

@@ -1,4 +1,4 @@
-"""What the authors of ImageNet-UA published of UA2, as data."""
+"""Published UA2 of the authors of ImageNet-UA, as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class PublishedUA2:
 
 
 def published_ua2(data: str) -> PublishedUA2:
-    """UA2 of published models. By the published protocol on the published threat models: only numbers of
+    """Return UA2 of published models. By the published protocol on the published threat models: only numbers of
     ``protocol="paper"`` compare with them.
 
     Args:

@@ -11,7 +11,7 @@ from pathlib import Path
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import join_words, list_names, pluralise, remove_mark
-from robustatlas.metrics.references.points import Points, shared_by
+from robustatlas.metrics.references.points import Points, select_shared_points
 from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -61,7 +61,11 @@ class Held:
     @property
     def weights(self) -> Points | None:
         """How often an attacker chooses each of the shared points; None: all alike."""
-        return None if self.reference.weights is None else shared_by(self.reference.weights, self.table(self.ranked))
+        return (
+            None
+            if self.reference.weights is None
+            else select_shared_points(self.reference.weights, self.table(self.ranked))
+        )
 
     @property
     def approximate(self) -> bool:

@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.wording import masked_reason
 from robustatlas.metrics.bootstrap import SampleStatistic, share_statistic
-from robustatlas.metrics.differences import paired_differences
+from robustatlas.metrics.differences import difference_intervals
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
@@ -163,5 +163,7 @@ def _differences(statistics: Sequence[dict[str, SampleStatistic]]) -> dict[tuple
     return {
         (key, first, second): difference
         for first, second in pairs
-        for key, difference in paired_differences(statistics[first], statistics[second], confidence, REPLICATES).items()
+        for key, difference in difference_intervals(
+            statistics[first], statistics[second], confidence, REPLICATES
+        ).items()
     }

@@ -16,7 +16,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.registry import of_attack
+from robustatlas.metrics.registry import attack_metrics
 from robustatlas.metrics.typical import success_over_queries, typical_accuracies
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
@@ -103,7 +103,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
     """The facts of an attack; ``average``: over its strengths, ``held``: against what reference."""
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
-    curve = RobustnessCurve.of(outcome) if outcome.judged else None
+    curve = RobustnessCurve.from_outcome(outcome) if outcome.judged else None
     sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
     shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
     quarter, half, three, halved = sizes.quantile(shares).tolist()
@@ -190,7 +190,7 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
     ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
     found = {
         metric.name: metric.of_attack(ours, reference, attack)
-        for metric in of_attack()
+        for metric in attack_metrics()
         if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
     }
     return numbers.within_possible(intervals(found), held)

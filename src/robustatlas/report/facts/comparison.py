@@ -14,7 +14,7 @@ from robustatlas.common.wording import add_mark, list_names
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import against_reference
+from robustatlas.metrics.registry import reference_metrics
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Integers
@@ -79,7 +79,7 @@ class Compared:
         rests |= self.first
         rests |= {f"average {attack}": (attack,) for attack in self.table.attacks}
         rests |= {volume_name(attack): (attack,) for attack in self.table.attacks}
-        rests |= {metric.name: held.ranked for metric in against_reference()} if held else {}
+        rests |= {metric.name: held.ranked for metric in reference_metrics()} if held else {}
         found = {name: masked(self.table, rests.get(name, self.table.attacks)) for name in names}
         return {name: why for name, why in found.items() if why}
 

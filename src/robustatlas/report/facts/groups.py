@@ -12,7 +12,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.comparison import RankTest, rank_sum_test
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.metrics.trainings import OverTrainings, over_trainings
+from robustatlas.metrics.trainings import OverTrainings, combine_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
@@ -119,7 +119,7 @@ class _Training:
 
 def _group_numbers(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
     """Return the numbers of a group; of one run with the intervals that it has by itself."""
-    found = over_trainings([each.statistics for each in trainings], CONFIDENCE, REPLICATES)
+    found = combine_trainings([each.statistics for each in trainings], CONFIDENCE, REPLICATES)
     alone = trainings[0].alone
     return {name: replace(number, images=alone.get(name, number.images)) for name, number in found.items()}
 

@@ -11,7 +11,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, c
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.points import CLEAN
-from robustatlas.metrics.registry import against_reference, of_model
+from robustatlas.metrics.registry import model_metrics, reference_metrics
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
@@ -59,7 +59,7 @@ def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> di
 def own(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Every number of the registry that a model's outcomes give by themselves, such as UA2."""
     found: dict[str, SampleStatistic] = {}
-    for metric in of_model():
+    for metric in model_metrics():
         if metric.of_model:
             found |= metric.of_model(table)
     return found
@@ -78,7 +78,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     ours, reference = AccuracyStatistics(table.restrict(held.ranked), held.weights), held.table(held.ranked)
     return {
         metric.name: metric.against(ours, reference)
-        for metric in against_reference()
+        for metric in reference_metrics()
         if metric.against and not (metric.needs_clean and math.isnan(reference.clean))
     }
 

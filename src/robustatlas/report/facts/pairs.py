@@ -6,7 +6,7 @@ from itertools import combinations
 
 from robustatlas.metrics.bootstrap import SampleStatistic
 from robustatlas.metrics.comparison import holm
-from robustatlas.metrics.differences import chance_of_difference, paired_differences
+from robustatlas.metrics.differences import chance_of_difference, difference_intervals
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES
 
@@ -46,7 +46,7 @@ def pairs_of(
             {name: number for name, number in statistics[one].items() if name not in left_out}
             for one in (first, second)
         )
-        differences.append(paired_differences(ours, theirs, 1 - (1 - CONFIDENCE) / len(chosen), REPLICATES))
+        differences.append(difference_intervals(ours, theirs, 1 - (1 - CONFIDENCE) / len(chosen), REPLICATES))
         chances.append({name: chance_of_difference(ours[name], theirs[name]) for name in ours})
     corrected = _corrected(chances)
     return tuple(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robustatlas.common.wording import ordinal
 from robustatlas.metrics.competitiveness import ratio_of
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import MatchedEntries, compared, match_entries, weights_at
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, restrict_training, weights_at
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -69,7 +69,7 @@ class Place:
 def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, AccuracyTable] | None:
     """The accuracies of a row and of the reference at all points that this ranks, that have a weight and at which it is
     above 0; None where the row lacks one."""
-    reference = reference.above_zero()
+    reference = reference.drop_zeros()
     grids = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
     points = {attack: [s for s in grid if reference.counts(attack, s)] for attack, grid in grids.items()}
     missing, _ = different_points(row.accuracies.entries, points, points)
@@ -90,7 +90,7 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
     matched = match_entries(*entries, clean=not math.isnan(reference.clean))
     constant = None
     if row.about.tells_training and not math.isnan(reference.clean):
-        found = stability_constant(*entries, compared(row.about.trained_on, entries[1].attacks))
+        found = stability_constant(*entries, restrict_training(row.about.trained_on, entries[1].attacks))
         constant = None if found.pair is None else found.value
     return float(_mean_ratio(matched.accuracy, matched, reference)), constant
 

@@ -305,7 +305,7 @@ def _certified(result: Result, reference: Reference) -> dict[str, dict[float, fl
 
 def _half_wrong_sizes(judged: Result) -> dict[str, float]:
     """Return, for each attack, the size from which on half of the images are wrong."""
-    return {attack: float(RobustnessCurve.of(one).quantile(0.5)) for attack, one in judged.outcomes.items()}
+    return {attack: float(RobustnessCurve.from_outcome(one).quantile(0.5)) for attack, one in judged.outcomes.items()}
 
 
 def _by_others(result: Result) -> list[str]:

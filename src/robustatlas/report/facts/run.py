@@ -9,7 +9,7 @@ from robustatlas.checks.verdict import Diagnosis
 from robustatlas.common.wording import add_mark
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.references.matching import compared
+from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import StabilityConstant
 from robustatlas.outcomes.masked import masked
@@ -208,7 +208,7 @@ def _against(
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
         ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
-        seen = compared(trained_on, held.ranked)
+        seen = restrict_training(trained_on, held.ranked)
         training = TrainingFacts(
             percent_seen(ours, reference, seen),
             competitiveness_in_out(ours, reference, seen, weights=held.weights),

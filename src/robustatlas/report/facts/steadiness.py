@@ -8,8 +8,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import list_names
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import compared
-from robustatlas.metrics.references.points import points_of, shared_by
+from robustatlas.metrics.references.matching import restrict_training
+from robustatlas.metrics.references.points import points_of, select_shared_points
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.against import Held
@@ -64,12 +64,12 @@ def stability(
     if math.isnan(held.reference.clean) or not held.ranked:
         return {}, {}
     asked = asked or Steadiness()
-    seen = compared(trained_on, held.ranked)
+    seen = restrict_training(trained_on, held.ranked)
     points = {attack: held.ranked[attack] for attack in asked.attacks(seen) or held.ranked}
     ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
     hard = asked.difficulty
     if not isinstance(hard, str):
-        hard = shared_by(points_of(hard, "difficulties", held.reference.accuracies), reference)
+        hard = select_shared_points(points_of(hard, "difficulties", held.reference.accuracies), reference)
     found = {
         floor: stability_constant(ours.table, reference, seen, asked.alpha, floor, difficulty=hard)
         for floor in asked.floors

@@ -17,7 +17,7 @@ from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import suggestion
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.registry import METRICS, against_reference
+from robustatlas.metrics.registry import METRICS, reference_metrics
 from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
@@ -210,7 +210,7 @@ def written(name: str) -> str:
 
 def _against() -> dict[str, str]:
     """How numbers against a reference are asked for -> their names in the registry."""
-    return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
+    return {written(metric.name): metric.name for metric in reference_metrics()} | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
 def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from robustatlas.common.escaping import figure_text
 from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio, percent_seen
 from robustatlas.metrics.figures.paper import INK, axes_of
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.metrics.references.matching import compared
+from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.reference import Defense
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.report.facts.ranks import ranked_entries
@@ -87,7 +87,7 @@ class Defenses(Output):
             entries = ranked_entries(row, reference)
             if entries is None or any(fnmatchcase(row.name, name) for name in self.without):
                 continue
-            trained_on = compared(row.about.trained_on, entries[1].attacks)
+            trained_on = restrict_training(row.about.trained_on, entries[1].attacks)
             constant = stability_constant(*entries, trained_on)
             values = {f"CR {kind}": competitiveness_ratio(*entries, kind) for kind in _RATIOS}
             values |= {"clean": row.accuracies.clean, "seen": percent_seen(*entries, trained_on)}
