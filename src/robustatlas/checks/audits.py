@@ -25,12 +25,12 @@ class Audits:
         """The audit of one attack."""
         if self._dear is None:
             raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
-        table, strengths = self._table, self._table.strengths(attack)
-        dear = self._dear.table([attack], None, {attack: strengths.tolist()})
+        table = self._table
+        dear = self._dear.table([attack], None, {attack: table.distances(attack).tolist()})
         rows = np.flatnonzero(np.isin(table.index, dear.index))
         place = {int(position): row for row, position in enumerate(dear.index)}
         there = dear.correct(attack)[[place[int(position)] for position in table.index[rows]]]
-        return audited(table.correct(attack), rows, table.correct(attack)[rows] & there, strengths)
+        return audited(table.correct(attack), rows, table.correct(attack)[rows] & there, table.strengths(attack))
 
     def sentences(self) -> dict[str, str]:
         """Attack -> what its audit says in words; empty where there was none."""

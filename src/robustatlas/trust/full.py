@@ -74,7 +74,7 @@ def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     net = Readouts(model, features, weights, biases)
     chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))])
     asked = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
-    found = evaluate_request(net, (x, torch.arange(len(x))), asked).minimal_size(attack.name)
+    found = evaluate_request(net, (x, torch.arange(len(x))), asked).outcome(attack.name).minimal_size
     hit = torch.from_numpy(found <= epsilon * (1 + 1e-5))
     return PlantedTest(hit, chance, set_up, convex=isinstance(attack.threat, Lp))
 
@@ -253,7 +253,7 @@ def _sizes(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: i
 
 def _found(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: int) -> Tensor:
     asked = Request(attacks=[attack], seed=seed, diagnose=False, progress=False, effort="default")
-    return torch.from_numpy(evaluate_request(model, (x, labels), asked).minimal_size(attack.name)).to(x)
+    return torch.from_numpy(evaluate_request(model, (x, labels), asked).outcome(attack.name).minimal_size).to(x)
 
 
 def _transferred(
