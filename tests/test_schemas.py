@@ -1,4 +1,4 @@
-"""The JSON schemas in docs/schemas hold for files that a run writes, and are those of the models that read the files."""
+"""The JSON schemas in docs/schemas hold for files that a run writes, and are those of the models that read them."""
 
 import json
 from importlib import import_module
