@@ -105,7 +105,7 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
     for name, blocks in runs.items():
         for block in blocks:
             if block["shell"] is not None:
-                commands = examples.commands_in(block["shell"])
+                commands = examples.block_commands(block["shell"])
                 printed = examples.COMMAND.sub("", block["shell"]).strip()
                 assert commands and bool(printed) is (block["how"] != "silent"), (name, commands)
             assert block["text"] is None or block["text"].strip(), name
