@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
-    from robustatlas.outcomes import Outcome
     from robustatlas.results.result import Result, load_result
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
@@ -43,7 +42,6 @@ __all__ = [
     "AttackRun",
     "Classifier",
     "Dataset",
-    "Outcome",
     "Plan",
     "Result",
     "ThreatModel",
@@ -82,7 +80,6 @@ _HOME = {
     "Classifier": "models.classifier",
     "Dataset": "data",
     "AttackRun": "attacks.definition",
-    "Outcome": "outcomes",
     "Plan": "attacks.definition",
     "Result": "results.result",
     "ThreatModel": "threats.base",

@@ -33,12 +33,12 @@ class Audits:
         """Return the audit of one attack."""
         if self._audit_run is None:
             raise UserError("This result was not audited; evaluate with audit=50, or 'robustatlas audit RUN'.")
-        table, strengths = self._table, self._table.strengths(attack)
-        audits = self._audit_run.table([attack], None, {attack: strengths.tolist()})
+        table = self._table
+        audits = self._audit_run.table([attack], None, {attack: table.distances(attack).tolist()})
         rows = np.flatnonzero(np.isin(table.index, audits.index))
         row_in_audit = {int(position): row for row, position in enumerate(audits.index)}
         withstood = audits.correct(attack)[[row_in_audit[int(position)] for position in table.index[rows]]]
-        return audited(table.correct(attack), rows, table.correct(attack)[rows] & withstood, strengths)
+        return audited(table.correct(attack), rows, table.correct(attack)[rows] & withstood, table.strengths(attack))
 
     def sentences(self) -> dict[str, str]:
         """Return for each audited attack the sentence on its audit."""

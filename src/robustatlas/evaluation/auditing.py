@@ -137,8 +137,8 @@ def _audit_positions(index: NDArray[np.int64], samples: int, seed: int) -> NDArr
 def _count_improved(found: Result, result: Result, name: str) -> int:
     """Return the number of samples that the audit broke at a smaller strength than the run."""
     rows = np.flatnonzero(np.isin(result.index, found.index))
-    before = dict(zip(result.index[rows].tolist(), result.minimal_strength(name)[rows].tolist(), strict=True))
-    after = zip(found.index.tolist(), found.minimal_strength(name).tolist(), strict=True)
+    before = dict(zip(result.index[rows].tolist(), result.outcome(name).minimal_strength[rows].tolist(), strict=True))
+    after = zip(found.index.tolist(), found.outcome(name).minimal_strength.tolist(), strict=True)
     return sum(strength < before[position] for position, strength in after)
 
 
@@ -172,7 +172,7 @@ def _attacks_of_threat(attack: Attack) -> list[Attack]:
 def _recorded(name: str, result: Result, ours: str) -> Attack:
     """Return the attack `ours` with the threat model and the strengths that a result has under `name`."""
     records = [record.model_copy(update={"name": ours}) for record in result.records.values() if record.name == name]
-    return replace(recorded_attack(ours, records), strengths=tuple(result.strengths(name).tolist()))
+    return replace(recorded_attack(ours, records), strengths=tuple(result.distances(name).tolist()))
 
 
 def _shortened(attack: Attack) -> Attack:

@@ -97,7 +97,7 @@ class Result(OutcomeTable, Tabular):
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> Result:
-        """What a run holds of some attacks, samples and strengths; see
+        """Return what a run holds of some attacks, samples and strengths, which are given as distances; see
         :meth:`robustatlas.outcomes.store.Run.table`."""
         table = run.table(attacks, index, strengths)
         cards = [card.about for card in run.cards()]
@@ -254,7 +254,7 @@ class Result(OutcomeTable, Tabular):
         """
         if self._run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
-        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
+        grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
         return Result.of_run(self._run, list(self.attacks), self.index, grids)
 
     @classmethod
@@ -302,8 +302,7 @@ class Result(OutcomeTable, Tabular):
             ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
             at least 100.0 %, at most 100.0 % robust at 0.02
         """
-        largest = float(self.outcome(attack).strengths[-1])
-        return TwoSided(self.certified(attack), self.curve(attack), largest)
+        return TwoSided(self.certified(attack), self.curve(attack), float(self.strengths(attack)[-1]))
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""

@@ -117,7 +117,7 @@ def planted_test(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     net = PerImageReadouts(model, features, weights, biases)
     by_chance = [_chance_finds(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))]
     request = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
-    sizes = evaluate_request(net, (x, torch.arange(len(x))), request).minimal_size(attack.name)
+    sizes = evaluate_request(net, (x, torch.arange(len(x))), request).outcome(attack.name).minimal_size
     return PlantedTest(
         found=torch.from_numpy(sizes <= epsilon * (1 + 1e-5)),
         by_chance=torch.tensor(by_chance),

@@ -31,7 +31,7 @@ def _read_with_ends(known: KnownSubject, question: Question) -> DiagnosisRecord:
         return record
     if result is None:
         return with_ends(known.model, question, record)
-    grids = {name: tuple(result.strengths(name).tolist()) for name in result.attacks}
+    grids = {name: tuple(result.distances(name).tolist()) for name in result.attacks}
     asked = replace(question, attacks=[replace(each, strengths=grids[each.name]) for each in question.attacks])
     return with_ends(known.model, asked, record, withstood(result, np.array(record.index, np.int64)))
 

@@ -118,7 +118,7 @@ def _sizes_by_kind(model: Classifier, attack: Attack, x: Tensor, labels: Tensor,
 
 def _minimal_sizes(model: Classifier, attack: Attack, x: Tensor, labels: Tensor, seed: int) -> Tensor:
     request = Request(attacks=[attack], seed=seed, diagnose=False, progress=False, effort="default")
-    return torch.from_numpy(evaluate_request(model, (x, labels), request).minimal_size(attack.name)).to(x)
+    return torch.from_numpy(evaluate_request(model, (x, labels), request).outcome(attack.name).minimal_size).to(x)
 
 
 def _transfer_failures(

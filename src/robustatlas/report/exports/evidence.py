@@ -20,7 +20,6 @@ from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
@@ -61,7 +60,7 @@ def _attack(record: AttackRecord) -> dict[str, Any]:
 
 def _audit(attack: str, audit: Audited) -> dict[str, Any]:
     numbers = {name: getattr(audit, name).tolist() for name in ("found", "estimate", "low", "high", "fallen")}
-    numbers = {"strengths": sizes_as_typed(audit.strengths, attack).tolist()} | numbers
+    numbers = {"strengths": audit.strengths.tolist()} | numbers
     mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
     return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
 

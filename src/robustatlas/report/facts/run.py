@@ -207,7 +207,7 @@ def _against(
 ) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
-        ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
+        ours, reference = judged.restrict_distances(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = compared(trained_on, held.ranked)
         training = TrainingFacts(
             percent_seen(ours, reference, seen),
