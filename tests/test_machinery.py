@@ -20,7 +20,8 @@ import robustatlas as ra
 from robustatlas.checks.sanity import check_model
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier.backward import going_back
-from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at
+from robustatlas.models.classifier.probing import kinks_at
+from robustatlas.models.classifier.smoothing import STEEPNESS
 from robustatlas.models.objectives import margin_of
 from robustatlas.training import Settings
 

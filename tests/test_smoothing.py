@@ -18,7 +18,8 @@ from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
-from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at, kinks_of, noting, smoothing
+from robustatlas.models.classifier.probing import kinks_at
+from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_from_moments, recording_relus, smoothing
 from robustatlas.models.defenses import BitDepthReduction, Defended
 
 RELUS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -77,7 +78,7 @@ def test_other_functions_go_back_as_they_are(name):
     (slope,) = torch.autograd.grad(smoothing(OTHERS[name], (1.0,))(x).sum(), x)
     (true,) = torch.autograd.grad(OTHERS[name](x).sum(), x)
     assert torch.equal(slope, true)
-    noting(OTHERS[name], moments)(x)
+    recording_relus(OTHERS[name], moments)(x)
     assert moments == [[]]
 
 
@@ -116,12 +117,12 @@ def test_a_pass_without_gradient_is_left_alone():
 def test_deviations_do_not_depend_on_how_passes_are_cut():
     x, net = torch.rand(8, 4), nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
     whole, cut = [], []
-    noting(net, whole)(x)
+    recording_relus(net, whole)(x)
     for part in x.split(2):
-        noting(net, cut)(part)
+        recording_relus(net, cut)(part)
     inside = net[0](x).double()
-    assert kinks_of(cut) == kinks_of(whole)
-    assert kinks_of(whole)[0] == pytest.approx(float(inside.std(correction=0)), rel=5e-3)
+    assert kinks_from_moments(cut) == kinks_from_moments(whole)
+    assert kinks_from_moments(whole)[0] == pytest.approx(float(inside.std(correction=0)), rel=5e-3)
 
 
 class Branching(nn.Module):

@@ -22,7 +22,7 @@ from robustatlas.engine.typical import enter_draws, look_at_draws
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Columns, Report, Task, join_rows
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.rejection import folded
+from robustatlas.models.classifier.rejection import fold_rejection
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers
@@ -291,7 +291,7 @@ def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> C
     for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
         with torch.no_grad():
             logits = model.logits(part, verifying=True)
-        margin = margin_of((folded(logits, truth, "accepted") if rejects else logits).softmax(1), truth)
+        margin = margin_of((fold_rejection(logits, truth, "accepted") if rejects else logits).softmax(1), truth)
         classes = logits[:, :-1] if rejects else logits
         answers.append((classes.argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
     names = ("clean_prediction", "clean_rejected", "clean_margin")

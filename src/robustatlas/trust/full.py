@@ -25,7 +25,7 @@ from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.reading import reading_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import without_failing_gradient
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.threats.lp import Lp
 from robustatlas.trust.subject import KnownSubject
@@ -39,22 +39,25 @@ _BELOW = 100.0
 """How far below the two classes of an image those of all others are."""
 
 
-class Readouts(Classifier):
-    """The features of a network, read out for each image by two logits of its own; labels say which image it is."""
+def readouts(model: Classifier, features: Callable[[Tensor], Tensor], weights: Tensor, biases: Tensor) -> Classifier:
+    """Return a model that reads the features of each image out by two logits of its own; labels say which image it is.
 
-    def __init__(
-        self, model: Classifier, features: Callable[[Tensor], Tensor], weights: Tensor, biases: Tensor
-    ) -> None:
-        super().__init__(lambda x: torch.zeros(len(x), max(2, len(weights))), dtype=model.dtype)
-        self._features, self._weights, self._biases = features, weights, biases
+    Args:
+        model: the model that the features are taken from.
+        features: function of images [B, ...] to features [B, D].
+        weights: [N, D, 2] of the two logits of each of N images.
+        biases: [N, 2].
+    """
+    count = max(2, len(weights))
 
-    def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: object = None) -> Tensor:
+    def logits(x: Tensor, labels: Tensor | None) -> Tensor:
         who = torch.zeros(len(x), dtype=torch.long) if labels is None else labels
-        two = torch.einsum("bd,bdk->bk", self._features(x), self._weights[who]) + self._biases[who]
-        count = max(2, len(self._weights))
+        two = torch.einsum("bd,bdk->bk", features(x), weights[who]) + biases[who]
         below = two.detach().amin(1, keepdim=True) - _BELOW * (1 + two.detach().abs().amax(1, keepdim=True))
-        logits = below.expand(len(x), count).scatter(1, who[:, None], two[:, :1])
-        return logits.scatter(1, ((who + 1) % count)[:, None], two[:, 1:])
+        every = below.expand(len(x), count).scatter(1, who[:, None], two[:, :1])
+        return every.scatter(1, ((who + 1) % count)[:, None], two[:, 1:])
+
+    return Classifier(lambda x: torch.zeros(len(x), count), dtype=model.dtype).replace(labelled=logits)
 
 
 def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, seed: int) -> PlantedTest | None:
@@ -71,7 +74,7 @@ def binarisation(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     fits = [_readout(model, features, attack, x[k : k + 1], noise.at(k), epsilon, count) for k in range(len(x))]
     weights, biases = (torch.stack(parts).to(x) for parts in ([fit[0] for fit in fits], [fit[1] for fit in fits]))
     set_up = torch.tensor([fit[2] for fit in fits])
-    net = Readouts(model, features, weights, biases)
+    net = readouts(model, features, weights, biases)
     chance = torch.tensor([_by_chance(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))])
     asked = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
     found = evaluate_request(net, (x, torch.arange(len(x))), asked).minimal_size(attack.name)
@@ -188,7 +191,7 @@ def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence
     chosen = [attack for attack in attacks if ways_back(attack.plan(attack.searches[0]))]
     if not chosen or not record.index or known.model.knowledge != "gradients":
         return record
-    attack, model = chosen[0], with_what_gradient_it_has(known.model, known.work.rows[:2])
+    attack, model = chosen[0], without_failing_gradient(known.model, known.work.rows[:2])
     rows = torch.tensor([int(np.flatnonzero(known.work.index == i)[0]) for i in record.index])
     x, labels = known.work.rows[rows].to(model.device, model.dtype), known.work.labels[rows].to(model.device)
     with warnings.catch_warnings(), model.counting() as passes:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT, MISLEADING
 from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import margin_of
 
 STEPS = 30
@@ -51,7 +51,7 @@ def _margin_and_slope(look: LookedAt, x: Tensor) -> tuple[Tensor, Tensor]:
     leaf = x.detach().clone().requires_grad_()
     with torch.enable_grad():
         margin = margin_of(look.logits(leaf, back=look.ways[-1]), look.labels)
-        slope = slope_of(margin, leaf)
+        slope = input_gradient(margin, leaf)
     return margin.detach(), torch.zeros_like(leaf) if slope is None else slope.nan_to_num(0.0)
 
 

@@ -13,7 +13,7 @@ from robustatlas.checks.indicators.differences import cosine_of
 from robustatlas.checks.remedies.ways import scores_of
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.failing import BackwardError, slope_of
+from robustatlas.models.classifier.probing import BackwardError, input_gradient
 from robustatlas.models.gradients import surrogate
 
 _REACH = 0.1
@@ -121,7 +121,7 @@ class _Through:
             leaf = look.x.detach().clone().requires_grad_()
             lead = look.lead(self(leaf))
             try:
-                slope = slope_of(lead, leaf) if self.applied else None
+                slope = input_gradient(lead, leaf) if self.applied else None
             except BackwardError:
                 return None
         return slope if slope is not None and bool(slope.isfinite().all()) else None
