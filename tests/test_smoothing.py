@@ -139,7 +139,7 @@ def test_a_network_that_calls_more_relus_at_times_takes_those_it_was_measured_wi
     assert len(kinks) == 1
     bright = torch.ones(2, 3, requires_grad=True)
     with going_back("smoothed"):
-        assert same_bits(model.smoothed_by(kinks).logits(bright), model.logits(bright))
+        assert same_bits(model.with_smoothing(kinks).logits(bright), model.logits(bright))
 
 
 @pytest.mark.parametrize("settings", [{}, {"compiled": True}, {"precision": "bfloat16"}, {"batch_size": 2}])
@@ -150,7 +150,7 @@ def test_a_classifier_gives_smoothed_gradients_where_they_are_asked_for(settings
     x = torch.rand(3, 4)
     kinks = kinks_at(model, x)
     assert len(kinks) == 1  # and not that of ``prepare``
-    smooth, labels = model.smoothed_by(kinks), torch.zeros(3, dtype=torch.int64)
+    smooth, labels = model.with_smoothing(kinks), torch.zeros(3, dtype=torch.int64)
 
     def slope(of: Classifier, way: str | None) -> tuple[Tensor, Tensor]:
         leaf = x.clone().requires_grad_()
@@ -168,7 +168,7 @@ def test_transformations_go_back_as_they_say_themselves_where_relus_are_smoothed
     model, x = Classifier(net), torch.rand(3, 4)
     leaf = x.clone().requires_grad_()
     with going_back("smoothed"):
-        (slope,) = torch.autograd.grad(model.smoothed_by(kinks_at(model, x)).logits(leaf).sum(), leaf)
+        (slope,) = torch.autograd.grad(model.with_smoothing(kinks_at(model, x)).logits(leaf).sum(), leaf)
     assert not slope.any()
 
 

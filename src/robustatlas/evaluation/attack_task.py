@@ -174,8 +174,8 @@ class _AttackedBatch:
         """Attack samples ``x`` [M, ...]. If memory runs out and the batch may be halved, return what is finished."""
         attack, gradient = task.attack, task.record.gradient
         # Smoothed by what the run recorded when the model was first measured, wherever this chunk is attacked.
-        attacked = model if gradient is None else model.smoothed_by(gradient.kinks)
-        attacked = attacked.judged_by(attack.errors)
+        attacked = model if gradient is None else model.with_smoothing(gradient.kinks)
+        attacked = attacked.with_errors(attack.errors)
         noise = Noise.of(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
         records, draws, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
@@ -249,13 +249,13 @@ class _AttackedBatch:
         records, index = self._recorded, self.index[self.settled]
         found = np.zeros(len(index), np.int64)
         rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(records.x.device)
-        model = self.model.judged_by(self.task.attack.errors)
+        model = self.model.with_errors(self.task.attack.errors)
         rounded = as_file(torch.from_numpy(examples[1])).to(records.x)
         wrong = []
         for images, chosen in zip(torch.split(rounded, batch_size), torch.split(rows, batch_size), strict=True):
             with torch.no_grad():
                 noise = records.noise.take(chosen).child(JUDGED)
-                wrong.append(model.judged(images, records.labels[chosen], noise).wrong.cpu())
+                wrong.append(model.judge(images, records.labels[chosen], noise).wrong.cpu())
         if wrong:
             found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
         return found

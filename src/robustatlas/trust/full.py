@@ -25,7 +25,7 @@ from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.reading import reading_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.probing import without_failing_gradient
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.threats.lp import Lp
 from robustatlas.trust.subject import KnownSubject
@@ -191,7 +191,7 @@ def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence
     chosen = [attack for attack in attacks if ways_back(attack.plan(attack.searches[0]))]
     if not chosen or not record.index or known.model.knowledge != "gradients":
         return record
-    attack, model = chosen[0], without_failing_gradient(known.model, known.work.rows[:2])
+    attack, model = chosen[0], drop_failing_gradient(known.model, known.work.rows[:2])
     rows = torch.tensor([int(np.flatnonzero(known.work.index == i)[0]) for i in record.index])
     x, labels = known.work.rows[rows].to(model.device, model.dtype), known.work.labels[rows].to(model.device)
     with warnings.catch_warnings(), model.counting() as passes:

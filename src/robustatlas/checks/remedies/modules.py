@@ -59,7 +59,7 @@ def around(model: Classifier, look: LookedAt) -> list[Way]:
         if slope is not None:
             name, exact = f"{swap.rule} at {swap.name}", swap.rule != "dropped"
             scores = through if exact else surrogate(scores_of(model), through)
-            way = Way(name, model.going_through(scores, name))
+            way = Way(name, model.with_stand_in(scores, name))
             found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, way))
     return _distinct(sorted(found, key=lambda each: -each[0]))
 

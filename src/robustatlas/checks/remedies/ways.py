@@ -29,7 +29,7 @@ def estimated(model: Classifier) -> Classifier:
         estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]
         return estimate
 
-    return model.going_through(through, f"estimated gradient, {PAIRS} pairs")
+    return model.with_stand_in(through, f"estimated gradient, {PAIRS} pairs")
 
 
 class _Estimated(torch.autograd.Function):

@@ -110,7 +110,7 @@ class Deterministic:
         """Return the logits that a search follows; every margin below zero is believed."""
         return self.answers.gradient(x, labels), None
 
-    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+    def judge(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
         """Return the verdict on ``x`` [B, ...] by a pass of its own."""
         logits = self.answers.forward(x, labels, verifying=True)
         prediction = logits.argmax(1)
@@ -140,31 +140,31 @@ class Randomised:
             return self.answers.forward(x, labels, verifying)
         if noise is None:
             noise = Noise.of(0, torch.arange(len(x), device=x.device), "draws")
-        return torch.stack(self._forward(x, labels, noise, self.draws, verifying)).mean(0)
+        return torch.stack(self._draw(x, labels, noise, self.draws, verifying)).mean(0)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
         """Return the mean of the logits that a search follows, and twice the standard error of its margins."""
         if not len(x):
             return self.answers.gradient(x, labels), None
         # Draws of a search go through the network itself, as those that judge do: no other form of it is used.
-        drawn = self._forward(x, labels, noise, self.draws, False)
+        drawn = self._draw(x, labels, noise, self.draws, False)
         logits = torch.stack(drawn).mean(0)
         if self.draws == 1:
             return logits, None
         margins = torch.stack([margin_of(values.detach(), labels) for values in drawn])
         return logits, 2 * margins.std(0) / self.draws**0.5
 
-    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+    def judge(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
         """Return the verdict on ``x`` [B, ...] by as many fresh draws as it takes to be certain."""
         if not len(x):
-            return Deterministic(self.answers).judged(x, labels, noise)
+            return Deterministic(self.answers).judge(x, labels, noise)
 
         def draw(rows: Tensor, streams: Noise, count: int) -> Tensor:
-            return torch.stack(self._forward(x[rows], labels[rows], streams, count, True))
+            return torch.stack(self._draw(x[rows], labels[rows], streams, count, True))
 
         return judge_by_draws(draw, labels, noise, self.threshold)
 
-    def _forward(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
+    def _draw(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
         """Return the logits [B, C] of each of ``count`` draws."""
 
         def single(rows: Tensor, truth: Tensor | None) -> Tensor:

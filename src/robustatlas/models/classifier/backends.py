@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from robustatlas.models.classifier.backward import chosen_backward
+from robustatlas.models.classifier.backward import requested_backward
 from robustatlas.models.classifier.compiled import ChannelsLast, CompiledNetwork
 from robustatlas.models.classifier.network import InputSteps, Net
 from robustatlas.models.classifier.outputs import Logits, OutputReader
@@ -74,7 +74,7 @@ class CompiledBackend(Backend):
     def gradient(self, x: Tensor) -> Tensor:
         """Return the logits that a search follows."""
         # An attack chooses its kind of gradient anew for each pass, so a compiled pass cannot hold the choice.
-        return self.logits(x) if chosen_backward() else self.compiled(x)
+        return self.logits(x) if requested_backward() else self.compiled(x)
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class SmoothedGradient(Backend):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits that count."""
-        return (self.smoothed if chosen_backward() == "smoothed" else self.usual).forward(x)
+        return (self.smoothed if requested_backward() == "smoothed" else self.usual).forward(x)
 
     def gradient(self, x: Tensor) -> Tensor:
         """Return the logits that a search follows."""
-        return (self.smoothed if chosen_backward() == "smoothed" else self.usual).gradient(x)
+        return (self.smoothed if requested_backward() == "smoothed" else self.usual).gradient(x)
 
 
 @dataclass(frozen=True)

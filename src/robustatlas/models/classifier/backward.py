@@ -56,12 +56,12 @@ def going_back(by: Backward | None) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
-def chosen_backward() -> Backward | None:
+def requested_backward() -> Backward | None:
     """Return the choice of an attack for a pass made now; None: it has made none."""
     return _CHOSEN.get()
 
 
 def transformation_backward(own: Backward | None) -> Backward | None:
     """Return the way back through an input transformation in a pass made now; ``own``: its own choice."""
-    chosen = chosen_backward()
+    chosen = requested_backward()
     return own if chosen in (None, "smoothed") else chosen

@@ -116,9 +116,9 @@ class Classifier:
         dtype: number format of the inputs that a search should hold, float32 or float64. Logits come in the dtype of
             the inputs.
         network_dtype: number format in which the network computes: that of its parameters.
-        errors: the event that counts as an error, see :meth:`judged_by`.
-        kinks: the spread of the input of each ReLU, see :meth:`smoothed_by`; empty: gradients cannot be smoothed.
-        remedy: name of the gradient that searches follow in place of its own, see :meth:`going_through`; empty: its
+        errors: the event that counts as an error, see :meth:`with_errors`.
+        kinks: the spread of the input of each ReLU, see :meth:`with_smoothing`; empty: gradients cannot be smoothed.
+        remedy: name of the gradient that searches follow in place of its own, see :meth:`with_stand_in`; empty: its
             own.
 
     Raises:
@@ -288,7 +288,7 @@ class Classifier:
         """Distance, relative to the largest logit, by which search and verification may differ."""
         return self.settings.rounding
 
-    def judged_by(self, errors: Errors) -> Classifier:
+    def with_errors(self, errors: Errors) -> Classifier:
         """Return this model with another event that counts as an error; passes are counted together.
 
         Of models that reject: ``"accepted"`` and wrong, ``"wrong"`` whether rejected or not, or ``"refused"`` or wrong.
@@ -296,7 +296,7 @@ class Classifier:
         """
         return self.replace(errors=errors)
 
-    def going_through(self, way: Logits, remedy: str) -> Classifier:
+    def with_stand_in(self, way: Logits, remedy: str) -> Classifier:
         """Return this model with the gradients of ``way``; passes are counted together.
 
         ``way`` is a function of inputs [B, ...] in [0, 1] to the logits [B, C] that this model gives. Searches go
@@ -304,7 +304,7 @@ class Classifier:
         """
         return self.replace(stand_in=StandIn(way, remedy))
 
-    def smoothed_by(self, kinks: Kinks) -> Classifier:
+    def with_smoothing(self, kinks: Kinks) -> Classifier:
         """Return this model, whose gradients by ``backward="smoothed"`` go through its ReLUs smoothed by ``kinks``.
 
         See :mod:`robustatlas.models.classifier.smoothing`. Passes are counted together.
@@ -342,14 +342,14 @@ class Classifier:
         """
         return self._answers.searched(x, labels, noise)
 
-    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+    def judge(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
         """Return the verdict on ``x`` [B, ...], by a forward pass of its own.
 
         A randomised model is judged by as many fresh draws from ``noise`` as it takes to be certain, at most the last
         of :data:`~robustatlas.outcomes.draws.LOOKS`.
         """
         with torch.no_grad():
-            return self._answers.judged(x, labels, noise)
+            return self._answers.judge(x, labels, noise)
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
         """Return whatever ``net`` (None: its own) returns for one batch; passes are not counted.

@@ -37,7 +37,7 @@ class Verdict:
     Example:
         >>> from robustatlas import Classifier
         >>> noise = Noise.of(0, torch.arange(1), "verify")
-        >>> verdict = Classifier(torch.nn.Identity()).judged(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
+        >>> verdict = Classifier(torch.nn.Identity()).judge(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
         >>> verdict.prediction.item(), verdict.wrong.item()
         (1, True)
     """

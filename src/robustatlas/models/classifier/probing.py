@@ -110,7 +110,7 @@ def input_gradient(values: Tensor, x: Tensor) -> Tensor | None:
         raise BackwardError(first_line(error)) from error
 
 
-def without_failing_gradient(model: Classifier, x: Tensor) -> Classifier:
+def drop_failing_gradient(model: Classifier, x: Tensor) -> Classifier:
     """Return the model, or, if its backward pass fails at ``x`` [B, ...], the model without a gradient."""
     if model.knowledge != "gradients" or not len(x):
         return model
@@ -119,7 +119,7 @@ def without_failing_gradient(model: Classifier, x: Tensor) -> Classifier:
         with seeded(0, model.device), torch.enable_grad():
             input_gradient(model.logits(leaf, verifying=True), leaf)
     except BackwardError:
-        return model.going_through(_LogitsWithoutGradient(model), "")
+        return model.with_stand_in(_LogitsWithoutGradient(model), "")
     return model
 
 
