@@ -72,8 +72,8 @@ def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
 def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
     """Where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` the tests of these."""
     invalid = {**masked(runs[0].table), **masked(runs[1].table)}
-    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in invalid}
-    tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
+    grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
+    tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
     volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
     said = [
         *_at_strengths(*tables, pair),
@@ -99,7 +99,7 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
         )
         for name, won in wins:
             if won.any():
-                where = _range(attack, first.strengths(attack)[won])
+                where = _range(attack, first.distances(attack)[won])
                 sentences.append(
                     f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
                     "(McNemar, corrected)."
@@ -110,7 +110,7 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
 def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
-        curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
+        curves = [RobustnessCurve.of(model.outcome(attack)).by_distance for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
             before, after = sides if falls_from(attack) is None else reversed(sides)
