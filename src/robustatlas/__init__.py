@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, Plan
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
-    from robustatlas.compat.adapters import external
+    from robustatlas.compat.external import external
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
     from robustatlas.evaluation.verification import verify
@@ -89,7 +89,7 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "external": "compat.adapters",
+    "external": "compat.external",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",

@@ -80,7 +80,7 @@ def print_accuracies(
     if (point := breaking_point(result)) is not None:
         console.print(safe(half_words(point.attack, point.half, masked(result, [point.attack]))))
     if result.diagnosis is not None:
-        style = "yellow" if result.diagnosis.doubted else "dim"
+        style = "yellow" if result.diagnosis.has_doubts else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
         lacking = safe(counts(result.missing))

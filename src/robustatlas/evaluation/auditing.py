@@ -14,8 +14,8 @@ from robustatlas.attacks.catalogue import catalogue, searched_by
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import maximal_passes
-from robustatlas.checks.indicators import LookedAt
-from robustatlas.checks.remedies import around, estimated
+from robustatlas.checks.indicators import DiagnosedSamples
+from robustatlas.checks.remedies import find_gradient_remedies, model_with_estimated_gradient
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
@@ -155,10 +155,10 @@ def _kinds(
         work = choose_samples(data, list(positions[:_LOOKED_AT]))
         x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
         noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
-        ways = around(model, LookedAt(model, x, labels, noise))
+        ways = find_gradient_remedies(model, DiagnosedSamples(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack
-    yield "estimated gradient", estimated(model), _shortened(attack)
+    yield "estimated gradient", model_with_estimated_gradient(model), _shortened(attack)
 
 
 def _attacks_of_threat(attack: Attack) -> list[Attack]:

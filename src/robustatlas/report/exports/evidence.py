@@ -1,6 +1,6 @@
 """Evidence for auditors and other tools: per sample and attack what was found, and everything that says how.
 
-The schema stands beside this file, ``evidence.schema.json``; a change that a reader has to know raises its version.
+Its JSON schema is ``docs/schemas/evidence.schema.json``. A change that a reader has to know raises the version.
 """
 
 import json
@@ -26,8 +26,6 @@ from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 1
-SCHEMA = Path(__file__).with_name("evidence.schema.json")
-"""JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
 
 
 def about_of(result: Result) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def _audit(attack: str, audit: Audited) -> dict[str, Any]:
 
 
 def evidence_of(result: Result) -> dict[str, Any]:
-    """All evidence of a run as plain data, by :data:`SCHEMA`; :class:`UserError` for numbers that are of no run."""
+    """All evidence of a run as plain data; :class:`UserError` for numbers that are of no run."""
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     found = [dict(zip(columns, row, strict=True)) for row in rows]

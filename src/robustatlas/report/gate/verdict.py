@@ -95,9 +95,9 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     whole = shared.table(0), shared.table(1)
     invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
-    alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict_distances(competing).unsearched))
+    alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict(competing).unsearched))
     competing = {attack: grid for attack, grid in competing.items() if attack not in dict(alone)}
-    ours, before = (one.restrict_distances(competing) for one in whole)
+    ours, before = (one.restrict(competing) for one in whole)
     points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
     now, then = (_correct(table) for table in (ours, before))
     test = mcnemar(now, then)
@@ -183,7 +183,7 @@ def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, fl
     by_gradients = {record.name for record in result.records.values() if record.gradient is not None}
     named = [entry for bound in bounds for entry in strengths_of(bound, result)]
     everything = [(attack, strength) for attack in result.attacks for strength in result.distances(attack).tolist()]
-    looked_at = result.diagnosis.looked_at if result.diagnosis is not None else {}
+    looked_at = result.diagnosis.checked_strengths if result.diagnosis is not None else {}
     return [
         (attack, strength)
         for attack, strength in dict.fromkeys(named or everything)
