@@ -33,7 +33,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from drop_in import network
 from robustatlas import engine
-from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.answers import CountedAnswers
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.brendel_bethge import BrendelBethge
@@ -48,7 +48,7 @@ CASES = {
 }
 BATCH, ROUNDS = 256, 5
 PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
-    "model": ((Classifier, ("_counted_logits",)), (torch.autograd, ("grad",))),
+    "model": ((CountedAnswers, ("run",)), (torch.autograd, ("grad",))),
     "projection": tuple((kind, ("project", "hyperplane", "smallest_beyond")) for kind in (Lp, Linf, L2, L1)),
     "optimizer": tuple((kind, ("step", "init")) for kind in (APGD, APGDL1, BrendelBethge, FMN, PGD)),
     "bookkeeping": ((engine, ("run", "set_up")),),

@@ -166,8 +166,7 @@ def overhead(count: int, batch: int) -> dict[str, Any]:
 
         return call
 
-    model = ra.Classifier(net.eval(), mean, std)
-    model.net = timed(net)
+    model = ra.Classifier(timed(net.eval()), mean, std)
     original = torch.autograd.grad
     torch.autograd.grad = timed(original)  # type: ignore[assignment]
     try:

@@ -73,8 +73,8 @@ def theirs(net: Noisy, data: ra.Dataset, epsilon: float) -> dict[str, float]:
     spent, seconds = (net.passes - before) / len(data), time.perf_counter() - begun
     model = ra.Classifier(net, draws=1)
     streams = Noise.of(1, torch.arange(len(data)), "judged")
-    clean = model.judged(data.images, data.labels, streams.child(0))
-    fooled = model.judged(adversarial, data.labels, streams.child(1))
+    clean = model.judge(data.images, data.labels, streams.child(0))
+    fooled = model.judge(adversarial, data.labels, streams.child(1))
     return {
         "said": 100 * float((labels == data.labels).float().mean()),
         "judged": 100 * float((~(clean.wrong | fooled.wrong)).float().mean()),
