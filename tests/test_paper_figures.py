@@ -9,7 +9,6 @@ from robustatlas.metrics import (
     adversarial_hypervolume,
     change_of_slope,
     hypervolume_at_levels,
-    hypervolume_limit,
 )
 from robustatlas.metrics.figures import (
     plot_convergence,
@@ -43,15 +42,17 @@ def test_a_straight_curve_has_no_change_of_slope() -> None:
 
 
 def test_the_hypervolume_converges_to_its_integral() -> None:
-    """Of margins that fall linearly from 1 the right sums are 1/2 - 1/(2 L)."""
+    """Of margins that fall linearly from 1 the right sums are 1/2 - 1/(2 N), so that the error is 1/(2 N)."""
     margins = [[1 - (k + 1) / 12 for k in range(12)]]
     by_levels = hypervolume_at_levels(margins, [1.0])
-    limit, slope = hypervolume_limit(by_levels)
-    assert (limit, slope) == pytest.approx((0.5, 0.5))
-    axes = plot_convergence(by_levels, limit, slope)
-    assert axes.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 6, 12]
+    rate = convergence_rate({**by_levels, 10**9: 0.5})
+    assert (rate.factor, rate.slope) == pytest.approx((0.5, -1.0))
+    axes = plot_convergence(by_levels)
+    assert list(axes.lines[0].get_xdata()) == [1, 2, 3, 4, 6]
+    assert list(axes.lines[0].get_ydata()) == pytest.approx([1 / (2 * n) - 1 / 24 for n in (1, 2, 3, 4, 6)])
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     with pytest.raises(UserError, match="two numbers of levels"):
-        hypervolume_limit({1: 0.5})
+        convergence_rate({1: 0.5})
 
 
 def test_the_area_under_a_frontier_is_the_hypervolume() -> None:

@@ -64,6 +64,7 @@ def plot_curves(
     confidence: float | None = 0.95,
     up_to: float | None = None,
     crossings: bool = True,
+    thresholds: Sequence[float] = (),
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
@@ -78,6 +79,7 @@ def plot_curves(
         confidence: of the exact intervals (Clopper-Pearson) around each point, as in tables and pages; None draws none.
         up_to: right end of the axis; just beyond the largest finite size of the curves when None.
         crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
+        thresholds: sizes at which a dashed vertical line stands, such as those of point-wise measures.
 
     Returns:
         the axes, whose `.figure` can be saved.
@@ -103,6 +105,8 @@ def plot_curves(
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
+        within = [size for size in thresholds if size <= end]
+        axes.vlines(within, 0, 1, "#000000a0", "dashed", transform=axes.get_xaxis_transform(), linewidth=0.7)
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")

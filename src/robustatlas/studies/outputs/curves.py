@@ -64,7 +64,8 @@ class Curves(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
-        figure = plot_curves(drawn, error=True, up_to=self.end).figure
+        sizes = [read_strength(size, self.attack) for size in self.at]
+        figure = plot_curves(drawn, error=True, up_to=self.end, thresholds=sizes).figure
         if not self.at:
             return Made({}, {"": figure})
         heading = printed_heading(self.printed_on, self.data_name(done.study))

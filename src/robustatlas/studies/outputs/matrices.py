@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
-from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
+from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores, plot_trained_strengths
 from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import listed_strengths, position_of
 from robustatlas.report.facts.agreement import FEWEST
@@ -119,21 +119,58 @@ class Accuracies(Output):
     attacks: list[str] | None = None
 
     def make(self, done: Finished, folder: Path) -> Made:
-        runs = {model: self.runs(done, model) for model in self.chosen(done.study)}
-        first = next(iter(runs.values()))[0]
         sheets = {}
-        for attack in self.attacks or first.attacks:
-            strengths = first.strengths(attack).tolist()
-            grid = [written(strength, of=attack) for strength in strengths]
-            names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
-            rows: list[tuple[Cell, ...]] = [
-                (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
-            ]
+        for attack, accuracies in self.accuracies(done).items():
+            grid = [written(strength, of=attack) for strength in next(iter(accuracies.values()))]
+            rows: list[tuple[Cell, ...]] = [(label, *row.values()) for label, row in accuracies.items()]
             sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
-        figures = {
-            model: plot_accuracy_matrix(results[0].accuracies().sound()).figure for model, results in runs.items()
+        return Made(sheets, self.figures(done))
+
+    def accuracies(self, done: Finished) -> dict[str, dict[str, dict[float, StudyNumber]]]:
+        """Return for each attack, and the label of each model, the accuracy at each strength."""
+        models = self.chosen(done.study)
+        first = self.runs(done, models[0])[0]
+        return {
+            attack: {
+                done.label(model): {
+                    strength: self.number(done, f"{attack}@{value_as_typed(attack, strength)!r}", model)
+                    for strength in first.strengths(attack).tolist()
+                }
+                for model in models
+            }
+            for attack in self.attacks or first.attacks
         }
-        return Made(sheets, figures)
+
+    def figures(self, done: Finished) -> dict[str, Any]:
+        """Draw the accuracies of the first training of each model."""
+        runs = {model: self.runs(done, model)[0] for model in self.chosen(done.study)}
+        return {model: plot_accuracy_matrix(run.accuracies().sound()).figure for model, run in runs.items()}
+
+
+class TrainedStrengths(Accuracies):
+    """Accuracy of models that are trained at several strengths (rows) at every strength of an attack (columns), a table
+    and a matrix for each attack; means over the trainings."""
+
+    def figures(self, done: Finished) -> dict[str, Any]:
+        means = {
+            attack: {label: {at: number.mean for at, number in row.items()} for label, row in rows.items()}
+            for attack, rows in self.accuracies(done).items()
+        }
+        return {attack: plot_trained_strengths(rows, attack).figure for attack, rows in means.items()}
+
+
+class Corruptions(Accuracies):
+    """Mean accuracy over the severities of each common corruption, a row for each corruption, and a map of corruptions
+    by severities for each model, of its first training."""
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        models = self.chosen(done.study)
+        attacks = self.attacks or self.runs(done, models[0])[0].attacks
+        rows: list[tuple[Cell, ...]] = [
+            (wording(attack).label, *(self.number(done, f"average {attack}", model) for model in models))
+            for attack in attacks
+        ]
+        return Made({"": Sheet(self.title, ("corruption", *map(done.label, models)), rows)}, self.figures(done))
 
 
 class OfReference(Output):
