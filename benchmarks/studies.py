@@ -40,7 +40,7 @@ class _Lines(StudyDisplay):
     def step(self, name: str, number: int, of: int) -> None:
         self.name, self.place, self.begun = name, f"[{number}/{of}]", time.process_time()
 
-    def through(self, seconds: float) -> None:
+    def finish_step(self, seconds: float) -> None:
         processor = time.process_time() - self.begun
         print(f"{self.place} {self.name}: {seconds:.1f} s, {processor:.1f} s of a processor", flush=True)
         self.seconds.setdefault(self.name, {"wall": round(seconds, 1), "processor": round(processor, 1)})

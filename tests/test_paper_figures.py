@@ -8,6 +8,7 @@ from robustatlas.metrics import (
     RobustnessCurve,
     adversarial_hypervolume,
     change_of_slope,
+    convergence_rate,
     hypervolume_at_levels,
 )
 from robustatlas.metrics.figures import (
@@ -17,6 +18,7 @@ from robustatlas.metrics.figures import (
     plot_frontiers,
     plot_panels,
     plot_scores,
+    plot_trained_strengths,
 )
 
 
@@ -85,6 +87,24 @@ def test_heat_maps_leave_what_is_missing_empty() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["L∞", "L2"]
     with pytest.raises(UserError, match="no scores"):
         plot_scores({"a": {}})
+
+
+def test_matrices_over_trained_strengths_have_a_column_for_each_attacked_one() -> None:
+    axes = plot_trained_strengths({"trained at 0.1": {0.1: 80.0}, "trained at 0.2": {0.2: 60.0, 0.1: 75.0}}, "linf")
+    assert [(text.get_text(), text.get_position()) for text in axes.texts] == [
+        ("80", (0, 0)),
+        ("75", (0, 1)),
+        ("60", (1, 1)),
+    ]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "0.2"]
+    with pytest.raises(UserError, match="no accuracies"):
+        plot_trained_strengths({"a": {}}, "linf")
+
+
+def test_thresholds_are_marked_where_the_axis_has_them() -> None:
+    axes = plot_curves(RobustnessCurve([0.1, 0.3]), up_to=0.4, confidence=None, thresholds=(0.2, 0.5))
+    (marks,) = axes.collections
+    assert [path.vertices[0, 0] for path in marks.get_paths()] == [0.2]
 
 
 @pytest.mark.parametrize(("attack", "written", "at"), [("linf", "8/255", 8 / 255), ("l2", "0.5", 0.5)])

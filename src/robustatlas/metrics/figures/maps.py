@@ -110,7 +110,9 @@ def plot_scores(
     return axes
 
 
-def plot_trained_strengths(accuracies: Mapping[str, Mapping[float, float]], attack: str, ax: Axes | None = None) -> Axes:
+def plot_trained_strengths(
+    accuracies: Mapping[str, Mapping[float, float]], attack: str, ax: Axes | None = None
+) -> Axes:
     """Draw accuracies as a matrix: a row for each model, a column for each strength at which it was attacked.
 
     Args:
@@ -127,7 +129,8 @@ def plot_trained_strengths(accuracies: Mapping[str, Mapping[float, float]], atta
     Source: Kang et al. 2019, Figure 14.
 
     Example:
-        >>> axes = plot_trained_strengths({"linf 0.1": {0.1: 80.0, 0.2: 30.0}, "linf 0.2": {0.1: 75.0, 0.2: 60.0}}, "linf")
+        >>> weak, strong = {0.1: 80.0, 0.2: 30.0}, {0.1: 75.0, 0.2: 60.0}
+        >>> axes = plot_trained_strengths({"linf 0.1": weak, "linf 0.2": strong}, "linf")
         >>> [text.get_text() for text in axes.texts]
         ['80', '30', '75', '60']
     """

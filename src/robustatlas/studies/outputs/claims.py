@@ -109,11 +109,14 @@ class ClaimsOfPapers(Output):
             1,
         )
         notes = (
-            "Difference: the mean over the trainings of the same seeds, with its 95 % interval by Student's t. An effect "
-            "is shown where the interval lies above 0, and not reproduced at this size where the mean is not above 0; "
-            "otherwise it is not decided. An effect of two differences needs both. A number with a * is an upper bound "
-            "only (gradients mislead), and decides nothing that a smaller number would undo. Every verdict holds for "
-            "the networks, images and attacks of this size, and for the choice of images that they were tested on.",
+            "Difference: the mean over the trainings of the same seeds, with its 95 % interval by Student's t.",
+            "An effect is shown where the interval lies above 0, and not reproduced at this size where the mean is not "
+            "above 0 (the opposite is shown only where the interval lies below 0); otherwise it is not decided. An "
+            "effect of two differences needs both.",
+            "A number with a * is an upper bound only (gradients mislead), and decides nothing that a smaller number "
+            "would undo.",
+            "Verdicts are of the networks, images and attacks of this size alone; intervals are over trainings, on one "
+            "choice of test images.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
@@ -125,12 +128,12 @@ class ClaimsOfPapers(Output):
         return printed_heading(claim.printed_on, on), "; ".join(each.printed_text for each in claim.comparisons)
 
     def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
-        found = [self._compared(done, each) for each in claim.comparisons]
+        found = [self._compare(done, each) for each in claim.comparisons]
         ours, differences = ("; ".join(texts) for texts in zip(*((one, gap) for one, gap, _ in found), strict=True))
         decided = joint_verdict([each for _, _, each in found])
         return claim.claim, claim.source or "none", ours, differences, decided
 
-    def _compared(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
+    def _compare(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
         """Return both numbers, their difference, and the verdict of one comparison."""
         more, less = self._number(done, comparison.more), self._number(done, comparison.less)
         ours = " and ".join(

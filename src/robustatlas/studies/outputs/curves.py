@@ -51,14 +51,14 @@ class Curves(Output):
 
     @property
     def end(self) -> float | None:
-        """Where the axis ends."""
+        """Largest size on the axis, or None for the largest that was found."""
         return None if self.up_to is None else read_strength(self.up_to, self.attack)
 
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
-        """Label -> the curve of each training."""
+        """Return for each label the curves of the trainings."""
         return {
             done.label(model): [run.curve(self.attack) for run in self.runs(done, model)]
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
@@ -71,7 +71,7 @@ class Curves(Output):
         heading = printed_heading(self.printed_on, self.data_name(done.study))
         columns: dict[str, list[Cell]] = {"size": [text_as_typed(size) for size in self.at]}
         elsewhere: dict[str, list[Cell]] = {}
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
             columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
                 place = columns if heading == PRINTED else elsewhere
@@ -88,14 +88,14 @@ class Curves(Output):
 
 
 class Slopes(Curves):
-    """Where the curves of models bend most, which trainings at one strength leave behind."""
+    """The size at which the curve of each model bends most; training at one strength leaves such a bend."""
 
     up_to: Strength
 
     def make(self, done: Finished, folder: Path) -> Made:
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
             bend = change_of_slope(curves[0], read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)

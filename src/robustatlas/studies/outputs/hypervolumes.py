@@ -27,7 +27,7 @@ class Frontiers(Output):
     image: int | None = None
 
     def make(self, done: Finished, folder: Path) -> Made:
-        runs = {done.label(model): self.runs(done, model)[0] for model in self.chosen(done.study)}
+        runs = {done.label(model): self.runs(done, model)[0] for model in self.selected_models(done.study)}
         volumes = {label: hypervolume_of(run, self.attack) for label, run in runs.items()}
         right = np.all([run.clean for run in runs.values()], axis=0)
         image = int(np.argmax(right)) if self.image is None else self.image
@@ -49,7 +49,7 @@ class Convergence(Output):
         """A row and a figure for each model, of its first training."""
         rows: list[tuple[Cell, ...]] = []
         figures = {}
-        for model in self.chosen(done.study):
+        for model in self.selected_models(done.study):
             run = self.runs(done, model)[0]
             volume = hypervolume_of(run, self.attack)
             by_levels = hypervolume_at_levels(volume.frontier)

@@ -39,19 +39,19 @@ class _Matrix(Output):
     @property
     @abstractmethod
     def kind_of_number(self) -> str:
-        """What its numbers are called, before the name of an attack."""
+        """The name of the numbers, before that of an attack."""
 
     def columns(self, done: Finished) -> list[str]:
-        """The attacks: those of the evaluation that the reference has."""
-        runs = self.runs(done, self.chosen(done.study)[0])
+        """Return the attacks of the evaluation that the reference has too."""
+        runs = self.runs(done, self.selected_models(done.study)[0])
         known = done.reference(self.reference).accuracies.attacks
         return [attack for attack in self.attacks or runs[0].attacks if attack in known]
 
     def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
-        """Model -> attack -> its number."""
+        """Return for each model the number under each attack."""
         return {
             model: {a: self.number(done, f"{self.kind_of_number} {a}", model) for a in self.columns(done)}
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
@@ -62,7 +62,7 @@ class _Matrix(Output):
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
         sheets = {"": sheet}
         if self.printed:
-            sheets["printed"] = self.beside(done, self.printed, self.kind_of_number, attacks)
+            sheets["printed"] = self.printed_sheet(done, self.printed, self.kind_of_number, attacks)
         return Made(sheets, {"": plot_scores(means, label=self.unit).figure})
 
 
@@ -128,7 +128,7 @@ class Accuracies(Output):
 
     def accuracies(self, done: Finished) -> dict[str, dict[str, dict[float, StudyNumber]]]:
         """Return for each attack, and the label of each model, the accuracy at each strength."""
-        models = self.chosen(done.study)
+        models = self.selected_models(done.study)
         first = self.runs(done, models[0])[0]
         return {
             attack: {
@@ -143,7 +143,7 @@ class Accuracies(Output):
 
     def figures(self, done: Finished) -> dict[str, Any]:
         """Draw the accuracies of the first training of each model."""
-        runs = {model: self.runs(done, model)[0] for model in self.chosen(done.study)}
+        runs = {model: self.runs(done, model)[0] for model in self.selected_models(done.study)}
         return {model: plot_accuracy_matrix(run.accuracies().sound()).figure for model, run in runs.items()}
 
 
@@ -164,7 +164,7 @@ class Corruptions(Accuracies):
     by severities for each model, of its first training."""
 
     def make(self, done: Finished, folder: Path) -> Made:
-        models = self.chosen(done.study)
+        models = self.selected_models(done.study)
         attacks = self.attacks or self.runs(done, models[0])[0].attacks
         rows: list[tuple[Cell, ...]] = [
             (wording(attack).label, *(self.number(done, f"average {attack}", model) for model in models))
