@@ -31,7 +31,9 @@ from facts_measured import (
     coverage_table,
     randomised_table,
     scheduling_table,
+    seconds_table,
     training_table,
+    verdicts_table,
 )
 from facts_optimality import against_peers_table, effort_range
 from facts_search import (
@@ -81,9 +83,11 @@ FACTS: dict[str, Callable[[], str]] = {
     "same-sets": same_sets_table,
     "scheduling": scheduling_table,
     "searches": searches_table,
+    "study-seconds": seconds_table,
     "suites": suites_table,
     "threats": threats_table,
     "training": training_table,
+    "verdicts": verdicts_table,
 }
 
 

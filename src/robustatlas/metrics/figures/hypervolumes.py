@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
@@ -131,17 +132,19 @@ def plot_convergence(by_levels: Mapping[int, float], ax: Axes | None = None) -> 
 
     Example:
         >>> plot_convergence({1: 0.2, 2: 0.4, 20: 0.6}).get_legend().get_texts()[1].get_text()
-        'c / N, c = 0.4; slope -1.00'
+        'c / N, c = 0.4'
     """
     rate = convergence_rate(by_levels)
     errors = {count: error for count, error in hypervolume_errors(by_levels).items() if error > 0}
     levels = np.array(sorted(hypervolume_errors(by_levels)), dtype=np.float64)
     with axes_of(ax, 2.0) as axes:
-        axes.plot(list(errors), list(errors.values()), "o-", color=INK, markersize=4, linewidth=1, label="measured")
-        label = f"c / N, c = {rate.factor:.3g}; slope {rate.slope:.2f}"
-        axes.plot(levels, rate.factor / levels, "--", color=OTHER, label=label)
+        label = f"measured, slope {rate.slope:.2f}"
+        axes.plot(list(errors), list(errors.values()), "o-", color=INK, markersize=4, linewidth=1, label=label)
+        axes.plot(levels, rate.factor / levels, "--", color=OTHER, label=f"c / N, c = {rate.factor:.3g}")
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.set_xticks(levels, [f"{count:g}" for count in levels])
         axes.minorticks_off()
         axes.set_xlabel("number of levels N")

@@ -79,7 +79,8 @@ class Curves(Output):
         columns |= elsewhere
         title = f"{self.title}: robust error in % under {wording(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
-        return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
+        notes = ("Figure: the first training of each model; dashed lines stand at the sizes of this table.",)
+        return Made({"": Sheet(title, tuple(columns), rows, notes)}, {"": figure})
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""

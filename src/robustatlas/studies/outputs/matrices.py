@@ -117,13 +117,16 @@ class Accuracies(Output):
     """Accuracy of each model under every attack at every strength: a table for each attack, a map for each model."""
 
     attacks: list[str] | None = None
+    caption: ClassVar[str] = (
+        "Figure of each model: its first training; a strip for each attack, darker where more is right."
+    )
 
     def make(self, done: Finished, folder: Path) -> Made:
         sheets = {}
         for attack, accuracies in self.accuracies(done).items():
             grid = [written(strength, of=attack) for strength in next(iter(accuracies.values()))]
             rows: list[tuple[Cell, ...]] = [(label, *row.values()) for label, row in accuracies.items()]
-            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
+            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows, (self.caption,))
         return Made(sheets, self.figures(done))
 
     def accuracies(self, done: Finished) -> dict[str, dict[str, dict[float, StudyNumber]]]:
@@ -151,6 +154,8 @@ class TrainedStrengths(Accuracies):
     """Accuracy of models that are trained at several strengths (rows) at every strength of an attack (columns), a table
     and a matrix for each attack; means over the trainings."""
 
+    caption = "Figure: a row for each trained model, a column for each strength of the attack; means over trainings."
+
     def figures(self, done: Finished) -> dict[str, Any]:
         means = {
             attack: {label: {at: number.mean for at, number in row.items()} for label, row in rows.items()}
@@ -163,6 +168,8 @@ class Corruptions(Accuracies):
     """Mean accuracy over the severities of each common corruption, a row for each corruption, and a map of corruptions
     by severities for each model, of its first training."""
 
+    caption = "Figure of each model: its first training; a strip for each corruption, from severity 1 at the left to 5."
+
     def make(self, done: Finished, folder: Path) -> Made:
         models = self.selected_models(done.study)
         attacks = self.attacks or self.runs(done, models[0])[0].attacks
@@ -170,7 +177,9 @@ class Corruptions(Accuracies):
             (wording(attack).label, *(self.number(done, f"average {attack}", model) for model in models))
             for attack in attacks
         ]
-        return Made({"": Sheet(self.title, ("corruption", *map(done.label, models)), rows)}, self.figures(done))
+        notes = ("Mean over the severities.", self.caption)
+        heads = ("corruption", *map(done.label, models))
+        return Made({"": Sheet(self.title, heads, rows, notes)}, self.figures(done))
 
 
 class OfReference(Output):
