@@ -6,6 +6,7 @@ WORKERS ?= 2
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core
+EXAMPLES := $(wildcard examples/*.py)
 LEANING := $(wildcard tests/test_outcomes_*.py) $(wildcard tests/test_bad_*.py) tests/test_datasets.py tests/test_defenses.py \
 	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_metrics_compare.py tests/test_models.py tests/test_noise.py \
 	tests/test_report_figures.py tests/test_report_page.py
@@ -17,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples board docs wheel clean
+.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples $(EXAMPLES) board docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -89,8 +90,10 @@ lint: $(VENV)/.tools  ## Style, types, which room may import which, and whether 
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(WORKERS) tests/style
 
-examples: $(VENV)/.tools  ## Run every example.
-	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
+examples: $(EXAMPLES)  ## Run every example.
+
+$(EXAMPLES): $(VENV)/.tools
+	$(BIN)/python $@
 
 board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (hours), and ship its tables.
 	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board
@@ -104,11 +107,11 @@ docs: $(VENV)/.docs  ## Build the documentation into docs/_build/html: every exa
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	$(BIN)/python docs/_tools/check_site.py docs/_build/html
 
-wheel: $(VENV)/.installed  ## Build sdist and wheel into dist/, and use the wheel far from the checkout.
-	$(PIP) build hatchling
+release: $(VENV)/.installed  ## Build sdist and wheel into dist/, check both, and run the README's tour with the wheel in a fresh environment.
+	$(PIP) build hatchling twine
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
-	PYTHON=$(PYTHON) scripts/check_wheel.sh dist
+	PYTHON=$(PYTHON) TWINE=$(BIN)/twine scripts/check_release.sh dist
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(CORE) $(ZOOS) docs/_build dist .mypy_cache .pytest_cache .ruff_cache

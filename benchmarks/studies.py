@@ -22,11 +22,11 @@ from robustatlas.studies import Studied, StudyDisplay, shipped
 
 RESULTS = Path(__file__).parent / "results" / "studies"
 WIDTH = 480
-"""Of the figures that are kept, in pixels, at most."""
+"""Largest width of the figures that are kept, in pixels."""
 
 
 class _Lines(StudyDisplay):
-    """A line for each step, with its wall and processor time, which are kept in a file.
+    """Display with a line for each step and its wall and processor time, which are kept in a file.
 
     Args:
         file: of the seconds; steps that it has already are left as they are.
