@@ -109,7 +109,7 @@ def seconds_table() -> str:
     return table(("study", "seconds, machine shared", "seconds of one processor core"), rows, numbers=2)
 
 
-SMALL_STUDIES = ("robustness-curves", "hypervolume", "uar")
+SMALL_STUDIES = ("robustness-curves",)
 """Studies that end with verdicts on the effects of their papers."""
 
 

@@ -111,8 +111,9 @@ def plot_curves(
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
-        within = [at for at in (_distance(named.values(), size, "thresholds") for size in thresholds) if at <= end]
-        axes.vlines(within, 0, 1, "#000000a0", "dashed", transform=axes.get_xaxis_transform(), linewidth=0.7)
+        for at in (_distance(named.values(), size, "thresholds") for size in thresholds):
+            if at <= end:
+                axes.axvline(at, color="#000000a0", linestyle="dashed", linewidth=0.7)
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
