@@ -1,4 +1,4 @@
-"""What a study will take: passes counted from the recipes and plans, times the seconds of a pass of each network."""
+"""The cost of a study: passes counted from recipes and attack plans, times the seconds of a pass of each network."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def forecast_study(
     """
     throughput = DeviceThroughput.parse_optional(device_throughput)
     check_claim(named(out), study)
-    counter = _Counter(Finished.of(study, named(out)), throughput, device)
+    counter = _Counter(Finished.open(study, named(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))
     steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
     for step in wanted:
-        if not counter.done.done(step):
+        if not counter.done.is_done(step):
             name = ".".join(filter(None, (step.kind, step.entry, step.model)))
             todo.setdefault(name, []).append(step)
     with warnings.catch_warnings():
