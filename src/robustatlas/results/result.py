@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.checks.audits import Audits, finding_of
-from robustatlas.checks.own_attacks import is_all_refused, refusal_of, refused_findings, unheld, unheld_finding
-from robustatlas.checks.piecewise import piecewise_findings
-from robustatlas.checks.verdict import Diagnosis, at_other_ends
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.findings import findings_at_other_strengths
+from robustatlas.checks.run_findings import (
+    Audits,
+    attacks_without_audit,
+    audit_finding,
+    is_all_refused,
+    missing_audit_finding,
+    piecewise_findings,
+    refusal_sentence,
+    refused_findings,
+)
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
@@ -82,14 +90,14 @@ class Result(OutcomeTable, Tabular):
     _run: Run | None = field(default=None, repr=False)
 
     @classmethod
-    def of_run(
+    def from_run(
         cls,
         run: Run,
         attacks: Sequence[str] | None = None,
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> Result:
-        """What a run holds of some attacks, samples and strengths; see
+        """Return what a run holds of some attacks, samples and strengths, which are given as distances; see
         :meth:`robustatlas.outcomes.store.Run.table`."""
         table = run.table(attacks, index, strengths)
         cards = [card.about for card in run.cards()]
@@ -116,40 +124,44 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def fingerprint(self) -> str:
-        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
+        """Identity of the model in figures: its hashes, or its name if they are not known."""
         return self.identity.model.fingerprint if self.identity is not None else self.name
 
     @property
     def complete(self) -> bool:
-        """Whether every attack has finished every sample that was asked for."""
+        """True if every attack has finished every sample that was asked for."""
         return not self.missing
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be doubted, each sentence once.
+        """Sentences on what is to be doubted, each once.
 
-        Attacks whose gradients the model did not give. A diagnosis that speaks against the numbers. What the checks
-        said when each attack was last asked for.
+        They name attacks whose gradients the model did not give, a diagnosis that speaks against the numbers, and the
+        warnings of the checks when each attack was last asked for.
         """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
         found = [masked_warning(lost)] if lost else []
         found += self._audits.concerns()
-        if diagnosis is not None and diagnosis.doubted:
-            found.append(diagnosis.warned)
+        if diagnosis is not None and diagnosis.has_doubts:
+            found.append(diagnosis.warning)
         return tuple(dict.fromkeys([*found, *said]))
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """Whether the numbers can be trusted, by the last diagnosis of the run that tells anything (one for attacks
-        without gradients alone tells nothing); None where there was none."""
+        """Last diagnosis of the run that tells anything; None if there was none.
+
+        A diagnosis for attacks without gradients alone tells nothing.
+        """
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
-        besides = [finding_of(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
+        besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
         besides += refused_findings(self.outcomes.values(), self.clean)
-        besides += [unheld_finding(attack, ours) for attack, ours in self._unheld().items()]
-        return Diagnosis.of(telling[-1], [*at_other_ends(telling), *besides]) if telling else None
+        besides += [missing_audit_finding(attack, ours) for attack, ours in self._attacks_without_audit().items()]
+        return (
+            Diagnosis.from_record(telling[-1], [*findings_at_other_strengths(telling), *besides]) if telling else None
+        )
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""
@@ -168,7 +180,7 @@ class Result(OutcomeTable, Tabular):
             return shares
         blind = {record.name for record in self.records.values() if record.gradient is not None}
         return {
-            attack: max(shares.get(attack, 0.0), diagnosis.blind if attack in blind else 0.0)
+            attack: max(shares.get(attack, 0.0), diagnosis.blind_share if attack in blind else 0.0)
             for attack in self.outcomes
             if attack in blind or attack in shares
         }
@@ -183,21 +195,21 @@ class Result(OutcomeTable, Tabular):
         own = {record.name for record in self.records.values() if record.counterpart}
         found = {
             attack: f"{attack} is an attack of one's own; {ours}, on the same threat model, was not held against it."
-            for attack, ours in self._unheld().items()
+            for attack, ours in self._attacks_without_audit().items()
         }
         found |= {audit[0]: said for audit in self._audits.all() if audit[0] in own and (said := audit_warning(*audit))}
         refused = [one for one in self.outcomes.values() if is_all_refused(one, self.clean)]
-        return found | {one.attack: f"{refusal_of(one)}." for one in refused}
+        return found | {one.attack: f"{refusal_sentence(one)}." for one in refused}
 
-    def _unheld(self) -> dict[str, str]:
+    def _attacks_without_audit(self) -> dict[str, str]:
         records = [record for record in self.records.values() if record.name in self.outcomes]
-        return unheld(records, [attack for attack, _, _ in self._audits.all()])
+        return attacks_without_audit(records, [attack for attack, _, _ in self._audits.all()])
 
     @property
     def suspect(self) -> bool:
-        """Whether numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
+        """True if numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
-        return bool(self.invalid) or (diagnosis is not None and diagnosis.doubted)
+        return bool(self.invalid) or (diagnosis is not None and diagnosis.has_doubts)
 
     @property
     def _verdict(self) -> str:
@@ -228,7 +240,7 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:
-        """Where and with what the numbers were computed, each combination once."""
+        """Devices, hosts and versions with which the numbers were computed, each combination once."""
         return self._run.circumstances() if self._run else ()
 
     @property
@@ -244,16 +256,18 @@ class Result(OutcomeTable, Tabular):
         """
         if self._run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
-        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
-        return Result.of_run(self._run, list(self.attacks), self.index, grids)
+        grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
+        return Result.from_run(self._run, list(self.attacks), self.index, grids)
 
     @classmethod
-    def of_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
-        """What a run holds of both sides of some attacks, on the samples ``index``; attacks that nobody ran on all of
-        them have their lower side alone."""
+    def from_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
+        """Return both sides of some attacks on the samples ``index``.
+
+        An attack that was not run on all of them has its lower side alone.
+        """
         found = [name for name in attacks if name in {record.name for record in run.records().values()}]
         both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
-        return cls.of_run(run, both, index)
+        return cls.from_run(run, both, index)
 
     def certified(self, attack: str) -> RobustnessCurve:
         """The curve of the certified sizes: an upper bound of the robust error at every size.
@@ -292,8 +306,7 @@ class Result(OutcomeTable, Tabular):
             ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
             at least 100.0 %, at most 100.0 % robust at 0.02
         """
-        largest = float(self.outcome(attack).strengths[-1])
-        return TwoSided(self.certified(attack), self.curve(attack), largest)
+        return TwoSided(self.certified(attack), self.curve(attack), float(self.strengths(attack)[-1]))
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
@@ -302,7 +315,7 @@ class Result(OutcomeTable, Tabular):
     card = Bound()
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
-        """How often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
+        """Return how often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
 
         Where the clean input is misclassified, it is that which is drawn. Intervals are at 95 %.
 
@@ -318,8 +331,9 @@ class Result(OutcomeTable, Tabular):
         )
 
     def audited(self, attack: str) -> Audited:
-        """What the dear search of an audit would leave of all samples, at each strength and in the mean, with 95 %
-        intervals: about these samples and that search.
+        """Return what the stronger search of an audit would leave of all samples, at each strength and in the mean.
+
+        The 95 % intervals are about these samples and that search.
 
         Raises:
             UserError: there was no audit, or it did not have this attack.
@@ -331,7 +345,7 @@ class Result(OutcomeTable, Tabular):
             >>> result.audited("brightness").audited
             3
         """
-        return self._audits.of(attack)
+        return self._audits.audit(attack)
 
     def audit_sentences(self) -> dict[str, str]:
         """Attack -> what its audit says in words; empty where there was none."""
@@ -342,7 +356,7 @@ class Result(OutcomeTable, Tabular):
         return Audits(self, self._run.audit if self._run is not None else None)
 
     def searched(self, attack: str) -> Outcome:
-        """What the run's own searches found under an attack, without the examples that others handed over."""
+        """Return the outcome of the run's own searches under an attack, without examples that others handed over."""
         outcome = self.outcome(attack)
         if self._run is None:
             return outcome
@@ -350,8 +364,9 @@ class Result(OutcomeTable, Tabular):
         return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
 
     def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
-        """How near each attack comes to the smallest examples known of its samples: a fraction in [0, 1], as
-        AttackBench writes it; 1 where none is smaller.
+        """Return the optimality of each attack in [0, 1], as AttackBench defines it, by the smallest examples known.
+
+        It is 1 if no smaller example of its samples is known.
 
         Args:
             best_known: of the same data; joined runs (``robustatlas best-known``) or one of another search or seed.
@@ -416,7 +431,7 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
         ...     load_result(f"{folder}/run").minimal_size("linf").shape
         (3,)
     """
-    return Result.of_run(Run.open(path), attacks)
+    return Result.from_run(Run.open(path), attacks)
 
 
 def _name_said(cards: Sequence[Mapping[str, Any]]) -> str | None:

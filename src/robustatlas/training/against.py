@@ -143,8 +143,7 @@ def _check_strength(name: str, given: object, threat: ThreatModel, largest: floa
     if strength > _PLAUSIBLE_FACTOR * largest and strength > _largest_uar_strength(name):
         raise UserError(
             f"{name}={format_strength(strength, attack=name)} is more than {_PLAUSIBLE_FACTOR} times the catalogue's "
-            "largest "
-            "strength "
+            "largest strength "
             f"{format_strength(largest, attack=name)}; its unit is: {axis_label(unit, attack=name)}."
         )
     return strength
@@ -152,7 +151,7 @@ def _check_strength(name: str, given: object, threat: ThreatModel, largest: floa
 
 def _largest_uar_strength(name: str) -> float:
     """Return the largest strength that UAR's authors trained against on images of 224 pixels."""
-    entries = load_reference("uar-imagenet100").accuracies.entries
+    entries = load_reference("uar-imagenet100").accuracies.by_distance
     return max(entries.get(name, [0.0]))
 
 

@@ -117,6 +117,7 @@ def _use_weights(run: TrainingRun, weights: Mapping[str, Tensor]) -> Iterator[No
 
 _EMA_START = 0.025
 """Share of all updates before the running mean begins (Rebuffi et al. 2021)."""
+"""Share of all updates before the running mean begins (Rebuffi et al. 2021)."""
 _NORMALISATION_BATCH = 256
 
 

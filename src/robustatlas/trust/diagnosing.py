@@ -1,12 +1,12 @@
-"""``diagnose``: can a robustness number of this model be trusted?"""
+"""``diagnose``: find out if robustness numbers of a model can be trusted."""
 
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from robustatlas.checks.sanity import check_logits, first_taken
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.sanity import check_logits, multiple_output_warnings
 from robustatlas.common.errors import warn
 from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
@@ -15,27 +15,33 @@ from robustatlas.evaluation.reading import Question, question_of, readings_of
 from robustatlas.evaluation.request import Attacks, Data, Request, Samples
 from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import raw_output
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.trust.full import read_in_full
-from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of, samples_of_rows
+from robustatlas.trust.subject import KnownSubject, Model, Subject, resolve_subject, samples_of_rows
 
 
-def _looked_at(known: KnownSubject, question: Question) -> DiagnosisRecord:
-    """The answer to a question: of a result where its own searches ended, of a model by searches made for it."""
+def _read_with_ends(known: KnownSubject, question: Question) -> DiagnosisRecord:
+    """Return the record of a diagnosis, with readings where searches ended.
+
+    Of a result these are the ends of its own searches; for a model searches are made.
+    """
     record, result = readings_of(known.model, question), known.result
-    if not Diagnosis.of(record).open:
+    if not Diagnosis.from_record(record).can_change:
         return record
     if result is None:
         return with_ends(known.model, question, record)
-    grids = {name: tuple(result.strengths(name).tolist()) for name in result.attacks}
+    grids = {name: tuple(result.distances(name).tolist()) for name in result.attacks}
     asked = replace(question, attacks=[replace(each, strengths=grids[each.name]) for each in question.attacks])
     return with_ends(known.model, asked, record, withstood(result, np.array(record.index, np.int64)))
 
 
 _BATCH = 128
 _SAMPLES, _FULL = 100, 50
-"""That are looked at by default."""
+"""Numbers of samples that are looked at by default."""
+_DRAWN_FROM = 4
+"""A torch data set that does not declare its labels is read up to this many times the samples that are looked at: some
+are misclassified, and the others are drawn at random."""
 
 
 def diagnose(
@@ -59,7 +65,9 @@ def diagnose(
         model_or_result: a model, or a result or the folder of a run; the model of a run is loaded from its source.
         data: as of :func:`robustatlas.evaluate`; default, of a result: its own, by their name.
         attacks: whose numbers are to be judged; of a result: its own.
-        samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from.
+        samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from. Of
+            a torch data set that does not declare its labels (``targets``), they are drawn from its first items, four
+            times as many, unless these are sorted by class.
         seed: of the choice, and of the random directions.
         model: of a result, where it cannot be loaded from its source.
         everything: also read the indicators that decide nothing: those that raise false alarms, and costly ones.
@@ -84,12 +92,14 @@ def diagnose(
         'masked'
     """
     seed = parse_seed(seed)
-    with undisturbed():
-        known = known_of(model_or_result, data, model)
-    asked = known.result.attacks if known.result is not None else attacks
-    work = known.work
+    asked_for = None
     if samples is None or integer_or_none(samples) is not None:
         asked_for = (_FULL if full else _SAMPLES) if samples is None else parse_count("samples", samples)
+    with undisturbed():
+        known = resolve_subject(model_or_result, data, model, samples if asked_for is None else _DRAWN_FROM * asked_for)
+    asked = known.result.attacks if known.result is not None else attacks
+    work = known.work
+    if asked_for is not None:
         count = min(asked_for, len(work.index))
     else:
         work = samples_of_rows(work, positions_from_request(samples, len(work.index)))
@@ -98,14 +108,14 @@ def diagnose(
         x = work.rows[:2].to(known.model.device, known.model.dtype)
         with torch.no_grad():
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
-            for warning in first_taken(known.model, raw(known.model, x).shapes):
+            for warning in multiple_output_warnings(known.model, raw_output(known.model, x).shapes):
                 warn(warning)
         chosen = choose_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = fitting_attacks(chosen, asked, x[:1])
         plans = [attack.plan(attack.searched_by(None)) for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
-        record = _looked_at(known, question)
+        record = _read_with_ends(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:
         known.result.keep_diagnosis(record)
-    return Diagnosis.of(record)
+    return Diagnosis.from_record(record)

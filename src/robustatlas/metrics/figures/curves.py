@@ -9,10 +9,10 @@ import numpy as np
 
 from robustatlas.common import wording
 from robustatlas.common.attack_labels import attack_label
-from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.scalars import real_or_nan
 from robustatlas.common.styles import Style, model_styles
+from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_standard_strength, percent_axis, size_axis
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Curve(Protocol):
     @property
     def model(self) -> str:
         """Fingerprint or name that chooses colour and dash; empty if unknown."""
+
+    @property
+    def by_distance(self) -> Any:
+        """The curve over the distance from the unchanged image, as it is drawn."""
 
     @property
     def jumps(self) -> Floats:
@@ -65,26 +69,30 @@ def plot_curves(
     confidence: float | None = 0.95,
     up_to: float | None = None,
     crossings: bool = True,
+    thresholds: Sequence[float] = (),
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
-    Curves of different models have the colour, dash and marker of their model in all figures
-    (:func:`robustatlas.common.styles.model_styles`). Curves of one model under several attacks are distinguished by the
-    names of the attacks. The strength at which papers measure is marked.
+    A model has the same colour, dash and marker in all figures (:func:`robustatlas.common.styles.model_styles`), where
+    the curves are of different models; curves of one model under several attacks are told apart by their names. The
+    strength at which papers measure is marked.
 
     Args:
         curves: one curve, several, or name -> curve. Without names, the attacks name them.
         ax: where to draw; a new figure, 3.3 inches wide, when None.
         error: draw the robust error, which rises, as the papers on robustness curves do.
         confidence: of the exact intervals (Clopper-Pearson) around each point, as in tables and pages; None draws none.
-        up_to: right end of the axis; just beyond the largest finite size of the curves when None.
+        up_to: right end of the axis, as people type the size; just beyond the most harmful finite size of the curves
+            when None.
         crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
+        thresholds: sizes, as people type them, at which a dashed vertical line stands, such as those of point-wise
+            measures.
 
     Returns:
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: where there is no curve, or `up_to` is not a positive size.
+        UserError: where there is no curve, or `up_to` changes nothing or is not finite.
 
     Source: Risse et al. 2021, for the curves over two models; the marks where they cross and the intervals are ours.
 
@@ -104,6 +112,9 @@ def plot_curves(
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
+        for at in (_distance(named.values(), size, "thresholds") for size in thresholds):
+            if at <= end:
+                axes.axvline(at, color="#000000a0", linestyle="dashed", linewidth=0.7)
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             mark_standard_strength(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
@@ -116,15 +127,16 @@ def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
     """Draw a curve with its band; its markers begin at another place than those of the lines before it."""
-    sizes = steps(curve, end)
-    values = curve.at(sizes)
+    rising = curve.by_distance
+    sizes = steps(rising, end)
+    values = rising.at(sizes)
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
         linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
         label=figure_text(wording.elide_middle(name)),
     )  # fmt: skip
     if confidence is not None:
-        low, high = curve.band(confidence, "pointwise").at(sizes)
+        low, high = rising.band(confidence, "pointwise").at(sizes)
         ends = (low, high) if error else (100 - high, 100 - low)
         axes.fill_between(sizes, *ends, step="post", color=style.colour, alpha=0.13, linewidth=0)
 
@@ -136,7 +148,7 @@ def _styles(named: Mapping[str, Curve]) -> list[Style]:
 
 
 def steps(curve: Curve, end: float) -> Floats:
-    """Return the sizes at which a curve changes, from 0 to the end of the axis."""
+    """Return the sizes at which a curve over distances changes, from 0 to the end of the axis."""
     sizes = np.unique(np.concatenate([[0.0], curve.jumps, [end]]))
     return np.asarray(sizes[sizes <= end])
 
@@ -158,21 +170,27 @@ def _name_curves(curves: Curves) -> dict[str, Curve]:
 
 
 def _end(curves: Iterable[Curve], up_to: float | None) -> float:
-    """Return right end of the axis: what is asked for, or just beyond the largest finite size."""
+    """Return the distance at the right end of the axis: what is asked for, or just beyond the largest finite one."""
     if up_to is None:
-        largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
+        jumps = [curve.by_distance.jumps for curve in curves]
+        largest = max((each[-1] for each in jumps if each.size), default=0.0)
         return 1.04 * float(largest) or 1.0
-    if not 0 < real_or_nan(up_to) < np.inf:
-        raise UserError(f"up_to is {shorten(up_to)}; a positive finite size is expected.")
-    return float(up_to)
+    return _distance(curves, up_to, "up_to")
+
+
+def _distance(curves: Iterable[Curve], size: float, name: str) -> float:
+    """Return the distance at a size as people type it for the attack of the curves; `name` is that of the argument."""
+    attacks = {curve.attack for curve in curves}
+    return read_end(size, attacks.pop() if len(attacks) == 1 else "", name)
 
 
 def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:
     if first.attack != second.attack:
         return
-    for crossing in first.crossings(second, confidence):
+    rising = first.by_distance
+    for crossing in rising.crossings(second.by_distance, confidence):
         if crossing.significant and crossing.start <= end:
-            height = float(first.at(crossing.start))
+            height = float(rising.at(crossing.start))
             axes.plot(
                 crossing.start, height if error else 100 - height, "o", markersize=5, markerfacecolor="white",
                 markeredgecolor="black", zorder=5,

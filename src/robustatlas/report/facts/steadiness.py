@@ -66,7 +66,7 @@ def stability(
     asked = asked or Steadiness()
     seen = restrict_training(trained_on, held.ranked)
     points = {attack: held.ranked[attack] for attack in asked.attacks(seen) or held.ranked}
-    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
+    ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
     hard = asked.difficulty
     if not isinstance(hard, str):
         hard = select_shared_points(points_of(hard, "difficulties", held.reference.accuracies), reference)

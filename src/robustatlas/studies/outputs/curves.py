@@ -52,28 +52,23 @@ class Curves(Output):
                     f"{place}: printed.{model} has {pluralise(len(values), 'value')}, and at {len(self.at)}."
                 )
 
-    @property
-    def end(self) -> float | None:
-        """Where the axis ends."""
-        return None if self.up_to is None else read_strength(self.up_to, self.attack)
-
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
-        """Label -> the curve of each training."""
+        """Return for each label the curves of the trainings."""
         return {
             done.label(model): [run.curve(self.attack) for run in self.runs(done, model)]
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
-        figure = plot_curves(drawn, error=True, up_to=self.end).figure
+        figure = plot_curves(drawn, error=True, up_to=self.up_to, thresholds=self.at).figure
         if not self.at:
             return Made({}, {"": figure})
         heading = printed_heading(self.printed_on, self.data_name(done.study))
         columns: dict[str, list[Cell]] = {"size": [text_as_typed(size) for size in self.at]}
         elsewhere: dict[str, list[Cell]] = {}
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
             columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
                 place = columns if heading == PRINTED else elsewhere
@@ -81,24 +76,27 @@ class Curves(Output):
         columns |= elsewhere
         title = f"{self.title}: robust error in % under {attack_label(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
-        return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
+        notes = ("Figure: the first training of each model; dashed lines stand at the sizes of this table.",)
+        return Made({"": Sheet(title, tuple(columns), rows, notes)}, {"": figure})
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
-        broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
+        broken = [
+            {"error": share_statistic(broken_within(curve.by_distance.minimal_sizes, [size])[:, 0])} for curve in curves
+        ]
         return StudyNumber(combine_trainings(broken)["error"])
 
 
 class Slopes(Curves):
-    """Where the curves of models bend most, which trainings at one strength leave behind."""
+    """The size at which the curve of each model bends most; training at one strength leaves such a bend."""
 
     up_to: Strength
 
     def make(self, done: Finished, folder: Path) -> Made:
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
-            bend = change_of_slope(curves[0], read_strength(self.up_to, self.attack))
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
+            bend = change_of_slope(curves[0].by_distance, read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)
             rows.append(
@@ -107,7 +105,7 @@ class Slopes(Curves):
                  "yes" if bend.significant else "no")
             )  # fmt: skip
         heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
-        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.end).figure
+        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.up_to).figure
         return Made({"": Sheet(self.title, heads, rows)}, {"": figure})
 
 
