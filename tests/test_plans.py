@@ -1,7 +1,7 @@
 """Runs are data: what a search runs is what the attack names, what its key says, and what ``attacks NAME`` prints."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -267,6 +267,26 @@ def test_a_new_version_of_a_part_changes_the_keys_of_the_plans_that_it_is_part_o
         patch.setattr("robustatlas.models.objectives._VERSIONS", {"dlr": 2})
         now = keys(attack)
     assert {search for search in known if now[search] == known[search]} == {"frontier"}, "which has no dlr"
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts in plain data."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from texts_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts_in(each)
+
+
+@pytest.mark.parametrize("name", ["linf", "stadv", "snow", "affine", "jpeg-linf"])
+def test_what_determines_numbers_is_recorded_by_codes_and_not_by_phrases(name: str) -> None:
+    attack = attack_named(name)
+    for search in attack.searches:
+        record = attack_record(attack, search, 0, "float32")
+        assert not [text for text in texts_in([record.protocol, record.threat]) if " " in text]
 
 
 class Watched(dict[str, set[str]]):
