@@ -40,11 +40,11 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.forwards += len(x)
         if x.requires_grad:
-            x.register_hook(self._back)
+            x.register_hook(self._count_backward)
         logits: Tensor = self.net(x + self.deviation * torch.randn_like(x))
         return logits
 
-    def _back(self, gradient: Tensor) -> None:
+    def _count_backward(self, gradient: Tensor) -> None:
         self.backwards += len(gradient)
 
     @property
