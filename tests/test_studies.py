@@ -188,6 +188,21 @@ def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_what_a_run_holds_already_is_not_forecast_again(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
+    """Of an evaluation that goes on to more samples, the new ones alone count, under each attack."""
+    _, out, _ = studied
+    shutil.copytree(out, tmp_path / "out")
+    grown = read_study(written(tmp_path, without_sizes(SMALL), ("samples = 12", "samples = 18")))
+    fresh, left = (
+        {each.name: each for each in forecast_study(grown, folder, "1").expected if each.name.startswith("eval")}
+        for folder in (tmp_path / "empty", tmp_path / "out")
+    )
+    assert left.keys() == fresh.keys() and left
+    for name, whole in fresh.items():
+        assert left[name].passes == pytest.approx(whole.passes * 6 / 18), name
+        assert left[name].seconds == pytest.approx(whole.seconds * 6 / 18), name
+
+
 def test_marks_say_what_a_step_was(studied: tuple[Path, Path, Studied]) -> None:
     _, out, _ = studied
     said = json.loads((out / "done" / "models.linf.seed-3.json").read_text(encoding="utf-8"))

@@ -159,7 +159,7 @@ class Finished:
         if step.name not in self._results:
             found = (self._mark(step) or {})[FOUND]
             index = np.concatenate([np.arange(first, end) for first, end in found["spans"]])
-            result = Result.of_run(Run.open(self.folder / step.place), found["attacks"], index)
+            result = Result.from_run(Run.open(self.folder / step.place), found["attacks"], index)
             about = {**result.about, "trained_on": dict(self.trained_on(step.model))}
             self._results[step.name] = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
         return self._results[step.name]
