@@ -22,9 +22,9 @@ from robustatlas.optimizers.scan import Once
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
-from robustatlas.report.facts.numbers import hypervolume_of
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.numbers.statistics import hypervolume_of
 from robustatlas.results.result import Result
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.calibration import calibrate

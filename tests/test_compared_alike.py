@@ -14,9 +14,9 @@ from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of, what_is_shared
-from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.facts.rows import About, Ground, run_row
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.page import build_report
 from robustatlas.report.words import headline, percent
 from robustatlas.results.result import Result

@@ -18,10 +18,10 @@ from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.metrics.references import Reference, available_references, load_reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
-from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result, load_result
 from robustatlas.threats.corruption import CORRUPTIONS

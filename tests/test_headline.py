@@ -12,8 +12,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.report.card import card
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.in_latex import run_in_latex
+from robustatlas.report.numbers.headline import headline_of
 from robustatlas.report.page import build_report
 from robustatlas.report.words import percent
 from robustatlas.results.result import Result

@@ -20,10 +20,10 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.card import card
 from robustatlas.report.facts import beside_the_field, facts_of, standings_of, what_is_shared
 from robustatlas.report.facts.card import card_of
-from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.field import views
 from robustatlas.report.gate import Requirement, check_against, check_requirements
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.page import build_report
 from robustatlas.report.words import findings, headline, summary, verdict
 from robustatlas.results.result import Result, load_result

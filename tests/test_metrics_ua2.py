@@ -9,11 +9,11 @@ from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
 from robustatlas.metrics.ua2 import level_positions
-from robustatlas.report.facts.numbers import own
 from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.numbers.statistics import own
 
 PUBLISHED = {
     "jpeg": 38.57, "elastic": 10.78, "wood": 19.16, "glitch": 8.86, "kaleidoscope": 0.20, "pixel": 6.35,

@@ -27,9 +27,9 @@ from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report import words
 from robustatlas.report.facts import facts_of, fitting_reference, standings_of, what_is_shared
-from robustatlas.report.facts.comparison import shared_if_any
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.labels import Tick, placed, without_collisions
+from robustatlas.report.numbers.shared import shared_if_any
 from robustatlas.report.page import build_report
 from robustatlas.report.words import summary, trust_together, verdict
 from robustatlas.results.result import Result, load_result

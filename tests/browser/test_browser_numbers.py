@@ -10,8 +10,8 @@ from browser.browser_helpers import complete_result, synthetic_result, with_cert
 from browser.page_numbers import board_differences, differences
 from robustatlas.cli.show import chosen_facts
 from robustatlas.metrics.references import Reference
-from robustatlas.report.facts.comparison import distinct_names
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.page import build_report
 from robustatlas.results.result import Result
 

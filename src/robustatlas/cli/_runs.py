@@ -13,7 +13,7 @@ from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
-    from robustatlas.report.facts.steadiness import Steadiness
+    from robustatlas.report.numbers.steadiness import Steadiness
 
 Reference = Annotated[
     str | None,
@@ -90,7 +90,7 @@ Joined = Annotated[
 
 def steadiness(alpha: float | None, difficulty: str | None) -> Steadiness | None:
     """Which stability constants the options ask for; None: the usual ones."""
-    from robustatlas.report.facts.steadiness import ALPHA, Steadiness
+    from robustatlas.report.numbers.steadiness import ALPHA, Steadiness
 
     if alpha is None and difficulty in (None, "reference"):
         return None

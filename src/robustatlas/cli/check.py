@@ -16,8 +16,6 @@ from robustatlas.cli.show import chosen_facts
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import one_sentence, write_text
 from robustatlas.common.wording import counted
-from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.gate import (
     FORMATS,
     Check,
@@ -28,7 +26,10 @@ from robustatlas.report.gate import (
     check_requirements,
     check_verdict,
 )
-from robustatlas.report.words import withstand
+from robustatlas.report.numbers.definitions import worst_case_points
+from robustatlas.report.numbers.headline import choose_headline, headline_of
+from robustatlas.report.numbers.of_run import numbers_of_run
+from robustatlas.report.words import headline_sentence
 from robustatlas.results.result import load_result
 
 FAILED = 3
@@ -115,8 +116,11 @@ def check(
     if markdown is not None:
         with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
-    if (first := headline_of(result.judged(), parse_strength_of(headline, "--headline") or None)) is not None:
-        said = withstand(first, result.samples, result.data, masked(result, first.at))
+    judged_table = result.judged()
+    choice = choose_headline([judged_table], parse_strength_of(headline, "--headline") or None)
+    numbers = numbers_of_run(result, worst_case_points(judged_table))
+    if (first := headline_of(numbers, choice)) is not None:
+        said = headline_sentence(first, result.data)
         Console(highlight=False).print(f"[bold]{safe(result.name)}[/bold]: {safe(said)}.")
     _print(checks, warnings)
     if not all(found.passed for found in checks):

@@ -50,7 +50,7 @@ def figure(
         why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)
         raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.{why}")
     names = shortened_apart(shared.names, _LONGEST)
-    tables = [shared.on(run).table for run in range(len(runs))]
+    tables = [shared.table(run) for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)
     for note in shared.notes:

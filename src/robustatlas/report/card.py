@@ -20,10 +20,10 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.report.facts.against import chosen_reference
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.facts.strips import CELLS, Strip
+from robustatlas.report.numbers.against import chosen_reference
 from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stroke, Words, figure_of, stacked, svg_of
 from robustatlas.results.result import Result
 

@@ -13,7 +13,7 @@ from robustatlas.common.wording import counted, listed, strength
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers import OPTIMIZERS, Optimizer
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.report.facts.comparison import shared_if_any
+from robustatlas.report.numbers.shared import shared_if_any
 from robustatlas.results.result import Result
 
 HOPPING = ("basin-hopping restarts", "Wales and Doye 1997")

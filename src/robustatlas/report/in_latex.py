@@ -1,16 +1,15 @@
 """A run as a table for a paper."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from robustatlas.common.escaping import latex_text
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import strength, wording
-from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
+from robustatlas.report.numbers.number import Number, Status
+from robustatlas.report.words import worst_case_in_words
 
 _MOST = 5
 """Of attacks at more strengths those that papers give, the middle one and the largest are written."""
@@ -34,9 +33,8 @@ def run_in_latex(facts: RunFacts) -> str:
         *body,
     ]
     if (worst := facts.worst) is not None:
-        lines += [r"\midrule", f"% {latex_text(worst.explained(len(worst.at)))}"]
-        note = " (upper bound)" if masked(facts, worst.at) else ""
-        lines.append(_row("worst case", [""] * columns, worst.accuracy, note))
+        lines += [r"\midrule", f"% {latex_text(worst_case_in_words(worst))}"]
+        lines.append(_row("worst case", [""] * columns, worst))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -44,10 +42,7 @@ def _long(facts: RunFacts) -> tuple[int, list[str]]:
     """The columns before the last, and a row for each attack and strength."""
     lines = [r"Attack & Strength & Accuracy, \% \\", r"\midrule", _row("no attack", [""], facts.clean)]
     for attack in facts.attacks:
-        lines += [
-            _row(_named(attack), [latex_text(at)], number, _note(facts, attack))
-            for at, number in _numbers(facts, attack)
-        ]
+        lines += [_row(_named(attack), [latex_text(at)], number) for at, number in _numbers(facts, attack)]
     return 1, lines
 
 
@@ -69,7 +64,7 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
         for attack, values in zip(attacks, shown, strict=True):
             assert attack.average is not None
             entries = [*(f"{value:.1f}" for value in values), *empty]
-            lines.append(_row(_named(attack), entries, attack.average, _note(facts, attack)))
+            lines.append(_row(_named(attack), entries, attack.average))
         if len(attacks) > 1:
             means = [f"{sum(each) / len(each):.1f}" for each in zip(*shown, strict=True)]
             over = sum(attack.average.value for attack in attacks if attack.average) / len(attacks)
@@ -77,14 +72,13 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     return columns, lines
 
 
-def _note(facts: RunFacts, attack: AttackFacts) -> str:
-    return " (upper bound)" if masked(facts, [attack.attack]) else ""
-
-
-def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
+def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Number]]:
     """What is written of an attack: its strength, or what the number is over, and the number."""
     grid, first = attack.strengths.tolist(), facts.headline
-    leading = None if first is None else position_of(first.at.get(attack.attack, math.nan), grid)
+    points = (
+        [] if first is None or first.is_mean else [one.strength for one in first.numbers if attack.attack in one.at]
+    )
+    leading = position_of(points[0], grid) if points else None
     for place in _chosen(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield strength(grid[place], of=attack.attack), attack.accuracy[place]
@@ -105,5 +99,6 @@ def _named(attack: AttackFacts) -> str:
     return norm.get(attack.attack) or latex_text(wording(attack.attack).label)
 
 
-def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:
+def _row(name: str, entries: Sequence[str], number: Number) -> str:
+    note = "" if number.status is Status.OK else f" ({number.status.value})"
     return " & ".join([name, *entries, rf"{number:.1f}{note} \\"])

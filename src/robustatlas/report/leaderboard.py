@@ -21,10 +21,7 @@ from robustatlas.outcomes.alike import Subject, attack_differences, different_da
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of, read_strengths
 from robustatlas.report import field, pages, words
-from robustatlas.report.facts.against import against_what
-from robustatlas.report.facts.comparison import distinct_names, subject_of
 from robustatlas.report.facts.field import beside_the_field
-from robustatlas.report.facts.plain import finite
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
@@ -37,9 +34,12 @@ from robustatlas.report.facts.rows import (
     read_about,
     run_row,
 )
-from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
+from robustatlas.report.numbers.against import against_what
+from robustatlas.report.numbers.plain import finite
+from robustatlas.report.numbers.shared import distinct_names, subject_of
+from robustatlas.report.numbers.steadiness import ALPHA
 from robustatlas.report.pages import parts
 from robustatlas.results.result import Result
 
@@ -304,10 +304,7 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 
 def _headline(row: Row) -> str:
     """The number that comes first of a run, in words that follow its name; empty for published rows."""
-    first = row.headline
-    return (
-        "" if first is None else f"{words.percent(first.accuracy, masked(row, first.at))} withstand {first.explained()}"
-    )
+    return "" if row.headline is None else words.headline_sentence(row.headline)
 
 
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
@@ -340,14 +337,12 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "few": few,
         "hypervolume": row.hypervolume,
         "hypervolumeIs": row.hypervolume_is,
-        "union": row.union,
+        "union": row.worst,
         "own": dict(row.own),
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
-        "halves": {
-            attack: words.half_words(attack, half, masked(row, [attack])) for attack, half in row.halves.items()
-        },
+        "halves": {attack: words.median_sentence(median) for attack, median in row.medians.items()},
         "ownThreats": list(row.own_threat),
         "headline": _headline(row),
     }

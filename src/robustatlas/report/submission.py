@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from robustatlas.common.wording import counted, some
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.report.facts.against import hold_against
 from robustatlas.report.facts.rows import PUBLISHED_SAMPLES
+from robustatlas.report.numbers.against import hold_against
 from robustatlas.results.result import Result
 
 CARD_ENTRIES: Mapping[str, str] = {

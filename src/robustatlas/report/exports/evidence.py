@@ -22,7 +22,7 @@ from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.tables import write_parquet
-from robustatlas.report.facts.plain import finite
+from robustatlas.report.numbers.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 1

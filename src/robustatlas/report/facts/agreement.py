@@ -10,7 +10,7 @@ from robustatlas.metrics.averages import average_accuracy
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.uar import uar_matrix
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.report.facts.against import Held
+from robustatlas.report.numbers.against import Held
 
 FEWEST = 3
 """Models that a correlation takes."""

@@ -9,9 +9,8 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.definitions import CONFIDENCE, share_wrong_at_half
 from robustatlas.results.result import Result
 
 
@@ -80,7 +79,7 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
         strengths = tuple(result.strengths(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
         saved, curve = result.outcome(row).saved if run else None, result.certified(row)
-        half = float(curve.quantile(wrong_at_half(result.clean_accuracy)))
+        half = float(curve.quantile(share_wrong_at_half(result.clean_accuracy)))
         yield CertifiedFacts(
             row=row,
             held=held,

@@ -17,10 +17,11 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts.numbers import CONFIDENCE, intervals
-from robustatlas.report.facts.plain import plain
-from robustatlas.report.facts.points import searched_from
 from robustatlas.report.facts.ranks import rank_ranges, ranks
+from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.numbers.plain import plain
+from robustatlas.report.numbers.points import searched_from
+from robustatlas.report.numbers.statistics import intervals
 from robustatlas.results.result import Result
 
 NEIGHBOURS = 2

@@ -23,7 +23,7 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, positi
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.numbers.definitions import CONFIDENCE, share_wrong_at_half
 from robustatlas.results.result import Result
 
 Sign = Literal[">=", "<="]
@@ -34,7 +34,7 @@ FORMS = "expected WHAT>=NUMBER or WHAT<=NUMBER, such as linf@8/255>=45, clean>=9
 _OVERALL: dict[str, Callable[[RunFacts], Interval | None]] = {
     "clean": lambda facts: facts.clean,
     "average": lambda facts: facts.average,
-    "union": lambda facts: facts.union,
+    "union": lambda facts: facts.worst,
 }
 _OTHERS = ("ATTACK@STRENGTH", "typical-ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
 _TYPICAL = "typical-"
@@ -149,7 +149,7 @@ def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapp
     what = requirement.what
     if what == "clean" or what.startswith(_TYPICAL):
         return {}
-    if at := points_of(requirement) or (facts.union_at if what == "union" else {}):
+    if at := points_of(requirement) or (facts.worst.points if what == "union" and facts.worst else {}):
         return {attack: [strength] for attack, strength in at.items()}
     if facts.reference is not None and what in _against():
         return facts.reference.held.ranked
@@ -277,21 +277,22 @@ def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
-    """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
-    withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    """Return the median size as people type it: as far from the clean image as the samples that certainly withstand
+    say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    half = share_wrong_at_half(result.clean_accuracy)
     curve, certain = result.curve(attack), _certain_curve(result, attack)
     far = curve.band(CONFIDENCE)
-    values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
+    values, ends = [float(curve.quantile(half)), 0.0], [_first_size(far.sizes, far.low >= 100 * half), 0.0]
     if certain is not None:
         near = certain.band(CONFIDENCE)
-        values[1], ends[1] = float(certain.quantile(0.5)), _half_wrong(near.sizes, near.high)
+        values[1], ends[1] = float(certain.quantile(half)), _first_size(near.sizes, near.high >= 100 * half)
     values, ends = ([value_as_typed(attack, each) for each in sizes] for sizes in (values, ends))
     return Interval(min(values) if requirement.sign == ">=" else max(values), min(ends), max(ends), CONFIDENCE)
 
 
-def _half_wrong(sizes: NDArray[np.float64], wrong: NDArray[np.float64]) -> float:
-    """The first of the sizes from which on half of the images are ``wrong``, in percent; inf where at none."""
-    return float(sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf
+def _first_size(sizes: NDArray[np.float64], reached: NDArray[np.bool_]) -> float:
+    """Return the first of the sizes [K] at which `reached` [K] is true; inf where it is true at none."""
+    return float(sizes[reached][0]) if reached.any() else inf
 
 
 def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:

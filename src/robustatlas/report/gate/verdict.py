@@ -22,8 +22,8 @@ from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, what_is_shared
-from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of, unsearched
+from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.results.result import Result
 
 

@@ -12,8 +12,8 @@ from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import points_of, shared_by
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.numbers import intervals
+from robustatlas.report.numbers.against import Held
+from robustatlas.report.numbers.statistics import intervals
 
 ALPHA = 3.0
 """Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
