@@ -6,6 +6,7 @@ WORKERS ?= 2
 LOWEST := .venv-lowest
 ZOOS := .venv-zoos
 CORE := .venv-core
+EXAMPLES := $(wildcard examples/*.py)
 LEANING := $(wildcard tests/test_outcomes_*.py) $(wildcard tests/test_bad_*.py) tests/test_datasets.py tests/test_defenses.py \
 	tests/test_metrics_accuracies.py tests/test_metrics_cli.py tests/test_metrics_compare.py tests/test_models.py tests/test_noise.py \
 	tests/test_report_figures.py tests/test_report_page.py
@@ -17,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples board docs wheel clean
+.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples $(EXAMPLES) board docs wheel clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -89,8 +90,10 @@ lint: $(VENV)/.tools  ## Style, types, which room may import which, and whether 
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(WORKERS) tests/style
 
-examples: $(VENV)/.tools  ## Run every example.
-	set -e; for example in examples/*.py; do echo "$$example"; $(BIN)/python "$$example"; done
+examples: $(EXAMPLES)  ## Run every example.
+
+$(EXAMPLES): $(VENV)/.tools
+	$(BIN)/python $@
 
 board: $(VENV)/.installed  ## Train, refer, evaluate and rank a board of our own (hours), and ship its tables.
 	$(BIN)/python scripts/make_board.py --out build/board --workers $(WORKERS) --ship docs/board

@@ -79,12 +79,13 @@ def test_a_gate_that_passes_never_fails_where_more_is_searched(
         first.labels, first.clean_prediction, {"linf": first.minimal_size("linf")}, {"linf": more}
     )
     smaller = searched(true, more, slack)
+    known = [(one, facts_of(one)) for one in (first, same, smaller)]
     for text in (f"linf@{strength}{sign}{bound}", f"median-linf{sign}{strength}"):
         for judged in ("interval", "value"):
             asked = [Requirement.parse(text)]
             before, *after = (
-                check_requirements(asked, one, facts_of(one), judged)[0].passed  # type: ignore[arg-type]
-                for one in (first, same, smaller)
+                check_requirements(asked, one, facts, judged)[0].passed  # type: ignore[arg-type]
+                for one, facts in known
             )
             assert not before or all(after)
 
