@@ -19,6 +19,7 @@ from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate import Requirement, check_requirements
+from robustatlas.report.numbers.number import Status
 from robustatlas.studies.numbers import number_of
 from run_files import write
 
@@ -181,7 +182,7 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     entered("check", tmp_path / "sizes", "--require", "linf@0.3<=50", code=0)
     entered("check", tmp_path / "sizes", "--require", "clean>=1", code=0)
     first = facts_of(sizes).headline
-    assert first is not None and first.unsearched and "upper bound" in first.explained()
+    assert first is not None and first.leading.status is Status.UPPER_BOUND and "not searched" in first.leading.why
     assert "upper bound only" in entered("show", tmp_path / "sizes").line
     old = ra.evaluate(net, data, "linf", run=tmp_path / "old", **options)
     assert "not searched" in entered("check", tmp_path / "sizes", "--against", tmp_path / "old", code=3).line

@@ -20,7 +20,9 @@ from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
 from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
 from robustatlas.report.facts.rows import run_row
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.of_several import numbers_of_several, numbers_on_shared
 from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result, load_result
@@ -84,7 +86,7 @@ def test_distances_of_the_models_own_features_are_nobody_elses(tmp_path: Path) -
     held = hold_against(result, PUBLISHED, result.records.values())
     assert held.own_threat == ("lpips",) and held.approximate
     facts = facts_of(result, reference=PUBLISHED)
-    assert facts.breaking is not None and facts.breaking.attack == "linf"
+    assert facts.weakest is not None and facts.weakest.attack == "linf"
     assert [attack.own_threat for attack in facts.attacks] == [False, True]
     named = {**own, "distance": {"features": {"backbone": "alexnet_cifar"}}}
     path = run_files.write(tmp_path / "named", made_up(("linf", "lpips")), {"lpips": named})
@@ -155,13 +157,13 @@ def test_units_stand_in_the_catalogue_alone() -> None:
 def test_a_comparison_has_the_intervals_of_the_runs() -> None:
     """Where runs share all they have, the numbers beside each other are those of each alone, interval for interval."""
     runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
-    first = what_is_shared(runs).on(0)
-    held = hold_against(first.table, PUBLISHED)
-    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, facts_of(runs[0]).union_at)
+    shared = what_is_shared(runs)
+    found = numbers_of_several(shared, hold_against(shared.table(0), PUBLISHED)).models[0].numbers
+    alone = facts_of(runs[0], reference=PUBLISHED)
     assert alone.reference is not None
     assert found["clean accuracy"] == alone.clean
     assert found["average accuracy"] == alone.average
-    assert found["union accuracy"] == alone.union
+    assert found["union accuracy"] == alone.worst
     assert {name: found[name] for name in alone.reference.numbers} == alone.reference.numbers
     assert found["average linf"] == alone.attacks[0].average
 
@@ -170,7 +172,8 @@ def test_compared_runs_that_are_read_again_say_the_same(tmp_path: Path) -> None:
     paths = [run_files.write(tmp_path / name, made_up(("linf", "l2"))) for name in "abcd"]
     once, kept = what_is_shared(Results(paths)), what_is_shared(Results(paths, kept=4))
     for run in range(len(paths)):
-        assert once.on(run).intervals() == kept.on(run).intervals()
+        ours, theirs = (numbers_on_shared(each, run, None, {}, {}).numbers for each in (once, kept))
+        assert ours == theirs
     assert kept.results[0] is kept.results[0] and once.names == kept.names
 
 
@@ -204,7 +207,7 @@ def test_a_run_beside_the_field() -> None:
     assert [one.words.partition(":")[0] for one in beside.elsewhere] == ["L∞ 4/255"]
     names = [entry.name for entry in beside.neighbours]
     assert names[0] == entries[0].name and len(names) <= 5
-    assert facts_of(run).to_dict()["field"]["robustbench-cifar10-linf"]["place"]["of"] == 100
+    assert run_as_json(facts_of(run))["field"]["robustbench-cifar10-linf"]["place"]["of"] == 100
     assert beside_the_field(Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, data="digits")) == ()
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from robustatlas.report.facts.plain import plain_run
 
 import robustatlas as ra
 from robustatlas.common.errors import UserError
@@ -9,7 +10,6 @@ from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
 from robustatlas.metrics.ua2 import level_positions
-from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Requirement, number_of

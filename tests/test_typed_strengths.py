@@ -95,7 +95,7 @@ def of_headlines(attack: str, run: Path) -> dict[float, float]:
     seen = {}
     for strength in STANDING:
         told = json.loads(entered("show", run, "--json", "--headline", f"{attack}@{strength}").out)["headline"]
-        assert told["at"] == {attack: strength}
+        assert told["numbers"][0]["strengths"] == [strength]
         seen[strength] = told["accuracy"]["value"]
     return seen
 
@@ -104,7 +104,7 @@ def of_unions(attack: str, run: Path) -> dict[float, float]:
     seen = {}
     for strength in STANDING:
         told = json.loads(entered("show", run, "--json", "--union", f"{attack}={strength}").out)
-        assert told["union at"] == {attack: strength}
+        assert told["worst case"] is None
         seen[strength] = told["union accuracy"]["value"]
     return seen
 

@@ -54,11 +54,15 @@ Pairs = Iterator[tuple[Any, Any]]
 
 def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     (run,) = told
-    numbers = [run["headline"]["accuracy"], run["clean accuracy"], run["average accuracy"], run["union accuracy"]]
+    numbers = [run["headline"]["accuracy"], run["clean accuracy"], run["average accuracy"]]
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
-    if run["breaks"] and run["breaks"]["half"]:
-        yield f"{wording(run['breaks']['attack']).label} {size(run['breaks']['half'], of='')}" in found["head"], True
+    if run["breaks"] and run["breaks"]["median size"]:
+        yield (
+            f"{wording(run['breaks']['attack']).label} {strength(run['breaks']['median size'], 3, of='')}"
+            in found["head"],
+            True,
+        )
     for held in run["certified"].values():
         middle = held["robust accuracy, at least"][(len(held["strengths"]) - 1) // 2]
         yield f"at least {middle['value']:.1f} %" in found["head"], True
@@ -187,7 +191,7 @@ def board_differences(page: Any, told: Sequence[Told], compared: bool) -> list[s
                 nearest = int(np.argmin(np.abs(np.array(item["strengths"]) - standard)))
                 expected[f"robust-{attack}"] = f"{item['accuracy'][nearest]['value']:.1f}"
         if "union" in cells:
-            expected["union"] = f"{run['union accuracy']['value']:.1f}"
+            expected["union"] = f"{run['worst case']['accuracy']['value']:.1f}"
         shown = {key: " ".join(cells[key][: 2 if key == "cr" else 1]) for key in expected}
         wrong += [
             f"{run['model']}, {key}: board {shown[key]}, run {expected[key]}"

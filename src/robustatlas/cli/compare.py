@@ -32,21 +32,19 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.compared import Comparison
+from robustatlas.report.compared import KEPT, Comparison
+from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
 from robustatlas.report.facts.groups import groups_of, in_a_row
 from robustatlas.report.facts.rows import About, about_of, read_about
-from robustatlas.report.numbers.against import Held, chosen_reference, hold_against
+from robustatlas.report.numbers.against import Held, chosen_reference
 from robustatlas.report.numbers.number import WORST, Number
-from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers, numbers_of_several
-from robustatlas.report.numbers.shared import Shared, what_is_shared
+from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
+from robustatlas.report.numbers.shared import Shared
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.words import is_worst_case_shown, verdict, worst_case_in_words
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
-
-_KEPT = 16
-"""Runs that stay in memory; of more, each is read as often as it is looked at, four or five times."""
 
 _ENOUGH = 10
 """Models over which a correlation of attacks says something; of fewer it is shown by --explain."""
@@ -160,12 +158,8 @@ class _Compared:
         headline: Mapping[str, float] | None = None,
     ) -> _Compared:
         """Read the runs and compute their numbers."""
-        results = Results(runs, kept=_KEPT)
-        shared = what_is_shared(results)
-        first, leading = shared.table(0), results[0]
-        chosen = chosen_reference(reference, results, weights)
-        held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
-        numbers = numbers_of_several(shared, held, worst_at, headline)
+        chosen = chosen_reference(reference, Results(runs, kept=KEPT), weights)
+        numbers = compare_runs(runs, chosen or "none", worst_at, headline).numbers
         abouts = [about_of(model.table, known) for model in numbers.models]
         trained = [about.trained_on if about.tells_training else None for about in abouts]
         return cls(numbers, trained, bool(worst_at))
@@ -239,7 +233,7 @@ def _compare_groups(
 ) -> None:
     if runs or save_reference is not None:
         raise UserError("--group takes all runs, and makes no reference; leave the others, or --save-reference, out.")
-    results = {name: Results(found, kept=_KEPT) for name, found in _groups.parse_groups(given).items()}
+    results = {name: Results(found, kept=KEPT) for name, found in _groups.parse_groups(given).items()}
     everything = in_a_row(results)
     groups = groups_of(results, chosen_reference(reference, everything, weights), union)
     console = Console(highlight=False)

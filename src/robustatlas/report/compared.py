@@ -2,25 +2,52 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import json_text, latex_text, spreadsheet_cell
 from robustatlas.common.latex import pvalue
 from robustatlas.common.wording import counted, value_as_typed
+from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.strengths import strengths_as_typed
-from robustatlas.report.numbers.number import Number, Status
-from robustatlas.report.numbers.of_several import SharedNumbers
+from robustatlas.report.numbers.against import chosen_reference, hold_against
+from robustatlas.report.numbers.number import Number, Numbers
+from robustatlas.report.numbers.of_several import SharedNumbers, numbers_of_several
 from robustatlas.report.numbers.pairs import MOST_COMPARED, Pair
 from robustatlas.report.numbers.plain import plain
+from robustatlas.report.numbers.shared import what_is_shared
+from robustatlas.report.numbers.standings import standings_of
+from robustatlas.report.numbers.texts import number_text
+from robustatlas.report.words import verdict
+from robustatlas.results.many import Results
+from robustatlas.results.result import Result, load_result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """A comparison of models in the forms that programs and papers read."""
+    """Models on the samples, attacks and strengths that all of them have, in the order in which they are given.
+
+    Attributes:
+        numbers: what is shared, the numbers of each model, and every pair of models.
+    """
 
     numbers: SharedNumbers
+
+    @property
+    def table(self) -> Numbers:
+        """Every number of every model, as rows."""
+        return Numbers([number for model in self.numbers.models for number in model.numbers.values()])
+
+    @property
+    def sentences(self) -> list[str]:
+        """Who is more robust, under what, and how sure that is."""
+        return verdict(standings_of(self.numbers))
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.sentences, *self.numbers.shared.notes])
 
     @property
     def _pairs(self) -> Sequence[Pair]:
@@ -33,7 +60,7 @@ class Comparison:
         return self.numbers.shared.names
 
     def json(self) -> str:
-        """One object: what is shared, the models with their numbers, the pairs with their differences."""
+        """Return one object: what is shared, the models with their numbers, the pairs with their differences."""
         shared = self.numbers.shared
         models = [
             {
@@ -65,7 +92,7 @@ class Comparison:
         return json_text(told, indent=1) + "\n"
 
     def csv(self) -> str:
-        """A row for each model and number, then one for each pair and number: the difference, with its p-value."""
+        """Return a row for each model and number, then one for each pair and number: the difference and its p-value."""
         rows: list[list[Any]] = [["model", "against", "number", "value", "low", "high", "p", "status"]]
         for name, model in zip(self._names, self.numbers.models, strict=True):
             rows += [
@@ -83,8 +110,8 @@ class Comparison:
         return written.getvalue()
 
     def latex(self) -> str:
-        """A table for a paper (package booktabs): a row for each number, a column for each model with 95 % intervals,
-        and one for the p-values of each pair."""
+        """Return a table for a paper (package booktabs): a row for each number, a column for each model with 95 %
+        intervals, and one for the p-values of each pair."""
         models = [f"{latex_text(name)} ({place})" for place, name in enumerate(self._names, start=1)]
         data = latex_text(self.numbers.models[0].table.data)
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self._pairs]
@@ -97,16 +124,58 @@ class Comparison:
             r"\midrule",
         ]
         for key in self.numbers.labels:
-            cells = [_cell(model.numbers[key]) for model in self.numbers.models]
+            cells = [number_text(model.numbers[key]) for model in self.numbers.models]
             chances = [f"${pvalue(pair.p_values[key])}$" if key in pair.p_values else "--" for pair in self._pairs]
             lines.append(" & ".join([latex_text(key), *cells, *chances]) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _cell(number: Number) -> str:
-    status = "" if number.status is Status.OK else f" ({number.status.value})"
-    return f"{number:.1f}{status}"
-
-
 def _number(number: Number) -> dict[str, Any]:
     return (plain(number) or {}) | {"status": number.status.value}
+
+
+KEPT = 16
+"""Number of runs that stay in memory; of more, each is read as often as it is looked at, four or five times."""
+
+
+def compare(
+    runs: Sequence[Result] | Sequence[str | Path],
+    reference: Reference | str | None = None,
+    union: Mapping[str, float] | None = None,
+    headline: Mapping[str, float] | None = None,
+) -> Comparison:
+    """Compare runs on the samples, attacks and strengths that all of them have.
+
+    Args:
+        runs: two or more results, or two or more run directories, which are read one by one.
+        reference: a reference, or its name or file; `"none"` for none, None for the shipped one that fits.
+        union: attack -> strength of the worst case over attacks; None for the usual ones.
+        headline: attack -> strength of the numbers that come first; None for the usual ones.
+
+    Returns:
+        the table of numbers, the pairs with their differences, and sentences on who is ahead.
+
+    Raises:
+        UserError: fewer than two runs are given, or they share nothing, or an attack or strength is not there.
+
+    Example:
+        >>> import numpy as np
+        >>> sizes = {"strong": np.linspace(0.1, 0.9, 50), "weak": np.linspace(0.0, 0.5, 50)}
+        >>> runs = [
+        ...     Result.from_arrays([0] * 50, (size == 0).astype(int), {"linf": size}, {"linf": [0.3, 0.6]}, model=name)
+        ...     for name, size in sizes.items()
+        ... ]
+        >>> found = compare(runs, "none")
+        >>> found.numbers.pairs[0].leader("average accuracy"), len(found.table.select("clean accuracy"))
+        (0, 2)
+    """
+    if len(runs) < 2:
+        raise UserError(f"{counted(len(runs), 'run')} given; give two or more to compare.")
+    paths = [Path(run) for run in runs if not isinstance(run, Result)]
+    given = [run for run in runs if isinstance(run, Result)]
+    results: Sequence[Result] = Results(paths, kept=KEPT) if not given else [*given, *map(load_result, paths)]
+    shared = what_is_shared(results)
+    first, leading = shared.table(0), results[0]
+    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, results)
+    held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
+    return Comparison(numbers_of_several(shared, held, union, headline))

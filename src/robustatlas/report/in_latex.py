@@ -8,7 +8,8 @@ from robustatlas.common.wording import strength, wording
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.numbers.number import Number, Status
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.texts import number_text
 from robustatlas.report.words import worst_case_in_words
 
 _MOST = 5
@@ -100,5 +101,4 @@ def _named(attack: AttackFacts) -> str:
 
 
 def _row(name: str, entries: Sequence[str], number: Number) -> str:
-    note = "" if number.status is Status.OK else f" ({number.status.value})"
-    return " & ".join([name, *entries, rf"{number:.1f}{note} \\"])
+    return " & ".join([name, *entries, rf"{number_text(number)} \\"])

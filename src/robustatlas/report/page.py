@@ -26,7 +26,7 @@ from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
-from robustatlas.report.gate import Requirement
+from robustatlas.report.gate import Requirement, overall_sentence
 from robustatlas.report.numbers.against import against_what
 from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.report.numbers.headline import HeadlineChoice
@@ -138,8 +138,10 @@ def build_report(
         swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
         leaders=_leaders(table),
         runs=runs,
+        overall_ruling=lambda lines: overall_sentence([line.check for line in lines]),
         rulings=[
-            rulings.ruled(one, r.facts, r.gallery, requirements, verdicts) for one, r in zip(results, runs, strict=True)
+            rulings.ruled_lines(one, r.facts, r.gallery, requirements, verdicts)
+            for one, r in zip(results, runs, strict=True)
         ],
         many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),

@@ -52,14 +52,15 @@ def headline_sentence(first: Headline, data: str = "") -> str:
     '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
     of = f" of {counted(first.leading.samples, 'image')} of {data}" if data else ""
+    why = "; ".join(dict.fromkeys([first.why, *(number.why for number in first.shown if number.why)]))
     if first.is_mean:
         verb = "stays" if first.leading.samples == 1 else "stay"
-        return f"{percent(first.leading)}{of} {verb} correct in {headline_label(first.leading)} ({first.why})"
+        return f"{percent(first.leading)}{of} {verb} correct in {headline_label(first.leading)} ({why})"
     verb = "withstands" if first.leading.samples == 1 else "withstand"
     begin, *others = first.numbers
     said = [f"{percent(begin)}{of} {verb} {headline_label(begin)}"]
     said += [f"{percent(number)} {verb} {headline_label(number)}" for number in others]
-    return f"{listed(said)} ({first.why})"
+    return f"{listed(said)} ({why})"
 
 
 def headline(facts: RunFacts) -> str:
@@ -248,13 +249,13 @@ def verdict(standings: Standings) -> list[str]:
     A model is the most robust one only if it is ahead of all others under every headline attack.
     """
     behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in standings.masked.items()]
-    said = [" ".join(_headline_sentences(standings))] if any(map(_is_contested, standings.headlines)) else []
+    said = [" ".join(_headline_sentences(standings))] if all(map(_is_contested, standings.headlines)) else []
     together = standings.together
     means = []
     if together and _is_contested(together):
         over = f"In the mean over {some(contest.label for contest in standings.attacks)} and their "
         means.append(f"{over}{together.strengths} strengths, {_order(standings, together, 'stay correct')}.")
-    if not standings.is_mean:
+    if not standings.is_mean or not said:
         means += _by_attack(standings, standings.attacks)
     clean = f"On clean images, {_order(standings, standings.clean, 'are right')}."
     return [*said, *behind, *means, clean]

@@ -212,6 +212,11 @@ def _against() -> dict[str, str]:
     return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
+def is_against_reference(requirement: Requirement) -> bool:
+    """Return True if the number of a requirement is a ratio to a reference."""
+    return requirement.what in _against()
+
+
 def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
     """The attacks of ``result`` whose outcomes the number of a requirement is computed from."""
     what = requirement.what

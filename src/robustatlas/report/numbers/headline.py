@@ -73,6 +73,13 @@ class Headline:
         """Name of the leading number."""
         return headline_label(self.leading)
 
+    @property
+    def short(self) -> str:
+        """Name of the leading number where there is room for few letters."""
+        attacks = self.leading.attacks
+        over = f"{len(attacks)} attacks" if len(attacks) > 1 else wording(attacks[0]).label
+        return f"mean over {over}" if self.is_mean else self.words
+
     def explained(self) -> str:
         """Return the names of the numbers and the reason for them."""
         return f"{listed([headline_label(number) for number in self.shown])} ({self.why})"
@@ -118,8 +125,9 @@ def choose_headline(tables: Sequence[OutcomeTable], asked: Mapping[str, float] |
     if asked:
         return HeadlineChoice(searched_points(asked, grids, "--headline", "@"), "as asked", asked=True)
     usual, source = _usual_strengths(first.data)
-    if not usual:
-        return HeadlineChoice({}, f"no benchmark has a usual strength for {first.data}")
+    without = next((table.data for table in tables if _usual_strengths(table.data) != (usual, source)), first.data)
+    if not usual or without != first.data:
+        return HeadlineChoice({}, f"no benchmark has a usual strength for {without}")
     at = {attack: most for attack, most in usual.items() if all(_is_searched(table, attack, most) for table in tables)}
     written = listed([f"{wording(attack).label} {strength(most, of=attack)}" for attack, most in (at or usual).items()])
     if not at:

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from robustatlas.common.wording import why_masked
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -26,7 +25,6 @@ from robustatlas.report.numbers.definitions import CONFIDENCE, deciding_shares, 
 from robustatlas.report.numbers.number import Number, Numbers, Status
 from robustatlas.report.numbers.statistics import hypervolume_of, intervals
 from robustatlas.results.result import Result
-
 
 NOT_SEARCHED = "as the lowest margins were not searched for"
 """Reason for the status of a hypervolume whose margins fell out of another search."""
@@ -161,8 +159,8 @@ class _Maker:
 
 def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Status, str]:
     """Return the status of a number that rests on some strengths of some attacks, and the reason."""
-    if why := masked(result, at):
-        return Status.UPPER_BOUND, why_masked(why)
+    if masked(result, at):
+        return Status.UPPER_BOUND, "as gradients are missing or mislead"
     unsearched = tuple((attack, strength) for attack, strength in result.unsearched if strength in at.get(attack, ()))
     if unsearched:
         return Status.UPPER_BOUND, f"as {describe_unsearched(unsearched)}"
