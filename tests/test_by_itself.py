@@ -21,7 +21,7 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.scan import Once
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
+from robustatlas.report.facts.field import BENCHMARKED, field_places
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate.requirements import Requirement, number_of
 from robustatlas.report.numbers.statistics import hypervolume_of
@@ -270,7 +270,7 @@ def test_unions_take_each_strength_by_itself() -> None:
 
 def test_the_mean_beside_a_field_of_corruptions_is_that_of_all_severities() -> None:
     names = tuple(f"corruption-{name}" for name in BENCHMARKED)
-    (beside,) = [found for found in beside_the_field(made_up(names)) if found.field.attack == "corruptions"]
+    (beside,) = [found for found in field_places(made_up(names)) if found.field.attack == "corruptions"]
     assert beside.accuracy.value == 75.0
 
 

@@ -13,7 +13,7 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, confidence_interva
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.report.facts import facts_of, what_is_shared
+from robustatlas.report.facts import facts_of, shared_of_runs
 from robustatlas.report.facts.rows import About, Ground, run_row
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.numbers.shared import distinct_names
@@ -72,7 +72,7 @@ def test_runs_that_share_everything_are_said_once(unlike: list[Result], tmp_path
     other = result("other", ("linf", "l2", "l1"), np.arange(600), scale=0.7)
     text = build_report([unlike[0], other], tmp_path / "report.html").read_text()
     assert "that all of them have" not in text and "on all that it has" not in text
-    assert what_is_shared([unlike[0], other]).whole
+    assert shared_of_runs([unlike[0], other]).whole
 
 
 def test_runs_that_share_nothing_stand_apart(unlike: list[Result], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.card import card
-from robustatlas.report.facts import beside_the_field, facts_of, standings_of, what_is_shared
+from robustatlas.report.facts import facts_of, field_places, shared_of_runs, standings_of
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.field import views
 from robustatlas.report.gate import Requirement, check_against, check_requirements
@@ -91,14 +91,14 @@ def test_no_reference_is_made_of_it(paths: dict[str, Path], runs: dict[str, Resu
 
 def test_standings_have_no_lead_for_it(runs: dict[str, Result]) -> None:
     several = list(runs.values())
-    found = standings_of(numbers_of_several(what_is_shared(several, distinct_names(several))))
+    found = standings_of(numbers_of_several(shared_of_runs(several, distinct_names(several))))
     assert found.together is not None
     assert found.together.masked == (0,) and found.together.leaders == (1,) and found.together.is_told_apart
     linf, hue = found.attacks
     assert (linf.masked, linf.leaders) == ((0,), (1,)) and (hue.masked, hue.leaders) == ((), ())
     said = verdict(found)
     assert "strong is the most robust" in said[0] and said[1].startswith(f"blind † is {MASKED}") and WHY in said[1]
-    alone = standings_of(numbers_of_several(what_is_shared(several[:2], distinct_names(several[:2]))))
+    alone = standings_of(numbers_of_several(shared_of_runs(several[:2], distinct_names(several[:2]))))
     assert alone.together is not None
     assert alone.together.leaders == () and not alone.together.is_told_apart
     assert verdict(alone)[0].startswith(f"blind † is {MASKED}") and not any("robust:" in one for one in verdict(alone))
@@ -154,7 +154,7 @@ def test_a_gate_tests_neither_side_of_it(runs: dict[str, Result]) -> None:
 
 
 def test_it_has_no_place_beside_the_field(runs: dict[str, Result]) -> None:
-    (blind,), (strong,) = beside_the_field(runs["blind"]), beside_the_field(runs["strong"])
+    (blind,), (strong,) = field_places(runs["blind"]), field_places(runs["strong"])
     assert MASKED in blind.sentence and WHY in blind.sentence
     assert blind.to_dict()["place"] is None and strong.to_dict()["place"]["of"] == strong.of
     assert "1st" not in blind.sentence and blind.accuracy.value > strong.accuracy.value
@@ -188,5 +188,5 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
     assert text.count(f", {MASKED}") == 1 and f"blind: † linf: {WHY}" in text
     runs = [load_result(tmp_path / "runs" / name) for name in ("blind", "sound")]
     assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
-    found = standings_of(numbers_of_several(what_is_shared(runs, distinct_names(runs))))
+    found = standings_of(numbers_of_several(shared_of_runs(runs, distinct_names(runs))))
     assert found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()

@@ -19,7 +19,7 @@ from command_line import entered
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
-from robustatlas.cli.show import chosen_facts, print_facts
+from robustatlas.cli.show import load_facts, print_facts
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import rough
 from robustatlas.metrics import (
@@ -40,7 +40,7 @@ def printed(
     result: Result, explain: bool = False, trained_on: dict[str, float] | None = None, width: int = 80, **options: Any
 ) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    print_facts(chosen_facts(result, trained_on=trained_on, **options), console, explain=explain, trained_on=trained_on)
+    print_facts(load_facts(result, trained_on=trained_on, **options), console, explain=explain, trained_on=trained_on)
     return console.export_text()
 
 

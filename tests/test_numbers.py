@@ -24,7 +24,7 @@ from robustatlas.report.numbers.headline import choose_headline, headline_of
 from robustatlas.report.numbers.number import Numbers, Status
 from robustatlas.report.numbers.of_run import numbers_of_run
 from robustatlas.report.numbers.of_several import numbers_of_several
-from robustatlas.report.numbers.shared import what_is_shared
+from robustatlas.report.numbers.shared import shared_of_runs
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.page import build_report
 from robustatlas.results.result import Result, load_result
@@ -125,7 +125,7 @@ def test_most_robust_is_ahead_under_every_headline_attack(
     others: list[tuple[float, float]], most_robust: int | None, is_mean: bool
 ) -> None:
     results = [mixed("net", 0.05, 0.8), *(mixed(f"net-{k}", *scales) for k, scales in enumerate(others))]
-    standings = standings_of(numbers_of_several(what_is_shared(results)))
+    standings = standings_of(numbers_of_several(shared_of_runs(results)))
     assert standings.most_robust == most_robust and standings.is_mean == is_mean
     assert is_mean or [contest.label for contest in standings.headlines] == ["L∞ at 8/255", "L2 at 0.5"]
 
@@ -134,7 +134,7 @@ def test_ahead_needs_a_corrected_p_value_and_an_interval_that_agree() -> None:
     results = [
         mixed(name, 0.05 * scale, 0.8, seed=seed) for name, scale, seed in (("a", 1, 0), ("b", 1.2, 1), ("c", 2, 2))
     ]
-    for pair in numbers_of_several(what_is_shared(results)).pairs:
+    for pair in numbers_of_several(shared_of_runs(results)).pairs:
         for label, difference in pair.differences.items():
             leader = pair.leader(label)
             assert (leader is not None) == (pair.p_values[label] < 0.05 and difference.excludes(0))
@@ -187,7 +187,7 @@ def test_every_surface_shows_rows_of_the_table(tmp_path: Path) -> None:
 def test_every_comparison_shows_rows_of_the_table(tmp_path: Path) -> None:
     results = [mixed("wide", 0.05, 0.8), mixed("narrow", 0.03, 0.9, seed=1)]
     folders = [run_files.write(tmp_path / result.name, result) for result in results]
-    several = numbers_of_several(what_is_shared([load_result(folder) for folder in folders]))
+    several = numbers_of_several(shared_of_runs([load_result(folder) for folder in folders]))
     rows = [number for model in several.models for number in model.numbers.values()]
     alone = [number for result in results for number in numbers_of(result)]
     gaps = [difference for pair in several.pairs for difference in pair.differences.values()]

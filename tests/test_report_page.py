@@ -26,7 +26,7 @@ from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report import words
-from robustatlas.report.facts import facts_of, fitting_reference, what_is_shared
+from robustatlas.report.facts import facts_of, fitting_reference, shared_of_runs
 from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.labels import Tick, placed, without_collisions
@@ -263,19 +263,19 @@ def test_a_lead_needs_more_than_chance() -> None:
     generator = np.random.default_rng(5)
     sizes = generator.uniform(0.05, 1, 400)
     runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
-    found = standings_of(numbers_of_several(what_is_shared(runs, names), headline={"linf": 0.5}))
+    found = standings_of(numbers_of_several(shared_of_runs(runs, names), headline={"linf": 0.5}))
     assert found.together is None
     assert found.attacks[0].ahead == ((1, 0), (2, 0)) and found.attacks[0].leaders == ()
     assert not found.clean.is_told_apart and found.most_robust is None
     both = "strong is ahead of weak and twin is ahead of weak"
     assert [both in sentence for sentence in verdict(found)] == [True, True, False]
-    alone = standings_of(numbers_of_several(what_is_shared(runs[:2], names[:2])))
+    alone = standings_of(numbers_of_several(shared_of_runs(runs[:2], names[:2])))
     assert "strong is the more robust" in verdict(alone)[0] and alone.most_robust == 1
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
     first, second = result(samples=60), result(("l2", "fog"), samples=60, model="other")
-    found = standings_of(numbers_of_several(what_is_shared([first, second], ["mine", "other"])))
+    found = standings_of(numbers_of_several(shared_of_runs([first, second], ["mine", "other"])))
     assert [contest.attack for contest in found.attacks] == ["l2"]
     expected = first.outcome("l2").accuracies().mean()
     assert found.attacks[0].values[0].value == pytest.approx(expected)
@@ -296,7 +296,7 @@ def test_several_attacks_are_also_taken_together() -> None:
     sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
     runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
     at = {"linf": 0.2, "l2": 1.0}
-    found = standings_of(numbers_of_several(what_is_shared(runs, ["a", "b", "c"]), headline=at))
+    found = standings_of(numbers_of_several(shared_of_runs(runs, ["a", "b", "c"]), headline=at))
     assert found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)

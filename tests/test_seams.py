@@ -133,13 +133,13 @@ def test_one_interval_for_each_number(confidence: float, tmp_path: Path) -> None
     """A single proportion has its exact interval wherever it stands; a mean over one strength is one."""
     from robustatlas.metrics import accuracy_interval
     from robustatlas.report.numbers.of_several import numbers_of_several
-    from robustatlas.report.numbers.shared import what_is_shared
+    from robustatlas.report.numbers.shared import shared_of_runs
     from robustatlas.report.numbers.standings import standings_of
 
     generator = np.random.default_rng(0)
     sizes = [generator.exponential(0.2, 60) for _ in range(2)]
     runs = [Result.from_arrays([0] * 60, [0] * 60, {"linf": s}, {"linf": [0.1]}, model=str(s[0])) for s in sizes]
-    table = standings_of(numbers_of_several(what_is_shared(runs, ["a", "b"])))
+    table = standings_of(numbers_of_several(shared_of_runs(runs, ["a", "b"])))
     for position, run in enumerate(runs):
         facts = facts_of(run)
         attack = facts.attacks[0]

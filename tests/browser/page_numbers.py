@@ -58,11 +58,8 @@ def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
     if run["breaks"] and run["breaks"]["median size"]:
-        yield (
-            f"{wording(run['breaks']['attack']).label} {strength(run['breaks']['median size'], 3, of='')}"
-            in found["head"],
-            True,
-        )
+        median = text_as_typed(run["breaks"]["median size"], 3)
+        yield f"{wording(run['breaks']['attack']).label} {median}" in found["head"], True
     for held in run["certified"].values():
         middle = held["robust accuracy, at least"][(len(held["strengths"]) - 1) // 2]
         yield f"at least {middle['value']:.1f} %" in found["head"], True

@@ -195,7 +195,7 @@ def _blocks(result: Result, numbers: Numbers) -> Iterator[_Block]:
             grid = result.strengths(attack).tolist()
             headings = tuple(strength(each, 3, of=attack) for each in grid)
             key = (unit_of(attack, result.outcome(attack).unit), *headings)
-            block = blocks.setdefault(key, _Block(headings, _usual_position(attack, grid)))
+            block = blocks.setdefault(key, _Block(headings, _standard_position(attack, grid)))
             block.attacks.append(attack)
             block.rows += _rows(result, numbers, attack)
     for row, held in result.certified_sizes.items():
@@ -223,7 +223,7 @@ def _row(label: str, found: Sequence[Number]) -> tuple[str, Sequence[Number], fl
     return label, found, sum(number.value for number in found) / len(found)
 
 
-def _usual_position(attack: str, strengths: Sequence[float]) -> int | None:
+def _standard_position(attack: str, strengths: Sequence[float]) -> int | None:
     """Return the position of the strength at which papers give accuracies, or near it; None where none is."""
     if attack not in STANDARD:
         return None

@@ -1,4 +1,4 @@
-"""What is said when Ctrl-C ends a command."""
+"""Messages at the end of a command that Ctrl-C ended."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def stopped_by_hand(sentence: Callable[[], str]) -> Iterator[None]:
 
 
 def what_is_kept(folder: Path) -> str:
-    """How many of the samples that were asked for last the run in ``folder`` holds, attack by attack."""
+    """Return how many of the samples that were asked for last the run in ``folder`` holds, attack by attack."""
     counts = _counts(folder)
     kept = [
         f"{done:,} of {asked:,} {'samples ' if not position else ''}of {attack}"

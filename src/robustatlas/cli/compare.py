@@ -35,9 +35,9 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.groups import groups_of, in_a_row
+from robustatlas.report.facts.groups import groups_of, runs_of_groups
 from robustatlas.report.facts.rows import About, about_of, read_about
-from robustatlas.report.numbers.against import Held, chosen_reference
+from robustatlas.report.numbers.against import Held, choose_reference
 from robustatlas.report.numbers.number import WORST, Number
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.shared import Shared
@@ -158,7 +158,7 @@ class _Compared:
         headline: Mapping[str, float] | None = None,
     ) -> _Compared:
         """Read the runs and compute their numbers."""
-        chosen = chosen_reference(reference, Results(runs, kept=KEPT), weights)
+        chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
         numbers = compare_runs(runs, chosen or "none", worst_at, headline).numbers
         abouts = [about_of(model.table, known) for model in numbers.models]
         trained = [about.trained_on if about.tells_training else None for about in abouts]
@@ -234,8 +234,8 @@ def _compare_groups(
     if runs or save_reference is not None:
         raise UserError("--group takes all runs, and makes no reference; leave the others, or --save-reference, out.")
     results = {name: Results(found, kept=KEPT) for name, found in _groups.parse_groups(given).items()}
-    everything = in_a_row(results)
-    groups = groups_of(results, chosen_reference(reference, everything, weights), union)
+    everything = runs_of_groups(results)
+    groups = groups_of(results, choose_reference(reference, everything, weights), union)
     console = Console(highlight=False)
     console.print(_heading(groups.shared, everything[0].data))
     for note in groups.held.notes() if groups.held else ():

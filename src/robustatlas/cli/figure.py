@@ -11,7 +11,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
 from robustatlas.common.wording import listed, shortened_apart
-from robustatlas.report.facts import what_is_shared
+from robustatlas.report.facts import shared_of_runs
 from robustatlas.results.many import Results
 
 _LONGEST = 40
@@ -43,7 +43,7 @@ def figure(
     from robustatlas.metrics.figures import plot_panels, save_figure
 
     picture_kind(output)
-    shared = what_is_shared(Results(runs, kept=len(runs)))
+    shared = shared_of_runs(Results(runs, kept=len(runs)))
     asked = names_in(attacks) or list(shared.grid)
     if unknown := [attack for attack in asked if attack not in shared.grid]:
         different = [name for name in unknown if name in shared.unlike]

@@ -44,7 +44,7 @@ from robustatlas.common.wording import (
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
 from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
-from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.report.facts import Beside, RunFacts, choose_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.run_json import run_as_json
@@ -98,9 +98,9 @@ def show(
     training = None if asked is None else strengths_as_typed(asked)
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
-    chosen = chosen_reference(reference, [result], weights)
+    chosen = choose_reference(reference, [result], weights)
     first = parse_strength_of(headline, "--headline") or None
-    facts = chosen_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
+    facts = load_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
     if as_json:
         sys.stdout.write(json.dumps(run_as_json(facts), indent=1, allow_nan=False) + "\n")
     elif as_csv:
@@ -124,7 +124,7 @@ def show(
             console.print("[dim]Every number, and what it means: --explain. Every strength: --all.[/dim]")
 
 
-def chosen_facts(
+def load_facts(
     result: Result,
     reference: str | Reference | None = None,
     trained_on: Mapping[str, float] | None = None,
@@ -133,7 +133,7 @@ def chosen_facts(
     headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
     """The facts of a run, held against the reference that is asked for (by default the one that fits)."""
-    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, [result])
+    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, [result])
     if trained_on is not None:
         _check_trained_on(trained_on, chosen)
     if chosen:

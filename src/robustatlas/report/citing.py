@@ -1,4 +1,4 @@
-"""What to cite for runs: a text on methods for a paper, and the BibTeX of what ran."""
+"""Citations for runs: a text on methods for a paper, and the BibTeX of what ran."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

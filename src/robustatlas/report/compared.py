@@ -13,12 +13,12 @@ from robustatlas.common.latex import pvalue
 from robustatlas.common.wording import counted, value_as_typed
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.strengths import strengths_as_typed
-from robustatlas.report.numbers.against import chosen_reference, hold_against
+from robustatlas.report.numbers.against import choose_reference, hold_against
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_several import SharedNumbers, numbers_of_several
 from robustatlas.report.numbers.pairs import MOST_COMPARED, Pair
 from robustatlas.report.numbers.plain import plain
-from robustatlas.report.numbers.shared import what_is_shared
+from robustatlas.report.numbers.shared import shared_of_runs
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.numbers.texts import number_text
 from robustatlas.report.words import verdict
@@ -174,8 +174,8 @@ def compare(
     paths = [Path(run) for run in runs if not isinstance(run, Result)]
     given = [run for run in runs if isinstance(run, Result)]
     results: Sequence[Result] = Results(paths, kept=KEPT) if not given else [*given, *map(load_result, paths)]
-    shared = what_is_shared(results)
+    shared = shared_of_runs(results)
     first, leading = shared.table(0), results[0]
-    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, results)
+    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, results)
     held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
     return Comparison(numbers_of_several(shared, held, union, headline))

@@ -21,7 +21,7 @@ from robustatlas.outcomes.alike import Subject, attack_differences, different_da
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of, read_strengths
 from robustatlas.report import field, pages, words
-from robustatlas.report.facts.field import beside_the_field
+from robustatlas.report.facts.field import field_places
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
@@ -29,7 +29,7 @@ from robustatlas.report.facts.rows import (
     Ground,
     Row,
     about_of,
-    few_images,
+    sparse_rows,
     published_rows,
     read_about,
     run_row,
@@ -85,7 +85,7 @@ def board_data(
     unique = _with_unique_names(rows)
     styles = _styles(unique)
     looks = list(dict.fromkeys(styles))
-    shown = zip(unique, few_images(unique), styles, strict=True)
+    shown = zip(unique, sparse_rows(unique), styles, strict=True)
     return {
         "title": title,
         "compared": compared,
@@ -247,7 +247,7 @@ def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
     return [
         view
         for place, (run, name) in enumerate(zip(runs[:MOST_BESIDE], names, strict=False), start=1)
-        for view in field.views(name, beside_the_field(run), place)
+        for view in field.views(name, field_places(run), place)
     ]
 
 

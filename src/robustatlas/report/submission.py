@@ -15,7 +15,7 @@ CARD_ENTRIES: Mapping[str, str] = {
     "extra_data": "whether it was trained with more than the data set's own images",
     "trained_on": "attack to largest strength of the training, {} for none",
 }
-"""What the card of a submission has to say: entry -> what it is."""
+"""Statements that the card of a submission has to make: entry -> what it is."""
 
 
 def submission_faults(result: Result, reference: Reference) -> list[str]:

@@ -142,14 +142,14 @@ def median_sentence(median: Number) -> str:
     >>> median_sentence(Number(0.25, 0.2, 0.3, 0.95, "median size", "net", {"l2": (0.5,)}, samples=90))
     'Half of the images that are right without a change are wrong from L2 0.25 on.'
     """
-    status = _in_brackets(status_text(median))
+    status = _bracketed(status_text(median))
     if math.isinf(median.value):
         label = wording(median.attack).label
         return f"More than half of the images that are right without a change withstand even {label}{status}."
     return f"{_HALF} are wrong from {size_text(median.attack, median.value)} on{status}."
 
 
-def _in_brackets(status: str) -> str:
+def _bracketed(status: str) -> str:
     return f" ({status})" if status else ""
 
 
@@ -163,7 +163,7 @@ def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[st
         return about, "Not known", "No attack was run."
     weakest = next(attack for attack in facts.attacks if attack.attack == median.attack)
     label = wording(median.attack).label
-    status = _in_brackets(status_text(median))
+    status = _bracketed(status_text(median))
     left = f" Averaged over its strengths, {percent(weakest.average)} stay correct." if weakest.average else ""
     if math.isinf(median.value):
         return about, label, f"is its weakest side, but more than half of the right images withstand it{status}.{left}"
@@ -222,7 +222,7 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
 
     Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
     """
-    answers = [("How robust?", _how_robust(facts))]
+    answers = [("How robust?", _robustness_sentences(facts))]
     judged = [attack for attack in facts.attacks if attack.average and not masked(facts, [attack.attack])]
     if judged and (len(judged) > 1 or len(facts.attacks) == 1):
         answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
@@ -235,7 +235,7 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
         )
     if facts.reference:
         whom = "specialists" if has_specialists(facts.reference) else facts.reference.what
-        answers.append((f"Compared with {whom}?", _compared(facts.reference)))
+        answers.append((f"Compared with {whom}?", _reference_sentences(facts.reference)))
     if alone:
         answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(facts)])))
     elif facts.warnings or facts.missing:
@@ -256,7 +256,7 @@ def verdict(standings: Standings) -> list[str]:
         over = f"In the mean over {some(contest.label for contest in standings.attacks)} and their "
         means.append(f"{over}{together.strengths} strengths, {_order(standings, together, 'stay correct')}.")
     if not standings.is_mean or not said:
-        means += _by_attack(standings, standings.attacks)
+        means += _attack_sentences(standings, standings.attacks)
     clean = f"On clean images, {_order(standings, standings.clean, 'are right')}."
     return [*said, *behind, *means, clean]
 
@@ -272,14 +272,14 @@ def _headline_sentences(standings: Standings) -> list[str]:
         )
     why = f"({standings.why[0].upper()}{standings.why[1:]}.)"
     if best is None:
-        return [*_by_attack(standings, standings.headlines), why]
+        return [*_attack_sentences(standings, standings.headlines), why]
     degree = "more" if len(names) == 2 else "most"
     numbers = listed([f"{percent(contest.values[best])}" for contest in standings.headlines])
     gap = _gap(standings, standings.headlines[0]) if len(standings.headlines) == 1 else ""
     return [f"{names[best]} is the {degree} robust under {where}: {numbers}{gap}.", why]
 
 
-def _by_attack(standings: Standings, contests: Sequence[Contest]) -> list[str]:
+def _attack_sentences(standings: Standings, contests: Sequence[Contest]) -> list[str]:
     """Return a sentence for the attacks under which the same models are ahead."""
     alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], list[Contest]] = {}
     for contest in filter(_is_contested, contests):
@@ -333,7 +333,7 @@ def _is_contested(contest: Contest) -> bool:
 
 
 def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str:
-    """What to trust, said once for several runs."""
+    """Return what to trust, said once for several runs."""
     widest = max(facts, key=lambda run: run.clean.high - run.clean.low)
     parts = [_intervals(widest)]
     if contests:
@@ -347,7 +347,7 @@ def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str
     return " ".join(parts)
 
 
-def _how_robust(facts: RunFacts) -> str:
+def _robustness_sentences(facts: RunFacts) -> str:
     text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
@@ -367,7 +367,7 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
 
 def _medians_in_words(facts: RunFacts) -> str:
     medians = [attack.median for attack in facts.attacks]
-    status = {m.attack: _in_brackets(status_text(m)) for m in medians}
+    status = {m.attack: _bracketed(status_text(m)) for m in medians}
     broken = [f"{size_text(m.attack, m.value)}{status[m.attack]}" for m in medians if math.isfinite(m.value)]
     holding = [f"{wording(m.attack).label}{status[m.attack]}" for m in medians if math.isinf(m.value)]
     parts = [f"{_HALF} are wrong from these sizes on: {listed(broken)}."] if broken else []
@@ -375,7 +375,7 @@ def _medians_in_words(facts: RunFacts) -> str:
     return " ".join(parts)
 
 
-def _compared(reference: ReferenceFacts) -> str:
+def _reference_sentences(reference: ReferenceFacts) -> str:
     ranked = f"{reference.held.ranked_points} ranked entries"
     some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
     scope = f"all {ranked}" if reference.complete else some

@@ -31,7 +31,7 @@ SCHEMA = Path(__file__).with_name("evidence.schema.json")
 
 
 def about_of(result: Result) -> dict[str, Any]:
-    """What the outcomes are of, and what made them."""
+    """Return what the outcomes are of, and what made them."""
     identity = result.identity
     if identity is None:
         raise UserError("These numbers came as arrays, which say nothing of model and data; export a run.")

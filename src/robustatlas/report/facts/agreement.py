@@ -1,4 +1,4 @@
-"""How attacks agree on models: UAR of each model under each attack, and its correlation."""
+"""Agreement of attacks on models: UAR of each model under each attack, and its correlation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Agreement:
 def agreement_of(
     models: Sequence[AccuracyTable], trained_on: Sequence[Mapping[str, float] | None], held: Held | None = None
 ) -> Agreement:
-    """How the attacks agree on some models.
+    """Return how attacks agree on some models.
 
     With a reference as figure 6b of Kang et al. 2019 has it: the correlation of UAR over adversarially trained models,
     of each pair of attacks over those trained against neither. Without one, of average accuracies over all models.

@@ -1,4 +1,4 @@
-"""What can be said of one attack of a run: accuracies, margins, queries, and who found the smallest examples."""
+"""Facts of one attack of a run: accuracies, margins, queries, and who found the smallest examples."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
-        found_last=_found_last(outcome),
+        found_last=_shares_of_kinds(outcome),
         own_threat=held is not None and attack in held.own_threat,
         advice=_advice(result, attack),
         queries=query_successes(outcome),
@@ -155,7 +155,7 @@ def _advice(result: Result, attack: str) -> GridAdvice | None:
     return grid_advice(result.outcome(attack), result.clean_accuracy, largest)
 
 
-def _found_last(outcome: Outcome) -> dict[str, float]:
+def _shares_of_kinds(outcome: Outcome) -> dict[str, float]:
     counts = outcome.found_last()
     return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
@@ -184,7 +184,7 @@ class Frontier:
 
     @property
     def word(self) -> str:
-        """What is to be said beside the hypervolume; empty where it was searched for."""
+        """Words beside the hypervolume; empty where it was searched for."""
         return "" if self.searched else UPPER_BOUND
 
 
@@ -207,7 +207,7 @@ class QuerySuccess:
 
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
-    """What one attack found at its middle and its largest strength; none with gradients, or without queries counted.
+    """Return what an attack without gradients found at its middle and its largest strength, by queries.
 
     >>> import robustatlas as ra
     >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
@@ -220,10 +220,12 @@ def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
         return ()
     asked, last = int(outcome.forward.max()), len(outcome.strengths) - 1
     limits = (*(limit for limit in LIMITS if limit < asked), asked)
-    return tuple(_at(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last}))
+    return tuple(
+        _query_success(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last})
+    )
 
 
-def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
+def _query_success(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
     shares = success_over_queries(queries, limits)
     counts = np.rint(shares / 100 * outcome.samples).astype(int).tolist()
     success = tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in counts)
@@ -232,8 +234,8 @@ def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]
 
 @dataclass(frozen=True)
 class BestKnown:
-    """What examples of others change under one attack. ``by``: finder -> number of samples whose smallest example is
-    theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
+    """Changes that examples of others make under one attack. ``by``: finder -> number of samples whose smallest example
+    is theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
     None where some strength was not searched."""
 
     by: Mapping[str, int]
@@ -254,7 +256,7 @@ class BestKnown:
 
 
 def best_known(result: Result, attack: str) -> BestKnown | None:
-    """What verified examples of others change under an attack; None where the run holds none."""
+    """Return what verified examples of others change under an attack; None where the run holds none."""
     records = [record for record in result.records.values() if record.name == attack]
     finders = {record.origin: record.finder for record in records if record.finder is not None}
     if not finders:

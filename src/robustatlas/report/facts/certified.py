@@ -1,4 +1,4 @@
-"""What is certain of a run's attacks, as numbers and in sentences."""
+"""Certified accuracies of a run's attacks, as numbers and in sentences."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ class CertifiedFacts:
 
     @property
     def drawn(self) -> str:
-        """Of another model by random draws: how many, with which certainty, and where it abstains; empty elsewhere."""
+        """Random draws of a certificate of another model, with their certainty and where it abstains; else empty."""
         if not self.held.of:
             return ""
         settings = [record.settings for record in self.held.records if "alpha" in record.settings]
@@ -60,7 +60,7 @@ class CertifiedFacts:
 
     @property
     def thanks(self) -> str:
-        """What certificates spared the attack."""
+        """Passes that certificates spared the attack, in a sentence."""
         return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved is not None else ""
 
 

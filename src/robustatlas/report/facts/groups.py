@@ -20,7 +20,7 @@ from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, worst_case_points
 from robustatlas.report.numbers.of_several import ModelNumbers, numbers_on_shared
-from robustatlas.report.numbers.shared import Shared, subject_of, what_is_shared
+from robustatlas.report.numbers.shared import Shared, shared_of_runs, subject_of
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
 
@@ -64,13 +64,13 @@ def groups_of(
 ) -> Groups:
     """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
     middle one of each. Raises :class:`UserError`: no group, an empty one, two runs of one training, or as of
-    `what_is_shared`."""
+    `shared_of_runs`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
-    results = in_a_row(groups)
+    results = runs_of_groups(groups)
     names = [f"{name} ({place})" for name, runs in groups.items() for place in range(1, len(runs) + 1)]
     check_distinct_trainings([subject_of(result, name) for result, name in zip(results, names, strict=True)])
-    shared = what_is_shared(results, names)
+    shared = shared_of_runs(results, names)
     first = shared.table(0)
     at = worst_case_points(first, union)
     leading = results[0]
@@ -89,7 +89,7 @@ def groups_of(
     return Groups(shared, found, invalid, held, at)
 
 
-def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
+def runs_of_groups(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
     """The runs of all groups; those on disk are read one by one."""
     parts = [runs for runs in groups.values() if isinstance(runs, Results)]
     if len(parts) == len(groups):
@@ -108,7 +108,7 @@ class _Training:
     @classmethod
     def of(cls, run: ModelNumbers, held: Held | None, alone: bool) -> _Training:
         table = run.table
-        largest, uars = _at_the_largest(table), _uars(table, held)
+        largest, uars = _largest_strength_statistics(table), _uars(table, held)
         found = dict(run.statistics) | uars | largest
         invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
         invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
@@ -131,10 +131,10 @@ def _group_numbers(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
 def _run_intervals(run: ModelNumbers, held: Held | None) -> dict[str, Interval]:
     """Return the interval of each number of a run as other pages show it."""
     found: dict[str, Interval] = dict(run.numbers)
-    found |= statistics.with_doubt(run.table, lambda table: statistics.intervals(_at_the_largest(table)))
+    found |= statistics.with_doubt(run.table, lambda table: statistics.intervals(_largest_strength_statistics(table)))
     if held is not None:
         uars = statistics.with_doubt(run.table, lambda table: statistics.intervals(_uars(table, held)))
-        found |= statistics.within_possible(uars, held)
+        found |= statistics.limit_ratios(uars, held)
     return found
 
 
@@ -145,7 +145,7 @@ def _uars(table: OutcomeTable, held: Held | None) -> dict[str, SampleStatistic]:
     return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
 
 
-def _at_the_largest(table: OutcomeTable) -> dict[str, SampleStatistic]:
+def _largest_strength_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Return robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
     accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
     return {

@@ -45,7 +45,7 @@ FEW = 0.1
 
 
 class About(BaseModel):
-    """What a run does not know of its model; ``trained_on``: attack -> strength, as people type it."""
+    """Facts on a model that its run does not know; ``trained_on``: attack -> strength, as people type it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class About(BaseModel):
 
     @property
     def tells_training(self) -> bool:
-        """Whether it says what the model was trained on, be it clean images only."""
+        """True if it says what the model was trained on, be it clean images only."""
         return "trained_on" in self.model_fields_set
 
 
@@ -78,13 +78,13 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
-    """What a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it cannot
-    be read, or says something that a card does not hold."""
+    """Return what a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it
+    cannot be read, or says something that a card does not hold."""
     return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
 def about_of(result: Result, given: Mapping[str, About]) -> About:
-    """What is known of the model of a run: what is given now under its name, else what the run keeps."""
+    """Return what is known of the model of a run: what is given now under its name, else what the run keeps."""
     for name in (result.name, result.recorded_name):
         if name in given:
             return given[name]
@@ -167,8 +167,8 @@ class Row:
         return low.tolist(), high.tolist()
 
 
-def few_images(rows: Sequence[Row]) -> list[bool]:
-    """Whether each row rests on much fewer images than another one, so that its place says little."""
+def sparse_rows(rows: Sequence[Row]) -> list[bool]:
+    """Return for each row if it rests on much fewer images than another one, so that its place says little."""
     most = max((row.samples or 0 for row in rows), default=0)
     return [row.samples is not None and row.samples < FEW * most for row in rows]
 
@@ -216,7 +216,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
         *result.warnings,
         f"left out: {sizes_only}" if sizes_only else "",
-        *_by_others(result),
+        *_sentences_on_finders(result),
         *calibrations_of(result.records.values()),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
@@ -247,7 +247,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
 @dataclass(frozen=True)
 class Ground:
-    """What runs share that are ranked without a reference.
+    """Ground on which runs are ranked without a reference: what they share.
 
     Attributes:
         reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
@@ -300,13 +300,13 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
 
 
 def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
-    """Of the model itself; at any strength, as a certified size says which are below it."""
+    """Return certified accuracies of the model itself; a certified size covers every strength below it."""
     held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
     shared = {row: reference.accuracies.strengths(row).tolist() for row in held if row in reference.accuracies.attacks}
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
-def _by_others(result: Result) -> list[str]:
+def _sentences_on_finders(result: Result) -> list[str]:
     """A sentence for each attack of whose smallest examples some were handed over."""
     known = {attack: best_known(result, attack) for attack in result.attacks}
     return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]

@@ -1,4 +1,4 @@
-"""What can be said of one run: every number with its interval where there is one."""
+"""Facts of one run: every number with its interval where there is one."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from robustatlas.metrics.stability import StabilityConstant
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts, attack_facts
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
-from robustatlas.report.facts.field import Beside, beside_the_field
+from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import about_of
@@ -33,7 +33,7 @@ from robustatlas.results.result import Result
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training: share of the points seen, CR in and out, and the stability constants by floor."""
+    """Numbers that depend on the training: share of points seen, CR in and out, stability constants by floor."""
 
     seen: float
     ratios: InOut
@@ -56,12 +56,12 @@ class ReferenceFacts:
 
     @property
     def name(self) -> str:
-        """Of the reference."""
+        """Name of the reference."""
         return self.held.reference.name
 
     @property
     def what(self) -> str:
-        """What models the reference is of."""
+        """Models that the reference is of, in words."""
         return against_what(self.held.reference, [self.held.name])
 
     @property
@@ -189,7 +189,7 @@ def facts_of(
         provenance=_provenance(result),
         diagnosis=result.diagnosis,
         invalid=result.invalid,
-        beside=beside_the_field(result),
+        beside=field_places(result),
         own_names=tuple(statistics.own(judged)),
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,

@@ -45,12 +45,13 @@ def run_as_json(facts: RunFacts) -> dict[str, Any]:
 
 def _headline(first: Headline) -> dict[str, Any]:
     numbers = [
-        {"attack": number.attack, "strengths": _typed(number), "accuracy": plain(number)} for number in first.numbers
+        {"attack": number.attack, "strengths": _strengths_as_typed(number), "accuracy": plain(number)}
+        for number in first.numbers
     ]
     return {"accuracy": plain(first.leading), "is mean": first.is_mean, "numbers": numbers, "why": first.why}
 
 
-def _typed(number: Number) -> list[float]:
+def _strengths_as_typed(number: Number) -> list[float]:
     return [value_as_typed(number.attack, strength) for strength in number.at[number.attack]]
 
 

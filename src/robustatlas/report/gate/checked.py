@@ -15,7 +15,7 @@ from robustatlas.report.gate.verdict import (
     check_requirements,
     check_verdict,
 )
-from robustatlas.report.numbers.against import chosen_reference, hold_against
+from robustatlas.report.numbers.against import choose_reference, hold_against
 from robustatlas.results.result import Result, load_result
 
 
@@ -64,7 +64,7 @@ def check(
     bounds = [replace(Requirement.parse(text), union=union or {}) for text in require if text not in verdicts]
     checks = [check_verdict(text, result, bounds) for text in verdicts]
     if bounds:
-        chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, [result])
+        chosen = reference if isinstance(reference, Reference) else choose_reference(reference, [result])
         if chosen:
             hold_against(result, chosen).require()
         checks += check_requirements(bounds, result, facts_of(result, reference=chosen), judged)

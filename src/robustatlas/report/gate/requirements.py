@@ -1,4 +1,4 @@
-"""What is required of a run: ``linf@0.03>=45``, ``cr>=50``, ``clean>=90``."""
+"""Requirements on a run: ``linf@0.03>=45``, ``cr>=50``, ``clean>=90``."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ class Requirement:
         return cls(text.strip(), found[1], ">=" if found[2] == ">=" else "<=", bound)
 
     def met_by(self, number: Interval, judged: Judged = "interval") -> bool:
-        """Whether the whole interval of ``number`` (or its value alone) keeps the bound."""
+        """Return True if the whole interval of ``number`` (or its value alone) keeps the bound."""
         if self.sign == ">=":
             return (number.low if judged == "interval" else number.value) >= self.bound
         return (number.high if judged == "interval" else number.value) <= self.bound
 
     def broken_by(self, number: Interval) -> bool:
-        """Whether the whole interval of ``number`` breaks the bound."""
+        """Return True if the whole interval of ``number`` breaks the bound."""
         return number.high < self.bound if self.sign == ">=" else number.low > self.bound
 
     @property
     def counts_samples(self) -> bool:
-        """Whether its number is a share of the samples."""
+        """True if its number is a share of the samples."""
         return "@" in self.what or self.what in ("clean", "union")
 
 
@@ -102,18 +102,22 @@ def _computed(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
     """The number as the facts have it; upper bounds and searched ones alike."""
     what = requirement.what
     if what in _OVERALL:
-        return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
+        return _required_number(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
     own = {written(name): number for name, number in facts.own.items()}
     if what in own:
         return own[what]
     against = _against()
     if what in against:
         held = facts.reference.numbers if facts.reference else {}
-        return _there(held.get(against[what]), requirement, "give a --reference with these attacks and strengths")
+        return _required_number(
+            held.get(against[what]), requirement, "give a --reference with these attacks and strengths"
+        )
     kind, _, attack = what.partition("-")
     if kind == "ah" and attack in result.attacks:
         frontier = _attack_facts(facts, attack).frontier
-        return _there(frontier.volume if frontier else None, requirement, "evaluate it at equal steps of strength")
+        return _required_number(
+            frontier.volume if frontier else None, requirement, "evaluate it at equal steps of strength"
+        )
     names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: a run has no number {what!r}"
@@ -191,7 +195,7 @@ def _check_bound(requirement: Requirement, result: Result) -> None:
 
 
 def _percentages(result: Result) -> set[str]:
-    """How numbers of the registry that are in percent are asked for."""
+    """Return how numbers of the registry that are in percent are asked for."""
     known = [metric for metric in METRICS.usable().values() if metric.heading.endswith("%")]
     own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.judged())}
     held = {metric.name for metric in known if metric.against}
@@ -199,7 +203,7 @@ def _percentages(result: Result) -> set[str]:
 
 
 def written(name: str) -> str:
-    """How a number of the registry is asked for.
+    """Return how a number of the registry is asked for.
 
     >>> written("UA2 medium")
     'ua2-medium'
@@ -208,7 +212,7 @@ def written(name: str) -> str:
 
 
 def _against() -> dict[str, str]:
-    """How numbers against a reference are asked for -> their names in the registry."""
+    """Return how numbers against a reference are asked for -> their names in the registry."""
     return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
@@ -310,7 +314,7 @@ def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:
     return RobustnessCurve(sizes if proved is None else np.maximum(sizes, proved.sizes))
 
 
-def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:
+def _required_number(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:
     if number is None:
         raise UserError(f"--require {requirement.text!r}: the run has no {requirement.what}; {remedy}.")
     return number

@@ -23,7 +23,7 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts import RunFacts, what_is_shared
+from robustatlas.report.facts import RunFacts, shared_of_runs
 from robustatlas.report.gate.requirements import (
     Judged,
     Requirement,
@@ -38,7 +38,7 @@ from robustatlas.results.result import Result
 
 
 class Decision(Enum):
-    """Whether a requirement is kept; the value is the word that people read."""
+    """Decision on a requirement; the value is the word that people read."""
 
     KEPT = "kept"
     NOT_KEPT = "not kept"
@@ -147,7 +147,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     ``max_drop``: in percentage points. ``judged``: whether a drop has to be significant, or its value alone decides.
     Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
-    shared = what_is_shared([new, old])
+    shared = shared_of_runs([new, old])
     whole = shared.table(0), shared.table(1)
     invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}

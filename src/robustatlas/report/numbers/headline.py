@@ -26,7 +26,7 @@ _USUAL: tuple[tuple[str, Mapping[str, float], str], ...] = (
 
 @dataclass(frozen=True)
 class HeadlineChoice:
-    """Where the headline of one or several runs stands, and why.
+    """Place of the headline of one or several runs, and the reason for it.
 
     Attributes:
         at: attack -> strength of each headline attack; empty for the mean over each attack's strengths.
@@ -124,8 +124,8 @@ def choose_headline(tables: Sequence[OutcomeTable], asked: Mapping[str, float] |
     grids = {attack: first.strengths(attack).tolist() for attack in first.attacks}
     if asked:
         return HeadlineChoice(searched_points(asked, grids, "--headline", "@"), "as asked", asked=True)
-    usual, source = _usual_strengths(first.data)
-    without = next((table.data for table in tables if _usual_strengths(table.data) != (usual, source)), first.data)
+    usual, source = _benchmark_strengths(first.data)
+    without = next((table.data for table in tables if _benchmark_strengths(table.data) != (usual, source)), first.data)
     if not usual or without != first.data:
         return HeadlineChoice({}, f"no benchmark has a usual strength for {without}")
     at = {attack: most for attack, most in usual.items() if all(_is_searched(table, attack, most) for table in tables)}
@@ -162,7 +162,7 @@ def headline_of(numbers: Numbers, choice: HeadlineChoice) -> Headline | None:
     return Headline(tuple(number for number in found if number is not None), None, choice.why)
 
 
-def _usual_strengths(data: str) -> tuple[Mapping[str, float], str]:
+def _benchmark_strengths(data: str) -> tuple[Mapping[str, float], str]:
     """Return the usual strengths of a data set and their source."""
     plain = re.sub("[^a-z0-9]", "", data.lower())
     for name, strengths, source in _USUAL:

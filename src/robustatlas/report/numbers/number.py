@@ -25,7 +25,7 @@ HYPERVOLUME = "AH"
 
 
 class Status(Enum):
-    """What a number is known to be; its value is the word that people read."""
+    """Status of a number; its value is the word that people read."""
 
     OK = "ok"
     UPPER_BOUND = "upper bound only"

@@ -75,7 +75,7 @@ def _ratios_of_attack(table: OutcomeTable, attack: str, held: Held) -> dict[str,
         for metric in of_attack()
         if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
     }
-    return statistics.within_possible(intervals(found), held)
+    return statistics.limit_ratios(intervals(found), held)
 
 
 def robust_accuracies(outcome: Outcome) -> tuple[Interval, ...]:

@@ -22,10 +22,10 @@ def distinct_names(results: Iterable[Result]) -> list[str]:
     """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
     directories, or numbered.
     """
-    return _told_apart([(result.name, result.path, result.suspect) for result in results])
+    return _distinct([(result.name, result.path, result.suspect) for result in results])
 
 
-def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
+def _distinct(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
     """The names of models, with paths of their runs, and whether each is to be marked."""
     count = Counter(name for name, _, _ in models)
     names: dict[str, None] = {}
@@ -74,7 +74,7 @@ class Shared:
 
     @property
     def whole(self) -> bool:
-        """Whether the runs share everything that each of them has, so that nothing stands apart."""
+        """True if the runs share everything that each of them has, so that nothing stands apart."""
         return not self.left_out and not self.unlike and all(result.samples == self.samples for result in self.results)
 
     def whole_run(self, run: int) -> Result:
@@ -85,8 +85,8 @@ class Shared:
 
 @dataclass(frozen=True)
 class _Brief:
-    """What is kept of a run while the others are looked at; ``unjudged``: attack -> positions of the samples of which
-    it does not say at which strengths they are broken."""
+    """Summary of a run that is kept while the others are looked at; ``unjudged``: attack -> positions of the samples of
+    which it does not say at which strengths they are broken."""
 
     model: tuple[str, Path | None, bool]
     subject: Subject
@@ -116,7 +116,7 @@ def subject_of(result: Result, name: str) -> Subject:
     return Subject.from_run(name, result.data, result.identity, result.records.values(), result.missing)
 
 
-def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
+def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
     """Return the samples, attacks and strengths that all runs have, and what is left out and why.
 
     Attacks are the same if their threat models are, with all parameters; data are the same if their images and labels
@@ -130,7 +130,7 @@ def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None
         UserError: the runs are about different images or labels, or share no samples or no attack at the same strength.
     """
     briefs = [_Brief.of(result) for result in results]
-    names = _told_apart([brief.model for brief in briefs]) if names is None else names
+    names = _distinct([brief.model for brief in briefs]) if names is None else names
     subjects = [replace(brief.subject, name=name) for brief, name in zip(briefs, names, strict=True)]
     if differ := different_data(subjects):
         raise UserError(differ)
@@ -159,7 +159,7 @@ def shared_or_why(results: Sequence[Result], names: Sequence[str]) -> tuple[Shar
     if len(results) < 2:
         return None, []
     try:
-        shared = what_is_shared(results, names)
+        shared = shared_of_runs(results, names)
     except UserError as error:
         return None, [str(error)]
     return shared, shared.notes

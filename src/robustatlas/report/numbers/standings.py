@@ -1,4 +1,4 @@
-"""Which of several models is more robust, against what, and how sure that is."""
+"""Standings of several models: who is more robust, against what, and how sure that is."""
 
 from __future__ import annotations
 

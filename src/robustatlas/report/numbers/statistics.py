@@ -82,10 +82,10 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
 
 def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
     """The numbers of `against` with their intervals."""
-    return within_possible(with_doubt(table, lambda table: intervals(against(table, held))), held)
+    return limit_ratios(with_doubt(table, lambda table: intervals(against(table, held))), held)
 
 
-def within_possible(ratios: Mapping[str, Interval], held: Held) -> dict[str, Interval]:
+def limit_ratios(ratios: Mapping[str, Interval], held: Held) -> dict[str, Interval]:
     """Ratios to a reference with their intervals as far as they are possible: up to 100 where the reference is the best
     of models of which this is one."""
     most = 100.0 if held.relative else math.inf

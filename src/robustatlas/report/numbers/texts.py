@@ -1,4 +1,4 @@
-"""How numbers are written for people: the value with its interval and its status, in one form everywhere."""
+"""Texts of numbers for people: the value with its interval and its status, in one form everywhere."""
 
 import math
 
