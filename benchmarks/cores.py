@@ -26,6 +26,7 @@ import robustatlas as ra
 from drop_in import network
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.workers.pool import WorkerProcess
+from robustatlas.outcomes import Outcome
 from scheduling import Prices, shared_out
 
 NORMS = ("linf", "l2", "l1")
@@ -77,7 +78,7 @@ def _clocked(work: Callable[[], ra.Result]) -> dict[str, Any]:
     }
 
 
-def _spread(outcome: ra.Outcome) -> NDArray[np.float64]:
+def _spread(outcome: Outcome) -> NDArray[np.float64]:
     """Seconds of each sample, by its passes."""
     passes = outcome.forward + outcome.backward
     return outcome.seconds * passes / passes.sum()

@@ -40,7 +40,7 @@ def written(app: Sphinx, page: str, source: list[str]) -> None:
         return link[0] if known or (place.suffix != ".md" and inside) else link[1]
 
     if page == "changelog":
-        source[0] = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8")
+        source[0] = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
     text = LINK.sub(held, ONLY_HERE.sub(r"\1", source[0]))
     source[0] = f"{text}\n\n{contents(text)}\n" if page == "index" else text
 

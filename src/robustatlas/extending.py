@@ -21,7 +21,7 @@ _WHERE = {
     "attacks.search": "SEARCHES Schedule",
     "certificates": "CERTIFICATES",
     "certificates.base": "MARGIN_OF_SIZES Certificate Samples Subject norm_of",
-    "checks.indicators": "INDICATORS Indicator LookedAt Measured",
+    "checks.indicators": "INDICATORS DiagnosedSamples Indicator Measurement",
     "common.bundle": "Bundle Fixed over per_sample",
     "metrics.averages": "average_accuracy",
     "metrics.bootstrap": "SampleStatistic",

@@ -95,7 +95,7 @@ def print_accuracies(
     if (median := numbers.weakest_attack()) is not None:
         console.print(safe(median_sentence(median)))
     if result.diagnosis is not None:
-        style = "yellow" if result.diagnosis.doubted else "dim"
+        style = "yellow" if result.diagnosis.has_doubts else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
         lacking = safe(counts(result.missing))
@@ -192,7 +192,7 @@ def _blocks(result: Result, numbers: Numbers) -> Iterator[_Block]:
     blocks: dict[tuple[str, ...], _Block] = {}
     for attack in result.attacks:
         if numbers.select(ROBUST, attack):
-            grid = result.strengths(attack).tolist()
+            grid = result.distances(attack).tolist()
             headings = tuple(strength(each, 3, of=attack) for each in grid)
             key = (unit_of(attack, result.outcome(attack).unit), *headings)
             block = blocks.setdefault(key, _Block(headings, _standard_position(attack, grid)))

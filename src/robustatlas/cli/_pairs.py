@@ -76,8 +76,8 @@ def print_details(
 ) -> None:
     """Print where one of two models is ahead: strengths and crossings; with `explain` the tests of hypervolumes."""
     invalid = {**masked(runs[0].table), **masked(runs[1].table)}
-    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in invalid}
-    tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
+    grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
+    tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
     first, second = ({attack: one for attack, one in run.volumes.items() if attack in grid} for run in runs)
     said = [
         *_strengths_won(*tables, pair),
@@ -103,7 +103,7 @@ def _strengths_won(first: OutcomeTable, second: OutcomeTable, names: tuple[str, 
         )
         for name, won in wins:
             if won.any():
-                where = _range(attack, first.strengths(attack)[won])
+                where = _range(attack, first.distances(attack)[won])
                 sentences.append(
                     f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
                     "(McNemar, corrected)."
@@ -114,7 +114,7 @@ def _strengths_won(first: OutcomeTable, second: OutcomeTable, names: tuple[str, 
 def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
-        curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
+        curves = [RobustnessCurve.of(model.outcome(attack)).by_distance for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
             before, after = sides if falls_from(attack) is None else reversed(sides)

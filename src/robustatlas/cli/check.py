@@ -12,6 +12,7 @@ from robustatlas.cli._help import GENERAL, OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import safe
 from robustatlas.common.files import one_sentence, write_text
+from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.gate import FORMATS, Check, Decision, Judged, overall_sentence
 from robustatlas.report.gate import check as check_run
 from robustatlas.report.numbers.definitions import worst_case_points
@@ -83,9 +84,8 @@ def check(
     """
     asked: Judged = "value" if value else "interval"
     result = load_result(run)
-    checks = check_run(
-        result, require or (), against, max_drop, reference, parse_strength_of(union, "--union") or None, asked
-    )
+    at = strengths_as_typed(parse_strength_of(union, "--union") or {})
+    checks = check_run(result, require or (), against, max_drop, reference, at, asked)
     if junit is not None:
         write_text(junit, FORMATS["junit"](checks, str(run)))
     if markdown is not None:

@@ -32,6 +32,7 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
 from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
@@ -159,7 +160,7 @@ class _Compared:
     ) -> _Compared:
         """Read the runs and compute their numbers."""
         chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
-        numbers = compare_runs(runs, chosen or "none", worst_at, headline).numbers
+        numbers = compare_runs(runs, chosen or "none", _typed(worst_at), _typed(headline)).numbers
         abouts = [about_of(model.table, known) for model in numbers.models]
         trained = [about.trained_on if about.tells_training else None for about in abouts]
         return cls(numbers, trained, bool(worst_at))
@@ -211,6 +212,10 @@ class _Compared:
         if told:
             _print_correlation(console, found)
         return told
+
+
+def _typed(strengths: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if strengths is None else strengths_as_typed(strengths)
 
 
 def _print_numbers(

@@ -17,7 +17,7 @@ from robustatlas.common.files import named
 from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
-    from robustatlas.checks.verdict import Diagnosis
+    from robustatlas.checks.diagnosis import Diagnosis
 
 
 def diagnose(

@@ -298,7 +298,7 @@ def _conclude(
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     print_accuracies(result, console, rest=others if share.of > 1 else None, first=first)
     print_run(folder, console)
-    if result.diagnosis is not None and result.diagnosis.doubted:
+    if result.diagnosis is not None and result.diagnosis.has_doubts:
         print_what_to_do(folder, console)
 
 

@@ -244,7 +244,7 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
         return
     for attack in found.accuracies.attacks:
-        entries = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
+        entries = zip(found.accuracies.distances(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries))
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", soft_wrap=True)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.checks.sanity.gradients import AT_ONCE
+from robustatlas.checks.sanity.gradients import CHECK_BATCH
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
@@ -165,7 +165,7 @@ def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int
     others, in other company."""
     company = torch.arange(len(x), device=x.device).roll(number)
     noise = Noise.of(number, company, "answers")
-    parts = torch.split(company, -(-AT_ONCE // (number + 1)))
+    parts = torch.split(company, -(-CHECK_BATCH // (number + 1)))
     with torch.no_grad(), seeded(number, model.device):
         logits = torch.cat(
             [model.logits(x[part], labels=labels[part], noise=noise.take(part), verifying=True) for part in parts]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_classes, check_model, ways_back
+from robustatlas.checks.sanity import GRADIENTS, backward_rules, check_attacks, check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.host import looking_is_free
 from robustatlas.common.wording import invalid_sentence
@@ -136,7 +136,7 @@ def _gradients(model: Classifier, samples: ChosenSamples, plans: Sequence[Plan])
 
 def _gradient_ways(plan: Plan) -> frozenset[Backward | None]:
     smoothed: frozenset[Backward | None] = frozenset({"smoothed"} if plan.has_smoothed_runs else ())
-    return ways_back(plan) | smoothed
+    return backward_rules(plan) | smoothed
 
 
 def _settings(model: Classifier, samples: ChosenSamples, request: Request) -> ChunkSettings:

@@ -69,8 +69,8 @@ _ALL = (
     Metric(
         "median size",
         "Size at which half of the samples that are right without a change are wrong, which halves the clean accuracy; "
-        "'never' where an attack does not get that far. From the robustness curve R(size): the share of samples with an "
-        "adversarial example no larger.",
+        "'never' where an attack does not get that far. From the robustness curve R(size): the share of samples with "
+        "an adversarial example no larger.",
     ),
     Metric(
         "curve area",

@@ -65,7 +65,11 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one attack found, for N samples and S strengths. None is not known, unless a field says otherwise.
+    """The findings of one attack, for N samples and S strengths, as the files of a run hold them.
+
+    Strengths and sizes are distances from the unchanged image, which rise with the harm: for an attack whose typed
+    strengths fall, such as the quality of a JPEG file, they are 100 less the typed ones. :class:`robustatlas.Result`
+    and its curves and tables give typed ones. None is not known, unless a field says otherwise.
 
     Attributes:
         attack: name of the attack.

@@ -12,7 +12,7 @@ from robustatlas.common.escaping import json_text, latex_text, spreadsheet_cell
 from robustatlas.common.latex import pvalue
 from robustatlas.common.wording import counted, value_as_typed
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.outcomes.strengths import strengths_as_typed
+from robustatlas.outcomes.strengths import read_strengths, strengths_as_typed
 from robustatlas.report.numbers.against import choose_reference, hold_against
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_several import SharedNumbers, numbers_of_several
@@ -149,8 +149,8 @@ def compare(
     Args:
         runs: two or more results, or two or more run directories, which are read one by one.
         reference: a reference, or its name or file; `"none"` for none, None for the shipped one that fits.
-        union: attack -> strength of the worst case over attacks; None for the usual ones.
-        headline: attack -> strength of the numbers that come first; None for the usual ones.
+        union: attack -> strength of the worst case over attacks, as people type it; None for the usual ones.
+        headline: attack -> strength of the numbers that come first, as people type it; None for the usual ones.
 
     Returns:
         the table of numbers, the pairs with their differences, and sentences on who is ahead.
@@ -178,4 +178,5 @@ def compare(
     first, leading = shared.table(0), results[0]
     chosen = reference if isinstance(reference, Reference) else choose_reference(reference, results)
     held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
-    return Comparison(numbers_of_several(shared, held, union, headline))
+    worst_at, first_at = (None if given is None else read_strengths(given) for given in (union, headline))
+    return Comparison(numbers_of_several(shared, held, worst_at, first_at))

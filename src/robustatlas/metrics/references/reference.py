@@ -171,7 +171,7 @@ class Reference:
             >>> shorter.accuracies.values("linf"), shorter.marks
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
-        entries = self.accuracies.entries
+        entries = self.accuracies.by_distance
         zero = [
             f"{attack}@{written(s, of=attack)}"
             for attack, grid in entries.items()
@@ -189,7 +189,7 @@ class Reference:
                 "reference with smaller strengths, or of models that learned more."
             )
         marks = (*self.marks, f"{ZERO}: {some(zero, at_most=NAMED)}.")
-        return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
+        return replace(self, accuracies=self.accuracies.restrict_distances(kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
         """The published defense of that name.
@@ -293,7 +293,7 @@ class Reference:
                     raise UserError(
                         f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
                     )
-            missing, extra = different_points(table.entries, first.entries, first.attacks)
+            missing, extra = different_points(table.by_distance, first.by_distance, first.attacks)
             if missing or extra:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
@@ -306,13 +306,15 @@ class Reference:
             if not sound:
                 why = why_masked(masked(first, [attack]))
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
-            strengths = first.strengths(attack).tolist()
-            entries[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
+            strengths = first.distances(attack).tolist()
+            entries[attack] = {
+                strength: max(table.at_distance(attack, strength) for table in sound) for strength in strengths
+            }
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
         return cls(
             name,
             source,
-            AccuracyTable(clean, entries),
+            AccuracyTable.from_distances(clean, entries),
             ranked=first.attacks,
             data=data,
             models=tuple(tables),

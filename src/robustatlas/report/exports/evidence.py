@@ -1,6 +1,6 @@
 """Evidence for auditors and other tools: per sample and attack what was found, and everything that says how.
 
-The schema stands beside this file, ``evidence.schema.json``; a change that a reader has to know raises its version.
+Its JSON schema is ``docs/schemas/evidence.schema.json``. A change that a reader has to know raises the version.
 """
 
 import json
@@ -20,14 +20,11 @@ from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.report.numbers.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 1
-SCHEMA = Path(__file__).with_name("evidence.schema.json")
-"""JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
 
 
 def about_of(result: Result) -> dict[str, Any]:
@@ -63,13 +60,13 @@ def _attack(record: AttackRecord) -> dict[str, Any]:
 
 def _audit(attack: str, audit: Audited) -> dict[str, Any]:
     numbers = {name: getattr(audit, name).tolist() for name in ("found", "estimate", "low", "high", "fallen")}
-    numbers = {"strengths": sizes_as_typed(audit.strengths, attack).tolist()} | numbers
+    numbers = {"strengths": audit.strengths.tolist()} | numbers
     mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
     return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
 
 
 def evidence_of(result: Result) -> dict[str, Any]:
-    """All evidence of a run as plain data, by :data:`SCHEMA`; :class:`UserError` for numbers that are of no run."""
+    """All evidence of a run as plain data; :class:`UserError` for numbers that are of no run."""
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     found = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -107,7 +107,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
     forward, backward = result.passes(attack)
     area, median = table.one(kinds.AREA, attack), table.one(kinds.MEDIAN, attack)
     assert median is not None
-    curve = RobustnessCurve.of(outcome) if outcome.judged else None
+    curve = RobustnessCurve.of(outcome).by_distance if outcome.judged else None
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
@@ -142,7 +142,7 @@ def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | No
     strength, or no search reached it."""
     if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
         return None
-    known = result.attack_bounds(attack, STANDARD[attack][0])
+    known = result.attack_bounds_within(attack, STANDARD[attack][0])
     return known.low, known.high
 
 
@@ -164,7 +164,7 @@ def _frontier(result: OutcomeTable, attack: str, table: Numbers) -> Frontier | N
     volume, mean_volume = hypervolume_of(result, attack), table.one(kinds.HYPERVOLUME, attack)
     if volume is None or mean_volume is None:
         return None
-    sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
+    sizes, mean = result.distances(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
     return Frontier(sizes, mean, mean_volume, volume, result.outcome(attack).frontier)

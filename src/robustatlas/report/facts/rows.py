@@ -146,11 +146,11 @@ class Row:
         lost = [attack for attack in unlike if attack in self.accuracies.entries]
         if not lost:
             return self
-        kept = {a: [*grid] for a, grid in self.accuracies.entries.items() if a not in lost}
+        kept = {a: [*grid] for a, grid in self.accuracies.by_distance.items() if a not in lost}
         said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,
-            accuracies=self.accuracies.restrict(kept, kept),
+            accuracies=self.accuracies.restrict_distances(kept),
             notes="; ".join(filter(None, [self.notes, said])),
             ratios={},
             constants={},
@@ -209,7 +209,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     table = numbers_of_run(result, worst_case_points(judged))
     against = numbers_against(result, held) if held.complete else Numbers()
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
-    compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
+    compared = {attack: judged.distances(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {counts(result.missing)}" if result.missing else "",
@@ -223,7 +223,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     ]
     return Row(
         name=marked(result.name, result.suspect),
-        accuracies=judged.restrict(compared).accuracies(),
+        accuracies=judged.restrict_distances(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
@@ -270,7 +270,7 @@ class Ground:
         index = np.zeros(0, np.int64)
         for result in results:
             judged = result.judged().searched_only()
-            grids.append({attack: judged.strengths(attack).tolist() for attack in judged.attacks})
+            grids.append({attack: judged.distances(attack).tolist() for attack in judged.attacks})
             index = np.intersect1d(index, result.index) if subjects else result.index
             subjects.append(subject_of(result, result.name))
         if differ := different_data(subjects):
@@ -296,13 +296,13 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
         raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
     entries = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
-    return Reference("none", "", AccuracyTable(100.0, entries), ranked=tuple(shared))
+    return Reference("none", "", AccuracyTable.from_distances(100.0, entries), ranked=tuple(shared))
 
 
 def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
     """Return certified accuracies of the model itself; a certified size covers every strength below it."""
     held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
-    shared = {row: reference.accuracies.strengths(row).tolist() for row in held if row in reference.accuracies.attacks}
+    shared = {row: reference.accuracies.distances(row).tolist() for row in held if row in reference.accuracies.attacks}
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
@@ -315,6 +315,6 @@ def _sentences_on_finders(result: Result) -> list[str]:
 def _worst_case(judged: Result, held: Held) -> float | None:
     if len(held.ranked) < 2 or not held.complete:
         return None
-    shared = judged.restrict(held.ranked)
+    shared = judged.restrict_distances(held.ranked)
     worst = numbers_of_run(shared, worst_case_points(shared)).one(WORST)
     return None if worst is None else worst.value

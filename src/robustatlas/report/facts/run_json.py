@@ -109,7 +109,7 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "unit": unit_as_typed(facts.unit, of=held.attack),
         "strengths": [value_as_typed(held.attack, strength) for strength in facts.strengths],
         "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
-        "median certified size": finite(value_as_typed(held.attack, float(facts.curve.quantile(0.5)))),
+        "median certified size": finite(value_as_typed(facts.held.attack, float(facts.curve.quantile(0.5)))),
         "closed": None if both is None else both.share_closed,
         "area between": None if both is None else both.area,
         "upper / lower": None if both is None else finite(both.width),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references.reference import Reference
+from robustatlas.outcomes.strengths import read_strengths
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Judged, Requirement
 from robustatlas.report.gate.verdict import (
@@ -36,7 +37,7 @@ def check(
         against: an earlier version, which no accuracy may fall behind on the same images by more than `max_drop`.
         max_drop: in percentage points.
         reference: a reference, or its name or file; `"none"` for none, None for the shipped one that fits.
-        union: attack -> strength of the worst case over attacks.
+        union: attack -> strength of the worst case over attacks, as people type it.
         judged: whether the whole 95 % interval of a number has to keep a bound, or its value alone.
 
     Returns:
@@ -61,7 +62,9 @@ def check(
             "computed."
         )
     verdicts = [text for text in require if asks_for_verdict(text)]
-    bounds = [replace(Requirement.parse(text), union=union or {}) for text in require if text not in verdicts]
+    bounds = [
+        replace(Requirement.parse(text), union=read_strengths(union or {})) for text in require if text not in verdicts
+    ]
     checks = [check_verdict(text, result, bounds) for text in verdicts]
     if bounds:
         chosen = reference if isinstance(reference, Reference) else choose_reference(reference, [result])

@@ -38,7 +38,7 @@ def worst_case_points(table: OutcomeTable, asked: Mapping[str, float] | None = N
     """
     if asked is None:
         return points_of_headline(table)
-    return searched_points(asked, {attack: table.strengths(attack).tolist() for attack in table.attacks}, "--union")
+    return searched_points(asked, {attack: table.distances(attack).tolist() for attack in table.attacks}, "--union")
 
 
 def deciding_shares(table: OutcomeTable, at: Mapping[str, float]) -> dict[str, float]:
@@ -50,7 +50,7 @@ def deciding_shares(table: OutcomeTable, at: Mapping[str, float]) -> dict[str, f
         >>> deciding_shares(table, {"linf": 0.2, "l2": 0.2})
         {'linf': 25.0, 'l2': 25.0}
     """
-    broken = np.stack([~table.survivors({attack: strength}) & table.clean for attack, strength in at.items()])
+    broken = np.stack([~table.survivors_within({attack: strength}) & table.clean for attack, strength in at.items()])
     alone = broken & (broken.sum(axis=0) == 1)
     shares = dict(zip(at, (100 * alone.mean(axis=1)).tolist(), strict=True))
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
@@ -74,7 +74,10 @@ def median_size(outcome: Outcome) -> Interval:
     if not outcome.judged:
         return Interval(outcome.median_size, np.nan, np.nan, CONFIDENCE)
     clean = 100 * float((outcome.minimal_size > 0).mean())
-    band, half = RobustnessCurve.of(outcome).band(CONFIDENCE, kind="pointwise"), 100 * share_wrong_at_half(clean)
+    band, half = (
+        RobustnessCurve.of(outcome).by_distance.band(CONFIDENCE, kind="pointwise"),
+        100 * share_wrong_at_half(clean),
+    )
     low, high = (
         float(sizes[0]) if len(sizes) else np.inf
         for sizes in (band.sizes[band.high >= half], band.sizes[band.low >= half])

@@ -121,7 +121,7 @@ def choose_headline(tables: Sequence[OutcomeTable], asked: Mapping[str, float] |
     first = tables[0]
     if not first.attacks:
         return HeadlineChoice({}, "no attack was searched at every strength")
-    grids = {attack: first.strengths(attack).tolist() for attack in first.attacks}
+    grids = {attack: first.distances(attack).tolist() for attack in first.attacks}
     if asked:
         return HeadlineChoice(searched_points(asked, grids, "--headline", "@"), "as asked", asked=True)
     usual, source = _benchmark_strengths(first.data)
@@ -133,7 +133,7 @@ def choose_headline(tables: Sequence[OutcomeTable], asked: Mapping[str, float] |
     if not at:
         return HeadlineChoice({}, f"{written}, usual for {first.data}, was not searched")
     accuracies = [
-        float(percent(int(table.survivors({attack: most}).sum()), table.samples))
+        float(percent(int(table.survivors_within({attack: most}).sum()), table.samples))
         for table in tables
         for attack, most in at.items()
     ]

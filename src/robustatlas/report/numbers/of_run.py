@@ -69,7 +69,7 @@ def numbers_against(result: Result, held: Held) -> Numbers:
 def _ratios_of_attack(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
     """Return the metrics of one attack, on all strengths that the reference has too."""
     points = {attack: held.shared[attack]}
-    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
+    ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
     found = {
         metric.name: metric.of_attack(ours, reference, attack)
         for metric in of_attack()
@@ -99,11 +99,13 @@ def numbers_of_strengths(result: Result, attacks: Sequence[str]) -> Numbers:
         attacks: attacks at the same strengths of one unit, known at every strength.
     """
     made, rows = _Maker(result), []
-    for strength in result.strengths(attacks[0]).tolist():
+    for strength in result.distances(attacks[0]).tolist():
         at = dict.fromkeys(attacks, (strength,))
-        standing = result.survivors(dict.fromkeys(attacks, strength))
+        standing = result.survivors_within(dict.fromkeys(attacks, strength))
         worst = proportion_interval(int(standing.sum()), result.samples, CONFIDENCE)
-        accuracies = [percent(int(result.survivors({attack: strength}).sum()), result.samples) for attack in attacks]
+        accuracies = [
+            percent(int(result.survivors_within({attack: strength}).sum()), result.samples) for attack in attacks
+        ]
         mean = Interval(float(np.mean(accuracies)), math.nan, math.nan, CONFIDENCE)
         rows += [made.number(worst, kinds.WORST_OF_STRENGTH, at), made.number(mean, kinds.MEAN_OF_STRENGTH, at)]
     return Numbers(rows)
@@ -148,7 +150,7 @@ class _Maker:
                 yield self.number(interval, what, {attack: (strength,)})
         yield self.number(median_size(outcome), kinds.MEDIAN, {attack: grid})
         if outcome.judged:
-            area = RobustnessCurve.of(outcome).area(grid[-1])
+            area = RobustnessCurve.of(outcome).by_distance.area(grid[-1])
             yield self.number(Interval(area, math.nan, math.nan, CONFIDENCE), kinds.AREA, {attack: grid})
         if (volume := hypervolume_of(self._result, attack)) is not None:
             mean = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
@@ -171,7 +173,7 @@ def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Stat
 def _certified(result: Result) -> Iterator[Number]:
     """Yield the accuracies that certificates prove, at the strengths of the attack or of the certificate."""
     for row, held in result.certified_sizes.items():
-        grid = result.strengths(row).tolist() if row in result.attacks else held.strengths
+        grid = result.distances(row).tolist() if row in result.attacks else held.strengths
         for strength, share in zip(grid, held.accuracies(grid).tolist(), strict=True):
             interval = proportion_interval(round(share * len(held.sizes) / 100), len(held.sizes), CONFIDENCE)
             at = {row: (float(strength),)}
@@ -186,4 +188,4 @@ def _certified(result: Result) -> Iterator[Number]:
 
 
 def _strengths(table: OutcomeTable) -> dict[str, tuple[float, ...]]:
-    return {attack: tuple(table.strengths(attack).tolist()) for attack in table.attacks}
+    return {attack: tuple(table.distances(attack).tolist()) for attack in table.attacks}

@@ -168,7 +168,7 @@ def _accuracies(
     table: OutcomeTable, worst_at: Mapping[str, float], first: Mapping[str, float]
 ) -> dict[str, SampleStatistic]:
     points = {
-        _point_label(attack, strength): share_statistic(table.survivors({attack: strength}))
+        _point_label(attack, strength): share_statistic(table.survivors_within({attack: strength}))
         for attack, strength in first.items()
     }
     found = points | statistics.overall(table, worst_at)
@@ -185,7 +185,7 @@ def _rows(
     table: OutcomeTable, held: Held | None, worst_at: Mapping[str, float], first: Mapping[str, float]
 ) -> dict[str, tuple[str, Mapping[str, tuple[float, ...]]]]:
     """Return label -> what the number is, and the strengths that it rests on."""
-    grids = {attack: tuple(table.strengths(attack).tolist()) for attack in table.attacks}
+    grids = {attack: tuple(table.distances(attack).tolist()) for attack in table.attacks}
     found: dict[str, tuple[str, Mapping[str, tuple[float, ...]]]] = {
         _point_label(attack, strength): (kinds.ROBUST, {attack: (strength,)}) for attack, strength in first.items()
     }

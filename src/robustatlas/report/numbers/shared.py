@@ -70,7 +70,7 @@ class Shared:
 
     def table(self, run: int) -> Result:
         """Return one run on the shared samples, under the shared attacks and strengths."""
-        return self.whole_run(run).judged().restrict(self.grid)
+        return self.whole_run(run).judged().restrict_distances(self.grid)
 
     @property
     def whole(self) -> bool:

@@ -49,7 +49,7 @@ def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> di
     if table.attacks:
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
-        found["union accuracy"] = share_statistic(table.survivors(union))
+        found["union accuracy"] = share_statistic(table.survivors_within(union))
     return found | own(table)
 
 
@@ -72,7 +72,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     """Every metric that the ranked points of a reference give, by the registry's names."""
     if not held.ranked:
         return {}
-    ours, reference = AccuracyStatistics(table.restrict(held.ranked), held.weights), held.table(held.ranked)
+    ours, reference = AccuracyStatistics(table.restrict_distances(held.ranked), held.weights), held.table(held.ranked)
     return {
         metric.name: metric.against(ours, reference)
         for metric in against_reference()
