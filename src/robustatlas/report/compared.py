@@ -172,8 +172,11 @@ def compare(
     if len(runs) < 2:
         raise UserError(f"{counted(len(runs), 'run')} given; give two or more to compare.")
     paths = [Path(run) for run in runs if not isinstance(run, Result)]
-    given = [run for run in runs if isinstance(run, Result)]
-    results: Sequence[Result] = Results(paths, kept=KEPT) if not given else [*given, *map(load_result, paths)]
+    results: Sequence[Result] = (
+        Results(paths, kept=KEPT)
+        if len(paths) == len(runs)
+        else [run if isinstance(run, Result) else load_result(run) for run in runs]
+    )
     shared = shared_of_runs(results)
     first, leading = shared.table(0), results[0]
     chosen = reference if isinstance(reference, Reference) else choose_reference(reference, results)

@@ -62,9 +62,8 @@ def check(
             "computed."
         )
     verdicts = [text for text in require if asks_for_verdict(text)]
-    bounds = [
-        replace(Requirement.parse(text), union=read_strengths(union or {})) for text in require if text not in verdicts
-    ]
+    worst_at = read_strengths(union or {})
+    bounds = [replace(Requirement.parse(text), union=worst_at) for text in require if text not in verdicts]
     checks = [check_verdict(text, result, bounds) for text in verdicts]
     if bounds:
         chosen = reference if isinstance(reference, Reference) else choose_reference(reference, [result])
