@@ -197,8 +197,8 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     assert not both.unsearched and both.outcome("linf").accuracy_bounds(0.01).low >= 50
     entered("check", tmp_path / "sizes", "--require", "linf@0.01>=1", code=0)
     with pytest.raises(ra.UserError, match="in common"):
-        Ground.of([sizes, both])
-    row = run_row(sizes, Ground.of([both]).reference)
+        Ground.from_results([sizes, both])
+    row = run_row(sizes, Ground.from_results([both]).reference)
     assert not row.accuracies.attacks and "upper bound" in row.notes
 
 

@@ -255,7 +255,7 @@ def test_every_number_goes_by_the_very_strength() -> None:
     for strength, accuracy in enumerate(accuracies, start=1):
         requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
         assert number_of(requirement, result, facts).value == accuracy
-    row = run_row(result, Ground.of([result]).reference)
+    row = run_row(result, Ground.from_results([result]).reference)
     assert row.accuracies.values("corruption-fog").tolist() == accuracies
     assert "median size 1," in repr(result)
 

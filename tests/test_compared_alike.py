@@ -72,7 +72,7 @@ def test_runs_that_share_everything_are_said_once(unlike: list[Result], tmp_path
     other = result("other", ("linf", "l2", "l1"), np.arange(600), scale=0.7)
     text = build_report([unlike[0], other], tmp_path / "report.html").read_text()
     assert "that all of them have" not in text and "on all that it has" not in text
-    assert shared_of_runs([unlike[0], other]).whole
+    assert shared_of_runs([unlike[0], other]).is_everything
 
 
 def test_runs_that_share_nothing_stand_apart(unlike: list[Result], tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_crossings_are_of_the_shared_images(tmp_path: Path) -> None:
 
 
 def test_a_board_takes_average_and_union_over_shared_attacks_and_images(unlike: list[Result], tmp_path: Path) -> None:
-    ground = Ground.of(unlike)
+    ground = Ground.from_results(unlike)
     assert ground.index.tolist() == list(range(0, 600, 6))
-    large, small = (run_row(ground.on(run), ground.reference) for run in unlike)
+    large, small = (run_row(ground.restrict(run), ground.reference) for run in unlike)
     alike = result("large", ("linf", "l2"), np.arange(0, 600, 6))
     assert large.samples == small.samples == 100
     assert large.worst == 100 * alike.survivors({"linf": 0.1, "l2": 0.5}).mean()

@@ -122,11 +122,11 @@ def test_the_headline_stands_where_benchmarks_give_accuracies(
     ],
 )
 def test_most_robust_is_ahead_under_every_headline_attack(
-    others: list[tuple[float, float]], most_robust: int | None, is_mean: bool
+    others: list[tuple[float, float]], robust_leader: int | None, is_mean: bool
 ) -> None:
     results = [mixed("net", 0.05, 0.8), *(mixed(f"net-{k}", *scales) for k, scales in enumerate(others))]
     standings = standings_of(numbers_of_several(shared_of_runs(results)))
-    assert standings.most_robust == most_robust and standings.is_mean == is_mean
+    assert standings.robust_leader == robust_leader and standings.is_mean == is_mean
     assert is_mean or [contest.label for contest in standings.headlines] == ["L∞ at 8/255", "L2 at 0.5"]
 
 

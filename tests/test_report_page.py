@@ -266,11 +266,11 @@ def test_a_lead_needs_more_than_chance() -> None:
     found = standings_of(numbers_of_several(shared_of_runs(runs, names), headline={"linf": 0.5}))
     assert found.together is None
     assert found.attacks[0].ahead == ((1, 0), (2, 0)) and found.attacks[0].leaders == ()
-    assert not found.clean.is_told_apart and found.most_robust is None
+    assert not found.clean.is_told_apart and found.robust_leader is None
     both = "strong is ahead of weak and twin is ahead of weak"
     assert [both in sentence for sentence in verdict(found)] == [True, True, False]
     alone = standings_of(numbers_of_several(shared_of_runs(runs[:2], names[:2])))
-    assert "strong is the more robust" in verdict(alone)[0] and alone.most_robust == 1
+    assert "strong is the more robust" in verdict(alone)[0] and alone.robust_leader == 1
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
@@ -300,7 +300,7 @@ def test_several_attacks_are_also_taken_together() -> None:
     assert found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
-    assert [contest.label for contest in found.headlines] == ["L∞ at 0.2", "L2 at 1"] and found.most_robust == 2
+    assert [contest.label for contest in found.headlines] == ["L∞ at 0.2", "L2 at 1"] and found.robust_leader == 2
     held = [100 * run.survivors({"linf": 0.2}).mean() for run in runs]
     assert [number.value for number in found.headlines[0].values] == pytest.approx(held)
     doubt = doubt_of(*({"": AccuracyStatistics(run).average()} for run in (runs[2], runs[1])))

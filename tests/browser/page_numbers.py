@@ -73,11 +73,14 @@ def _runs(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             best, worst = run["reference"]["place"]["best"], run["reference"]["place"]["worst"]
             yield [int(n) for n in re.findall(r"(\d+)(?:st|nd|rd|th)", place)], [*dict.fromkeys([best, worst])]
             yield "about" in place, run["reference"]["about"]
-        yield cells[1], bare(run["headline"]["accuracy"])
-        yield cells[2], bare(run["average accuracy"])
-        yield size(run["breaks"]["half"], of="") in cells[3], True
-        yield cells[4], bare(run["clean accuracy"])
-        yield cells[5], str(run["samples"])
+        points = [] if run["headline"]["is mean"] else run["headline"]["numbers"]
+        shown = [bare(number["accuracy"]) for number in points]
+        yield cells[1 : 1 + len(shown)], shown
+        mean, median, clean, samples = cells[1 + len(shown) :]
+        yield mean, bare(run["average accuracy"])
+        yield text_as_typed(run["breaks"]["median size"], 3) in median, True
+        yield clean, bare(run["clean accuracy"])
+        yield samples, str(run["samples"])
 
 
 def _heat(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:

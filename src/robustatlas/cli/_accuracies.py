@@ -90,7 +90,7 @@ def print_accuracies(
     if (leading := headline_of(numbers, choose_headline([judged], first or None))) is not None:
         console.print(f"[bold]{safe(headline_sentence(leading))}[/bold].")
     print_table(result, numbers, console)
-    if (worst := numbers.one(WORST)) is not None and is_worst_case_shown(worst):
+    if (worst := numbers.find(WORST)) is not None and is_worst_case_shown(worst):
         console.print(f"[bold]{safe(percent(worst))}[/bold] withstand {safe(worst_case_in_words(worst))}.")
     if (median := numbers.weakest_attack()) is not None:
         console.print(safe(median_sentence(median)))

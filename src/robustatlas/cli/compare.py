@@ -37,7 +37,7 @@ from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
 from robustatlas.report.facts.groups import groups_of, runs_of_groups
-from robustatlas.report.facts.rows import About, about_of, read_about
+from robustatlas.report.facts.rows import About, model_facts, read_about
 from robustatlas.report.numbers.against import Held, choose_reference
 from robustatlas.report.numbers.number import WORST, Number
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
@@ -160,8 +160,10 @@ class _Compared:
     ) -> _Compared:
         """Read the runs and compute their numbers."""
         chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
-        numbers = compare_runs(runs, chosen or "none", _typed(worst_at), _typed(headline)).numbers
-        abouts = [about_of(model.table, known) for model in numbers.models]
+        numbers = compare_runs(
+            runs, chosen or "none", _strengths_as_typed(worst_at), _strengths_as_typed(headline)
+        ).numbers
+        abouts = [model_facts(model.table, known) for model in numbers.models]
         trained = [about.trained_on if about.tells_training else None for about in abouts]
         return cls(numbers, trained, bool(worst_at))
 
@@ -214,7 +216,7 @@ class _Compared:
         return told
 
 
-def _typed(strengths: Mapping[str, float] | None) -> dict[str, float] | None:
+def _strengths_as_typed(strengths: Mapping[str, float] | None) -> dict[str, float] | None:
     return None if strengths is None else strengths_as_typed(strengths)
 
 

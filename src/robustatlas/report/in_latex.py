@@ -53,14 +53,14 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     for attack in facts.attacks:
         if attack.accuracy and attack.average:
             grid = attack.strengths.tolist()
-            at = [strength(grid[place], of=attack.attack) for place in _shown_positions(attack.attack, grid)]
+            at = [strength(grid[place], of=attack.attack) for place in _positions(attack.attack, grid)]
             blocks.setdefault((attack.unit, *at), []).append(attack)
     columns = max((len(key) - 1 for key in blocks), default=1)
     lines = [_row("no attack", [""] * columns, facts.clean)]
     for (_, *at), attacks in blocks.items():
         empty = [""] * (columns - len(at))
         lines += [r"\midrule", " & ".join(["Strength", *map(latex_text, at), *empty, r"mean \\"]), r"\midrule"]
-        places = _shown_positions(attacks[0].attack, attacks[0].strengths.tolist())
+        places = _positions(attacks[0].attack, attacks[0].strengths.tolist())
         shown = [[attack.accuracy[place].value for place in places] for attack in attacks if attack.accuracy]
         for attack, values in zip(attacks, shown, strict=True):
             assert attack.average is not None
@@ -80,14 +80,14 @@ def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Number
         [] if first is None or first.is_mean else [one.strength for one in first.numbers if attack.attack in one.at]
     )
     leading = position_of(points[0], grid) if points else None
-    for place in _shown_positions(attack.attack, grid, leading) if attack.accuracy else ():
+    for place in _positions(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield strength(grid[place], of=attack.attack), attack.accuracy[place]
     if attack.average is not None and len(grid) > 1:
         yield f"mean of {len(grid)}", attack.average
 
 
-def _shown_positions(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
+def _positions(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
     if len(grid) <= _MOST:
         return list(range(len(grid)))
     usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]

@@ -28,7 +28,7 @@ from robustatlas.report.facts.rows import (
     About,
     Ground,
     Row,
-    about_of,
+    model_facts,
     published_rows,
     read_about,
     run_row,
@@ -167,7 +167,7 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
-    ground = Ground.of(runs) if reference is None else None
+    ground = Ground.from_results(runs) if reference is None else None
     against = ground.reference if ground else reference.above_zero() if reference else None
     assert against is not None
     own, known, first, unlike = _own_rows(runs, against, details, ground)
@@ -228,8 +228,8 @@ def _own_rows(
     first: list[Result] = []
     subjects: list[Subject] = []
     for result in results:
-        shared = result if ground is None else ground.on(result)
-        rows.append(run_row(shared, reference, about_of(result, details)))
+        shared = result if ground is None else ground.restrict(result)
+        rows.append(run_row(shared, reference, model_facts(result, details)))
         names |= {result.name, result.recorded_name}
         subjects.append(subject_of(result, result.name))
         if len(first) < MOST_BESIDE:

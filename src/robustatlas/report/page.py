@@ -198,7 +198,7 @@ class _Sides:
             facts = facts_of_all(results)
             return cls(facts, shared, facts if len(facts) == 1 else [None] * len(facts), notes)
         standings = standings_of(several)
-        if shared.whole:
+        if shared.is_everything:
             facts = facts_of_all(results, several.headline)
             return cls(facts, shared, facts, notes, standings)
         beside = facts_of_all(map(shared.table, range(len(results))), several.headline)
@@ -334,7 +334,7 @@ def _title(facts: Sequence[RunFacts]) -> str:
 
 def _leaders(table: Standings | None) -> tuple[int, ...]:
     """Return the run that is ahead of all others under every headline attack; none where there is none."""
-    return () if table is None or table.most_robust is None else (table.most_robust,)
+    return () if table is None or table.robust_leader is None else (table.robust_leader,)
 
 
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:

@@ -23,7 +23,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
-from robustatlas.report.numbers.definitions import NOTICEABLE
+from robustatlas.report.numbers.definitions import NOTICEABLE, SIGNIFICANCE
 from robustatlas.report.numbers.headline import Headline, headline_label, strengths_in_words
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.standings import Contest, Standings
@@ -52,7 +52,7 @@ def headline_sentence(first: Headline, data: str = "") -> str:
     '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
     of = f" of {counted(first.leading.samples, 'image')} of {data}" if data else ""
-    why = "; ".join(dict.fromkeys([first.why, *(number.why for number in first.shown if number.why)]))
+    why = "; ".join(dict.fromkeys([first.why, *(number.why for number in first.visible_numbers if number.why)]))
     if first.is_mean:
         verb = "stays" if first.leading.samples == 1 else "stay"
         return f"{percent(first.leading)}{of} {verb} correct in {headline_label(first.leading)} ({why})"
@@ -262,7 +262,7 @@ def verdict(standings: Standings) -> list[str]:
 
 
 def _headline_sentences(standings: Standings) -> list[str]:
-    best, names = standings.most_robust, [shortened(name) for name in standings.names]
+    best, names = standings.robust_leader, [shortened(name) for name in standings.names]
     where = listed([f"{contest.label}" for contest in standings.headlines])
     if standings.is_mean:
         where = (
@@ -319,8 +319,11 @@ def _gap(standings: Standings, contest: Contest) -> str:
     gap, count = contest.difference, len(contest.values) - len(contest.masked)
     if gap is None or contest.p_value is None or (count > 2 and not contest.leaders):
         return ""
+    doubt = f"{gap.low:.1f} to {gap.high:.1f}"
+    if not contest.is_told_apart and gap.low <= 0 <= gap.high and contest.p_value < SIGNIFICANCE:
+        return f": {gap.value:.1f} points between them ({doubt}), which may be none"
     p = pvalue(contest.p_value)
-    doubt = f"{gap.low:.1f} to {gap.high:.1f}; p {p if p.startswith('<') else f'= {p}'}"
+    doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
     doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
     if not contest.is_told_apart:
         return f": {gap.value:.1f} points between them ({doubt})"

@@ -105,7 +105,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
     """
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
-    area, median = table.one(kinds.AREA, attack), table.one(kinds.MEDIAN, attack)
+    area, median = table.find(kinds.AREA, attack), table.find(kinds.MEDIAN, attack)
     assert median is not None
     curve = RobustnessCurve.of(outcome).by_distance if outcome.judged else None
     return AttackFacts(
@@ -114,7 +114,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         strengths=outcome.strengths,
         accuracy=table.select(kinds.ROBUST, attack) or None,
         typical=table.select(kinds.TYPICAL, attack) or None,
-        average=table.one(kinds.MEAN_OF_ATTACK, attack),
+        average=table.find(kinds.MEAN_OF_ATTACK, attack),
         curve=curve,
         area=None if area is None else area.value,
         standard=_bounds_at_standard(result, attack) if curve is not None else None,
@@ -126,7 +126,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         seconds=outcome.seconds,
         frontier=_frontier(result, attack, table),
         equal_steps=equal_steps(outcome.strengths),
-        against={metric.name: one for metric in of_attack() if (one := table.one(metric.name, attack)) is not None},
+        against={metric.name: one for metric in of_attack() if (one := table.find(metric.name, attack)) is not None},
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
@@ -161,7 +161,7 @@ def _shares_of_kinds(outcome: Outcome) -> dict[str, float]:
 
 
 def _frontier(result: OutcomeTable, attack: str, table: Numbers) -> Frontier | None:
-    volume, mean_volume = hypervolume_of(result, attack), table.one(kinds.HYPERVOLUME, attack)
+    volume, mean_volume = hypervolume_of(result, attack), table.find(kinds.HYPERVOLUME, attack)
     if volume is None or mean_volume is None:
         return None
     sizes, mean = result.distances(attack), volume.frontier.mean(axis=0)

@@ -46,10 +46,10 @@ class CertifiedFacts:
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(value_as_typed(self.held.attack, at))}; {meet}."
-        return " ".join(filter(None, [said, self.drawn, self.thanks]))
+        return " ".join(filter(None, [said, self.draws_sentence, self.saving_sentence]))
 
     @property
-    def drawn(self) -> str:
+    def draws_sentence(self) -> str:
         """Random draws of a certificate of another model, with their certainty and where it abstains; else empty."""
         if not self.held.of:
             return ""
@@ -59,7 +59,7 @@ class CertifiedFacts:
         return f"Another model than the run's own; {made}; it abstains on {abstained} images."
 
     @property
-    def thanks(self) -> str:
+    def saving_sentence(self) -> str:
         """Passes that certificates spared the attack, in a sentence."""
         return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved is not None else ""
 

@@ -78,7 +78,7 @@ def groups_of(
     held = held if held and held.ranked else None
     sizes = [len(runs) for runs in groups.values() for _ in runs]
     seen = [
-        _Training.of(numbers_on_shared(shared, place, held, at, {}), held, alone=size == 1)
+        _Training.from_run(numbers_on_shared(shared, place, held, at, {}), held, alone=size == 1)
         for place, size in enumerate(sizes)
     ]
     ends = list(accumulate(len(runs) for runs in groups.values()))
@@ -106,7 +106,7 @@ class _Training:
     alone: Mapping[str, Interval]
 
     @classmethod
-    def of(cls, run: ModelNumbers, held: Held | None, alone: bool) -> _Training:
+    def from_run(cls, run: ModelNumbers, held: Held | None, alone: bool) -> _Training:
         table = run.table
         largest, uars = _largest_strength_statistics(table), _uars(table, held)
         found = dict(run.statistics) | uars | largest

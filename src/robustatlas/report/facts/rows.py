@@ -30,7 +30,7 @@ from robustatlas.report.numbers.headline import Headline, choose_headline, headl
 from robustatlas.report.numbers.number import MEDIAN, WORST, Number, Numbers
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.shared import subject_of
-from robustatlas.report.numbers.statistics import hypervolume_of, own
+from robustatlas.report.numbers.statistics import hypervolume_of, own_statistics
 from robustatlas.report.numbers.steadiness import stability
 from robustatlas.results.result import Result
 
@@ -83,7 +83,7 @@ def read_card(path: str | Path) -> dict[str, Any]:
     return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
-def about_of(result: Result, given: Mapping[str, About]) -> About:
+def model_facts(result: Result, given: Mapping[str, About]) -> About:
     """Return what is known of the model of a run: what is given now under its name, else what the run keeps."""
     for name in (result.name, result.recorded_name):
         if name in given:
@@ -236,7 +236,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         doubts=held.doubts,
         constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
         worst=_worst_case(judged, held),
-        own={name: table.select(name)[0].value for name in own(judged)},
+        own={name: table.select(name)[0].value for name in own_statistics(judged)},
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
         invalid=result.invalid,
@@ -259,7 +259,7 @@ class Ground:
     index: Integers
 
     @classmethod
-    def of(cls, results: Iterable[Result]) -> Ground:
+    def from_results(cls, results: Iterable[Result]) -> Ground:
         """Return what some runs share, looked at one by one.
 
         Raises:
@@ -283,7 +283,7 @@ class Ground:
         alike = [{attack: grid for attack, grid in found.items() if attack not in unlike} for found in grids]
         return cls(_always_right(alike), index)
 
-    def on(self, result: Result) -> Result:
+    def restrict(self, result: Result) -> Result:
         """Return a run on the images that all of them have."""
         return result if len(self.index) == result.samples else result.select(rows_of(result.index, self.index))
 
@@ -316,5 +316,5 @@ def _worst_case(judged: Result, held: Held) -> float | None:
     if len(held.ranked) < 2 or not held.complete:
         return None
     shared = judged.restrict_distances(held.ranked)
-    worst = numbers_of_run(shared, worst_case_points(shared)).one(WORST)
+    worst = numbers_of_run(shared, worst_case_points(shared)).find(WORST)
     return None if worst is None else worst.value

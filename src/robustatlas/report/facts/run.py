@@ -18,7 +18,7 @@ from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.ranks import Place, place_among_published
-from robustatlas.report.facts.rows import about_of
+from robustatlas.report.facts.rows import model_facts
 from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
@@ -119,17 +119,17 @@ class RunFacts:
     @property
     def rejected(self) -> Number | None:
         """Share of the clean inputs that the model refuses to answer, which is no error; None where it never may."""
-        return self.numbers.one(kinds.REJECTED)
+        return self.numbers.find(kinds.REJECTED)
 
     @property
     def average(self) -> Number | None:
         """Mean over all attacks and their strengths; None where no attack is known at every strength."""
-        return self.numbers.one(kinds.MEAN)
+        return self.numbers.find(kinds.MEAN)
 
     @property
     def worst(self) -> Number | None:
         """Worst case over several attacks, at their usual strengths or as asked; None for a single attack."""
-        return self.numbers.one(kinds.WORST)
+        return self.numbers.find(kinds.WORST)
 
     @property
     def own(self) -> dict[str, Number]:
@@ -168,7 +168,7 @@ def facts_of(
     :func:`choose_headline`; ``headline`` may be chosen already. ``steadiness``: which stability constants;
     None: those of the paper.
     """
-    if trained_on is None and (kept := about_of(result, {})).tells_training:
+    if trained_on is None and (kept := model_facts(result, {})).tells_training:
         trained_on = kept.trained_on
     judged = result.judged()
     worst_at = worst_case_points(judged, union)
@@ -190,7 +190,7 @@ def facts_of(
         diagnosis=result.diagnosis,
         invalid=result.invalid,
         beside=field_places(result),
-        own_names=tuple(statistics.own(judged)),
+        own_names=tuple(statistics.own_statistics(judged)),
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
         calibrations=calibrations_of(result.records.values()),
@@ -228,7 +228,7 @@ def _against(
             competitiveness_in_out(ours, reference, seen, weights=held.weights),
             *stability(judged, held, seen, steadiness),
         )
-    known = ((metric.name, table.one(metric.name)) for metric in against_reference())
+    known = ((metric.name, table.find(metric.name)) for metric in against_reference())
     found = {name: number for name, number in known if number is not None}
     place, why = None, masked(judged, held.ranked)
     if "CR ind-avg" in found and held.complete and not why and not held.other_data and not judged.unproven:

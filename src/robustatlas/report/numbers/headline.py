@@ -59,7 +59,7 @@ class Headline:
         return self.overall or self.numbers[0]
 
     @property
-    def shown(self) -> tuple[Number, ...]:
+    def visible_numbers(self) -> tuple[Number, ...]:
         """The numbers for a surface that has room for all: one for each attack at a strength, or the mean."""
         return (self.overall,) if self.overall else self.numbers
 
@@ -74,7 +74,7 @@ class Headline:
         return headline_label(self.leading)
 
     @property
-    def short(self) -> str:
+    def brief_name(self) -> str:
         """Name of the leading number where there is room for few letters."""
         attacks = self.leading.attacks
         over = f"{len(attacks)} attacks" if len(attacks) > 1 else wording(attacks[0]).label
@@ -82,7 +82,7 @@ class Headline:
 
     def explained(self) -> str:
         """Return the names of the numbers and the reason for them."""
-        return f"{listed([headline_label(number) for number in self.shown])} ({self.why})"
+        return f"{listed([headline_label(number) for number in self.visible_numbers])} ({self.why})"
 
 
 def headline_label(number: Number) -> str:
@@ -157,8 +157,8 @@ def headline_of(numbers: Numbers, choice: HeadlineChoice) -> Headline | None:
     if not means:
         return None
     if not choice.at:
-        return Headline(means, numbers.one(MEAN) if len(means) > 1 else None, choice.why)
-    found = (numbers.at_point(ROBUST, attack, strength) for attack, strength in choice.at.items())
+        return Headline(means, numbers.find(MEAN) if len(means) > 1 else None, choice.why)
+    found = (numbers.find_point(ROBUST, attack, strength) for attack, strength in choice.at.items())
     return Headline(tuple(number for number in found if number is not None), None, choice.why)
 
 

@@ -96,7 +96,7 @@ class Numbers:
 
     Example:
         >>> rows = [Number(90, 85, 94, 0.95, CLEAN, "net", {}, 200)]
-        >>> Numbers(rows).one(CLEAN).value
+        >>> Numbers(rows).find(CLEAN).value
         90
     """
 
@@ -114,11 +114,11 @@ class Numbers:
             row for row in self.rows if row.what == what and attack in (None, *row.at) and model in (None, row.model)
         )
 
-    def one(self, what: str, attack: str | None = None, model: str | None = None) -> Number | None:
+    def find(self, what: str, attack: str | None = None, model: str | None = None) -> Number | None:
         """Return the only row of one kind of number; None where there is none."""
         return next(iter(self.select(what, attack, model)), None)
 
-    def at_point(self, what: str, attack: str, strength: float) -> Number | None:
+    def find_point(self, what: str, attack: str, strength: float) -> Number | None:
         """Return the row of one kind of number at one strength of one attack; None where there is none."""
         return next((row for row in self.select(what, attack) if same_strength(row.strength, strength)), None)
 
@@ -131,4 +131,4 @@ class Numbers:
         means = {mean.attack: mean.value for mean in self.select(MEAN_OF_ATTACK)}
         left = {attack: mean for attack, mean in means.items() if attack not in aside} or means
         medians = self.select(MEDIAN)
-        return self.one(MEDIAN, min(left, key=left.__getitem__)) if left else next(iter(medians), None)
+        return self.find(MEDIAN, min(left, key=left.__getitem__)) if left else next(iter(medians), None)

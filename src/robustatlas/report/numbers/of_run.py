@@ -51,7 +51,7 @@ def numbers_of_run(result: Result, worst_at: Mapping[str, float]) -> Numbers:
     rows += [made.number(interval, name, grids) for name, interval in overall.items()]
     rows += [made.number(mean, kinds.MEAN_OF_ATTACK, {attack: grids[attack]}) for attack, mean in means.items()]
     for attack in result.attacks:
-        rows += made.of_attack(attack)
+        rows += made.attack_rows(attack)
     return Numbers((*rows, *_certified(result)))
 
 
@@ -138,7 +138,7 @@ class _Maker:
             decided_by=decided_by or {},
         )
 
-    def of_attack(self, attack: str) -> Iterator[Number]:
+    def attack_rows(self, attack: str) -> Iterator[Number]:
         """Yield the rows of one attack."""
         outcome = self._result.outcome(attack)
         grid = tuple(outcome.strengths.tolist())

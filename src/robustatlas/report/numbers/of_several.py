@@ -133,7 +133,7 @@ def numbers_on_shared(
 ) -> ModelNumbers:
     """Return the numbers of one run beside others; `first`: attack -> strength of the headline."""
     table = shared.table(run)
-    whole = shared.whole_run(run)
+    whole = shared.run_on_samples(run)
     found = {a: hypervolume_of(whole, a, strengths) for a, strengths in shared.grid.items() if len(strengths) > 1}
     volumes = {attack: volume for attack, volume in found.items() if volume is not None}
     held_statistics = statistics.against(table, held) if held else {}
@@ -192,7 +192,7 @@ def _rows(
     found[kinds.CLEAN] = kinds.CLEAN, {}
     found[kinds.MEAN] = kinds.MEAN, grids
     found[kinds.WORST] = kinds.WORST, {attack: (strength,) for attack, strength in worst_at.items()}
-    found |= {name: (name, grids) for name in statistics.own(table)}
+    found |= {name: (name, grids) for name in statistics.own_statistics(table)}
     for attack, grid in grids.items():
         found[f"average {attack}"] = kinds.MEAN_OF_ATTACK, {attack: grid}
         found[volume_label(attack)] = kinds.HYPERVOLUME, {attack: grid}

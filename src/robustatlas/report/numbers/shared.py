@@ -70,14 +70,14 @@ class Shared:
 
     def table(self, run: int) -> Result:
         """Return one run on the shared samples, under the shared attacks and strengths."""
-        return self.whole_run(run).judged().restrict_distances(self.grid)
+        return self.run_on_samples(run).judged().restrict_distances(self.grid)
 
     @property
-    def whole(self) -> bool:
+    def is_everything(self) -> bool:
         """True if the runs share everything that each of them has, so that nothing stands apart."""
         return not self.left_out and not self.unlike and all(result.samples == self.samples for result in self.results)
 
-    def whole_run(self, run: int) -> Result:
+    def run_on_samples(self, run: int) -> Result:
         """Return one run on the shared samples, under everything that it has."""
         result = replace(self.results[run], name=self.names[run])
         return result.select(rows_of(result.index, self.index))
@@ -96,7 +96,7 @@ class _Brief:
     unjudged: Mapping[str, Integers]
 
     @classmethod
-    def of(cls, result: Result) -> _Brief:
+    def from_result(cls, result: Result) -> _Brief:
         return cls(
             model=(result.name, result.path, result.suspect),
             subject=subject_of(result, result.name),
@@ -106,7 +106,7 @@ class _Brief:
             unjudged={attack: result.index[outcome.unjudged] for attack, outcome in result.outcomes.items()},
         )
 
-    def judged(self, index: Integers) -> dict[str, list[float]]:
+    def judged_strengths(self, index: Integers) -> dict[str, list[float]]:
         """Attack -> its strengths, of the attacks that say it of all samples ``index``."""
         return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
 
@@ -129,14 +129,14 @@ def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None
     Raises:
         UserError: the runs are about different images or labels, or share no samples or no attack at the same strength.
     """
-    briefs = [_Brief.of(result) for result in results]
+    briefs = [_Brief.from_result(result) for result in results]
     names = _distinct([brief.model for brief in briefs]) if names is None else names
     subjects = [replace(brief.subject, name=name) for brief, name in zip(briefs, names, strict=True)]
     if differ := different_data(subjects):
         raise UserError(differ)
     index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
     unlike = attack_differences(subjects)
-    common = common_points(brief.judged(index) for brief in briefs)
+    common = common_points(brief.judged_strengths(index) for brief in briefs)
     grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
         why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())

@@ -99,7 +99,7 @@ class Standings:
         return tuple(one for one in (*points, self.clean, *self.attacks, self.together) if one)
 
     @property
-    def most_robust(self) -> int | None:
+    def robust_leader(self) -> int | None:
         """The model that is ahead of every other one under every headline attack; None where there is none."""
         leaders = {contest.leaders for contest in self.headlines}
         (first, *others) = leaders

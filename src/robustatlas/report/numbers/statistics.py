@@ -41,19 +41,22 @@ def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, 
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
-    """Clean, average and union accuracy of a model, and what :func:`own` finds. ``table``: with only attacks that are
-    known at every strength. ``union``: see `worst_case_points`; None for no union. One attack alone, if the model has
-    no other, makes none."""
+    """Return clean, average and union accuracy of a model, and what :func:`own_statistics` finds.
+
+    Args:
+        table: with only attacks that are known at every strength.
+        union: see `worst_case_points`; None for no union. One attack alone, if the model has no other, makes none.
+    """
     accuracies = AccuracyStatistics(table)
     found = {"clean accuracy": accuracies.accuracy(CLEAN, 0)}
     if table.attacks:
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
         found["union accuracy"] = share_statistic(table.survivors_within(union))
-    return found | own(table)
+    return found | own_statistics(table)
 
 
-def own(table: OutcomeTable) -> dict[str, SampleStatistic]:
+def own_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Every number of the registry that a model's outcomes give by themselves, such as UA2."""
     found: dict[str, SampleStatistic] = {}
     for metric in of_model():
