@@ -114,7 +114,7 @@ def test_the_headline_stands_where_benchmarks_give_accuracies(
 
 
 @pytest.mark.parametrize(
-    ("others", "most_robust", "is_mean"),
+    ("others", "robust_leader", "is_mean"),
     [
         ([(0.02, 0.3)], 0, False),  # behind under both norms
         ([(0.2, 0.3)], None, False),  # ahead under one norm, behind under the other
@@ -177,8 +177,8 @@ def test_every_surface_shows_rows_of_the_table(tmp_path: Path) -> None:
     assert told["worst case"]["accuracy"]["value"] == value(numbers, kinds.WORST)
     for attack in GRID:
         assert told["attacks"][attack]["median size"] == value(numbers, kinds.MEDIAN, attack)
-        shown = [entry["value"] for entry in told["attacks"][attack]["accuracy"]]
-        assert shown == [row.value for row in numbers.select(kinds.ROBUST, attack)]
+        accuracies = [entry["value"] for entry in told["attacks"][attack]["accuracy"]]
+        assert accuracies == [row.value for row in numbers.select(kinds.ROBUST, attack)]
     entered("export", folders[0], "--to", "evidence", "--output", tmp_path / "evidence.json")
     evidence = json.loads((tmp_path / "evidence.json").read_text(encoding="utf-8"))
     assert evidence["clean_accuracy"] == value(numbers, kinds.CLEAN)

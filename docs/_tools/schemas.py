@@ -23,19 +23,19 @@ def schema_text(name: str) -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:robustatlas:{name}:1",
-        **_without_keys(MODELS[name].model_json_schema(mode="serialization"), _ABOUT_PYTHON),
+        **_drop_keys(MODELS[name].model_json_schema(mode="serialization"), _ABOUT_PYTHON),
     }
     return json.dumps(schema, indent=1) + "\n"
 
 
-def _without_keys(value: Any, keys: tuple[str, ...], *, is_schema: bool = True) -> Any:
+def _drop_keys(value: Any, keys: tuple[str, ...], *, is_schema: bool = True) -> Any:
     """Return a schema without some keywords; a property may have such a name."""
     if isinstance(value, list):
-        return [_without_keys(item, keys) for item in value]
+        return [_drop_keys(item, keys) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_keys(item, keys, is_schema=key not in ("properties", "$defs"))
+        key: _drop_keys(item, keys, is_schema=key not in ("properties", "$defs"))
         for key, item in value.items()
         if not is_schema or key not in keys
     }

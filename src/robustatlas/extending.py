@@ -1,4 +1,4 @@
-"""What a package that extends robustatlas imports: for each kind of thing its base class, its registry, some helpers.
+"""Names for packages that extend robustatlas: for each kind of thing its base class, its registry and some helpers.
 
 A new thing is one file, and one line that names it: an entry point of one's own package, or an entry in the registry.
 That holds for threat models, attacks, optimizers, searches, metrics, recipes, certificates, indicators, sources of

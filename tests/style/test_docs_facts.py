@@ -105,7 +105,7 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
     for name, blocks in runs.items():
         for block in blocks:
             if block["shell"] is not None:
-                commands = examples.commands_in(block["shell"])
+                commands = examples.block_commands(block["shell"])
                 printed = examples.COMMAND.sub("", block["shell"]).strip()
                 assert commands and bool(printed) is (block["how"] != "silent"), (name, commands)
             assert block["text"] is None or block["text"].strip(), name
@@ -113,10 +113,10 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
 
 def test_every_attack_has_a_picture_and_words() -> None:
     shown = {name for names in facts_attacks.groups().values() for name in names}
-    seen = {facts_attacks.set_of(attack) for attack in catalogue().values()}
+    seen = {facts_attacks.set_name(attack) for attack in catalogue().values()}
     assert seen == shown, "say what one sees in SEEN of docs/_tools/facts_attacks.py"
     assert wording.OTHER not in facts_attacks.groups(), "give an attack its group in common/wording.py"
-    pictures = {group: facts_attacks.picture_of(group) for group in facts_attacks.groups()}
+    pictures = {group: facts_attacks.picture_path(group) for group in facts_attacks.groups()}
     lacking = [group for group, file in pictures.items() if not file.is_file() or file.stat().st_size < 5_000]
     assert lacking == [], "run: python docs/_tools/scene.py"
 

@@ -1,4 +1,4 @@
-"""Table of what a request would take: the same for evaluations, certificates, fields and studies."""
+"""Table of the forecast of a request, the same for evaluations, certificates, fields and studies."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _directories(pattern: Path) -> list[Path]:
-    """Return the directories whose path fits a pattern, in order."""
+    """Return the directories whose path matches, in order."""
     root = Path(pattern.anchor)
     fitting = [pattern] if pattern.is_dir() else root.glob(str(pattern.relative_to(pattern.anchor)))
     return sorted(place for place in fitting if place.is_dir())

@@ -79,20 +79,20 @@ def print_details(
     grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
     tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
     first, second = ({attack: one for attack, one in run.volumes.items() if attack in grid} for run in runs)
-    said = [
-        *_strengths_won(*tables, pair),
-        *_crossings(*tables, pair),
+    sentences = [
+        *_strength_sentences(*tables, pair),
+        *_crossing_sentences(*tables, pair),
         *(_hypervolume_tests(first, second, pair) if explain else []),
     ]
     if invalid:
-        said.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
-    if said:
+        sentences.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
+    if sentences:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
-    for sentence in said:
+    for sentence in sentences:
         console.print(f"- {safe(sentence)}")
 
 
-def _strengths_won(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
+def _strength_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values < SIGNIFICANCE
@@ -111,7 +111,7 @@ def _strengths_won(first: OutcomeTable, second: OutcomeTable, names: tuple[str, 
     return sentences
 
 
-def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
+def _crossing_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
         curves = [RobustnessCurve.of(model.outcome(attack)).by_distance for model in (first, second)]

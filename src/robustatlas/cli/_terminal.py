@@ -1,4 +1,4 @@
-"""Output of commands: names of others made harmless, and tables that use the width of the terminal."""
+"""Printing of commands: escaped texts of users, and tables that use the width of the terminal."""
 
 import io
 import os
@@ -25,12 +25,14 @@ _GAP = 2
 
 
 _NARROWEST = 20
-"""Columns below which what a terminal says of its width is taken for no answer."""
+"""Width in columns below which the answer of a terminal is ignored."""
 
 
 def fit_terminal() -> None:
-    """Have everything that is printed reach the terminal: letters that its encoding lacks are spelt, and a width in
-    which nothing can stand (``COLUMNS=0``) is not believed."""
+    """Make everything that is printed reach the terminal.
+
+    Letters that its encoding lacks are spelt. A width in which nothing can stand (``COLUMNS=0``) is ignored.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             stream.reconfigure(errors="backslashreplace")
@@ -44,7 +46,7 @@ safe = terminal_text
 
 
 def table(*columns: str) -> Table:
-    """A table whose first column names the rows, and whose other cells stay on one line."""
+    """Return a table whose first column names the rows, and whose other cells stay on one line."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for position, column in enumerate(columns):
         made.add_column(

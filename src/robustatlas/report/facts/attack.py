@@ -35,6 +35,8 @@ class AttackFacts:
     Attributes:
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
+        unsearched: the strengths, as people type them, at which sizes alone were searched, so that the accuracy is an
+            upper bound only.
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
         average: mean of the accuracies; None likewise.
         curve: robustness curve; None likewise.
@@ -61,6 +63,7 @@ class AttackFacts:
     unit: str
     strengths: NDArray[np.float64]
     accuracy: tuple[Number, ...] | None
+    unsearched: tuple[float, ...]
     typical: tuple[Number, ...] | None
     average: Number | None
     curve: RobustnessCurve | None
@@ -113,6 +116,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
         accuracy=table.select(kinds.ROBUST, attack) or None,
+        unsearched=tuple(strength for _, strength in outcome.unsearched),
         typical=table.select(kinds.TYPICAL, attack) or None,
         average=table.find(kinds.MEAN_OF_ATTACK, attack),
         curve=curve,

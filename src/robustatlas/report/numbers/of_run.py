@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from robustatlas.common.wording import value_as_typed
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -163,7 +164,8 @@ def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Stat
     """Return the status of a number that rests on some strengths of some attacks, and the reason."""
     if masked(result, at):
         return Status.UPPER_BOUND, "as gradients are missing or mislead"
-    unsearched = tuple((attack, strength) for attack, strength in result.unsearched if strength in at.get(attack, ()))
+    typed = {(attack, value_as_typed(attack, strength)) for attack, grid in at.items() for strength in grid}
+    unsearched = tuple(point for point in result.unsearched if point in typed)
     if unsearched:
         return Status.UPPER_BOUND, f"as {describe_unsearched(unsearched)}"
     missing = [attack for attack in at if result.missing.get(attack)]
