@@ -18,6 +18,7 @@ from robustatlas.common.wording import UPPER_BOUND
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.run_json import run_as_json
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits,
     for search in ("frontier", "every"):
         run = tmp_path / search
         result = ra.evaluate(model, data, brief, search=search, run=run, progress=False)
-        words[search] = facts_of(result).to_dict()["attacks"]["linf"]["AH is"]
+        words[search] = run_as_json(facts_of(result))["attacks"]["linf"]["AH is"]
     assert words == {"frontier": "", "every": UPPER_BOUND}
     finer = replace(brief, strengths=grid(0.06, 6))
     more = ra.evaluate(model, data, finer, search="every", run=tmp_path / "frontier", progress=False)
