@@ -20,7 +20,7 @@ from robustatlas.common.host import cached
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "press", "sweep"]
 """Purposes of runs, with the point where each begins:
 
 - ``"bound"``: the smallest size, from the clean point.
@@ -28,6 +28,7 @@ Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
 - ``"ascend"``: an example at a strength.
 - ``"unbroken"``: one at the largest strength, for samples of which no run before found any.
 - ``"refine"``: the smallest size at the end, from the smallest example.
+- ``"press"``: in a frontier search, an example at the largest strength that is not broken yet, before the sweeps.
 - ``"sweep"``: an example at each strength in turn, from what was found at the strength beside it.
 """
 
@@ -228,6 +229,26 @@ class StopFruitless(Rule):
     def with_patience(self, factor: int) -> StopFruitless:
         """Return the rule with ``factor`` times the patience."""
         return replace(self, patience=factor * self.patience, stubborn=factor * self.stubborn)
+
+
+@dataclass(frozen=True)
+class FollowLeadingGradient(Rule):
+    """Restarts and ascents of a sample follow the kind of gradient that leads on it.
+
+    The kinds are the network's own gradient and the one through smoothed ReLUs. A kind leads where its runs came to
+    the smaller size; runs that begin at the smallest example itself do not count, and the network's own leads at
+    first. Where the smoothed one leads, restarts and ascents change kinds: those that the plan has through smoothed
+    ReLUs take the network's own gradient, and all others the smoothed one. So the kind that is behind keeps the
+    share of the runs that the plan gives it, and it can come back.
+    """
+
+    reason: ClassVar[str] = "the gradient that helps is a property of network and sample, and the bounds show it"
+    source: ClassVar[str] = "epsilon-greedy choice (Sutton and Barto 2018, section 2.2), its share of runs in turn"
+    roles: ClassVar[Set[Role]] = frozenset({"restart", "ascend", "unbroken"})
+
+    def chooses_for(self, role: Role) -> bool:
+        """Return if runs of that role follow the leading gradient."""
+        return role in self.roles
 
 
 @dataclass(frozen=True)
