@@ -18,10 +18,8 @@ from robustatlas.attacks.definition import Attack, AttackRun, Search
 from robustatlas.attacks.search import SEARCHES, phases
 from robustatlas.attacks.search.descent import Descent, Minimum
 from robustatlas.attacks.search.phases import TRANSITIONS, Phase, state_diagram
-from robustatlas.attacks.search.plan import Plan
 from robustatlas.attacks.search.rules import (
     EarlyStop,
-    FollowLeadingGradient,
     MostPasses,
     Role,
     Rule,
@@ -321,29 +319,3 @@ def test_a_sample_passes_through_the_phases_of_the_table() -> None:
     assert all(places[after] in reached[places[source]] for source, after in seen)
     assert {Phase.BOUNDING, Phase.RESTARTING, Phase.ASCENDING} <= {places[source] for source, _ in seen}
     assert schedule.phase[-1] == Phase.SETTLED.place, "a sample that is not attacked is settled"
-
-
-def followed(*came_to: tuple[float, float]) -> list[str]:
-    """The gradient of each run of samples whose two bounds, by both gradients, came to these sizes."""
-    smoothed = AttackRun(FMN(5), "margin", "bound", backward="smoothed")
-    restart = AttackRun(FMN(5), "margin", "restart", start="best", kick=1.0)
-    runs = (
-        replace(smoothed, backward=None), smoothed, restart, replace(restart, backward="smoothed", objective="dlr"),
-        AttackRun(PGD(5), "margin"),
-    )  # fmt: skip
-    plan = Plan(runs, (FollowLeadingGradient(),))
-    rows = torch.arange(len(came_to))
-    schedule = Descent(plan, torch.tensor([0.1, 0.2, 0.9]), 10, torch.ones(len(rows), dtype=torch.bool))
-    sizes, taken = torch.tensor(came_to), [""] * len(rows)
-    for step in range(5):
-        kinds = [schedule.kinds[kind].backward for kind in schedule.next_kinds().tolist()]
-        taken = [made + ("s" if kind == "smoothed" else "n") for made, kind in zip(taken, kinds, strict=True)]
-        reached = sizes[:, step] if step < 2 else torch.full((len(rows),), torch.inf)
-        schedule.advance(rows, torch.zeros_like(rows).bool(), sizes[:, : step + 1].amin(1), reached)
-    return taken
-
-
-def test_runs_follow_the_gradient_whose_bound_is_smaller_and_the_other_keeps_its_share() -> None:
-    own, smoothed, equal, alone = (0.5, 0.6), (0.6, 0.5), (0.5, 0.5), (torch.inf, 0.5)
-    assert followed(own, smoothed, equal, alone) == ["nsnsn", "nssns", "nsnsn", "nssns"]
-    assert followed(smoothed) == ["nssns"] and followed(equal, own) == ["nsnsn"] * 2, "each sample by itself"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from robustatlas.attacks.search import SEARCHES, Search, search_named
 from robustatlas.attacks.search.plan import AttackRun, Plan
-from robustatlas.attacks.search.rules import Effort, FollowLeadingGradient, MostQueries, Rule
+from robustatlas.attacks.search.rules import Effort, MostQueries, Rule
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.outcomes.records import ATTACK_NAME
@@ -168,11 +168,7 @@ class Attack:
 
     def unsmoothed(self) -> Attack:
         """Return the attack on a network whose ReLUs cannot be smoothed: its runs take the network's own gradient."""
-        rules = tuple(rule for rule in self.rules if not isinstance(rule, FollowLeadingGradient))
-        smoothed = {run: run.with_other_gradient for run in self.runs if run.backward == "smoothed"}
-        # A bound through both gradients is made once.
-        left = tuple(smoothed.get(run, run) for run in self.runs if smoothed.get(run) not in self.runs)
-        return replace(self, runs=left, rules=rules)
+        return self.with_runs(lambda run: replace(run, backward=None) if run.backward == "smoothed" else run)
 
     def limited_to(self, most: MostQueries) -> Attack:
         """Return the attack with a limit on the queries about a sample; typical draws that reach it are not made."""

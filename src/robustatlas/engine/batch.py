@@ -234,7 +234,7 @@ def end_runs(
     goes_on = batch.bounding if clear is None else batch.bounding | ~is_clear(evaluation, batch.problem)
     better, ended = judge_candidates(evaluation, schedule, run, smallest, epsilon, goes_on, finished)
     trace = batch.trace
-    if schedule.needs_traces:
+    if schedule.early_stops or schedule.pass_limit:
         part = schedule.slow_ascents.part_length(run.optimizer.steps)
         trace = trace.updated(evaluation, batch.problem, step, part)
     for rule in schedule.early_stops:

@@ -52,7 +52,7 @@ def record_true(execution: Execution, run: AttackRun, over: Batch) -> None:
     if run.backward == "smoothed":
         return
     true, rows, came = execution.records.true_size, over.rows, over.trace.smallest
-    if run.begins_at_example:
+    if run.optimizer.minimum_size and run.start == "best" and not run.kick:
         came = torch.where(over.known < true[rows], torch.inf, came)
     true[rows] = torch.minimum(true[rows], came)
 

@@ -58,14 +58,12 @@ class NextKind:
         finite: all logits were finite.
         settled: number of samples that are through.
         attempt: the earliest attempt that any sample waits for; their number if none waits.
-        swapped: 1 if a sample waits for it by the other kind of gradient, and none as planned; else 0.
         waiting: number of samples that wait for each kind.
     """
 
     finite: bool
     settled: int
     attempt: int
-    swapped: int
     waiting: tuple[int, ...]
 
     @classmethod
@@ -73,10 +71,9 @@ class NextKind:
         """Read the numbers; ``kind_of`` [N]: the kind of run that each sample waits for, -1 if it is through."""
         schedule = execution.schedule
         waiting = torch.stack([kind_of == kind for kind in range(len(schedule.kinds))]).sum(1)
-        # An attempt as planned comes before the same attempt by the other kind of gradient.
-        order = torch.where(schedule.done, 2 * len(schedule.attempts), 2 * schedule.attempt + schedule.swapped).min()
-        finite, settled, first, *counts = to_host(execution.records.finite, schedule.done.sum(), order, *waiting)
-        return cls(bool(finite), settled, first // 2, first % 2, tuple(counts))
+        attempt = torch.where(schedule.done, len(schedule.attempts), schedule.attempt).min()
+        finite, settled, first, *counts = to_host(execution.records.finite, schedule.done.sum(), attempt, *waiting)
+        return cls(bool(finite), settled, first, tuple(counts))
 
 
 @dataclass(frozen=True)
@@ -135,16 +132,16 @@ def run(
     schedule = execution.schedule
     prepare(execution)
     _skip_hopeless_runs(execution, torch.arange(len(schedule.done), device=schedule.done.device))
-    kinds_of_attempts, settled = schedule.kind_of.tolist(), 0
+    settled = 0
     while True:
-        kind_of = torch.where(schedule.done, -1, schedule.next_kinds())
+        kind_of = torch.where(schedule.done, -1, schedule.kind_of[schedule.attempt])
         following = NextKind.read(execution, kind_of)
         if following.settled != settled:
             report(settled := following.settled)
         if following.attempt == len(schedule.attempts):
             check_finite(execution.attack, following.finite)
             return execution
-        kind = kinds_of_attempts[following.attempt][following.swapped]
+        kind = schedule.kinds.index(schedule.attempts[following.attempt].run.settings)
         rows = indices(kind_of == kind, following.waiting[kind])
         _run_kind(execution, schedule.kinds[kind], Queue(schedule, kind, rows, rows[:0], report))
 

@@ -54,4 +54,4 @@ class Queue:
 
     def _are_staying(self) -> Tensor:
         rows, schedule = self.unknown, self.schedule
-        return ~schedule.done[rows] & (schedule.next_kinds(rows) == self.kind)
+        return ~schedule.done[rows] & (schedule.kind_of[schedule.attempt[rows]] == self.kind)

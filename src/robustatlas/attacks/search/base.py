@@ -19,7 +19,6 @@ from robustatlas.attacks.search.rules import (
     MINIMUM_SIZE,
     EarlyStop,
     Effort,
-    FollowLeadingGradient,
     MostPasses,
     MostQueries,
     Role,
@@ -69,10 +68,7 @@ class Schedule(ABC):
     Of each sample, [N]: ``level`` (int64), index of the strength, of ``levels``; ``attempt`` (int64), index into
     ``attempts``; ``done``; and ``warm``: the last run found something, from which the next may start.
 
-    Of each sample too: ``swapped``, 1 where its runs change kinds of gradients (see
-    :class:`~robustatlas.attacks.search.rules.FollowLeadingGradient`), else 0.
-
-    Of each attempt, [A]: ``kind_of`` [A, 2], indices into ``kinds``, as planned and swapped; ``run_of``, index into the plan's runs, or -1 where it
+    Of each attempt, [A]: ``kind_of``, index into ``kinds``; ``run_of``, index into the plan's runs, or -1 where it
     only goes on from what another found; ``number_of``; and ``bounds``: it looks for the smallest size.
 
     Of the whole: ``early_stops`` are the rules that end runs early. ``slow_ascents`` is the rule that says after how
@@ -107,11 +103,9 @@ class Schedule(ABC):
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         self.strengths, self.levels, self.monotone = strengths, len(strengths), monotone
         self.attempts = self.ordered_attempts(plan, classes)
-        self.leading = plan.rule(FollowLeadingGradient)
-        settings = [(attempt.run.settings, self._swapped_run(attempt.run).settings) for attempt in self.attempts]
-        self.kinds = list(dict.fromkeys(kind for both in settings for kind in both))
-        indices = [[self.kinds.index(kind) for kind in both] for both in settings]
-        self.kind_of = torch.tensor(indices, device=todo.device)
+        settings = [attempt.run.settings for attempt in self.attempts]
+        self.kinds = list(dict.fromkeys(settings))
+        self.kind_of = torch.tensor([self.kinds.index(each) for each in settings], device=todo.device)
         runs = [-1 if a.run.role == "refine" else plan.runs.index(a.run) for a in self.attempts]
         self.run_of = torch.tensor(runs, device=todo.device)
         self.number_of = torch.tensor([a.number for a in self.attempts], device=todo.device)
@@ -123,24 +117,6 @@ class Schedule(ABC):
         self.attempt = torch.zeros_like(self.level)
         self.done = ~todo
         self.warm = torch.zeros_like(todo)
-        self.swapped = torch.zeros_like(self.level)
-
-    def _swapped_run(self, run: AttackRun) -> AttackRun:
-        """Return the run that a sample takes instead of ``run`` where its runs change kinds of gradients."""
-        if self.leading is None or not self.leading.chooses_for(run.role) or not run.optimizer.needs_gradient:
-            return run
-        return run.with_other_gradient
-
-    @property
-    def needs_traces(self) -> bool:
-        """True if a rule reads what runs have come to so far."""
-        return bool(self.early_stops) or self.pass_limit is not None or self.leading is not None
-
-    def next_kinds(self, rows: Tensor | None = None) -> Tensor:
-        """Return the index into ``kinds`` of the run that each of ``rows`` [B] waits for (None: of all samples)."""
-        if rows is None:
-            return self.kind_of[self.attempt, self.swapped]
-        return self.kind_of[self.attempt[rows], self.swapped[rows]]
 
     @classmethod
     def check(cls, plan: Plan) -> None:

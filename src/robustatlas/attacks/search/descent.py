@@ -16,15 +16,7 @@ from torch import Tensor
 from robustatlas.attacks.search.base import Attempt, Schedule, attempts_of
 from robustatlas.attacks.search.phases import Phase, next_phase
 from robustatlas.attacks.search.plan import AttackRun, Plan
-from robustatlas.attacks.search.rules import (
-    Approach,
-    FollowLeadingGradient,
-    MostPasses,
-    Rule,
-    StopFruitless,
-    StopLaggingRuns,
-    StopSlowAscents,
-)
+from robustatlas.attacks.search.rules import Approach, MostPasses, Rule, StopFruitless, StopLaggingRuns, StopSlowAscents
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 
 
@@ -39,11 +31,9 @@ class Downward(Schedule):
 
     Of each sample, [N]: ``phase``, its place in :class:`~robustatlas.attacks.search.phases.Phase`; ``smallest``, its
     smallest size when its last run ended; ``in_vain``, the number of runs in a row after the bounds that found nothing
-    smaller; ``stubborn``: one of them did; ``spent``, passes; ``came_to`` [N, 2], the smallest size that runs came to
-    through the network's own gradient and through smoothed ReLUs.
+    smaller; ``stubborn``: one of them did; ``spent``, passes.
 
-    Of each attempt, [A]: ``gradient_of`` [A, 2], the column of ``came_to`` that it belongs to, as planned and swapped;
-    ``says_leader``: it counts there. ``phase_of``, and for the number after the last attempt REFINING; ``evaluation_passes``, the
+    Of each attempt, [A]: ``phase_of``, and for the number after the last attempt REFINING; ``evaluation_passes``, the
     passes of one evaluation; ``run_passes``, those of a whole run and of all that refine.
     """
 
@@ -54,13 +44,7 @@ class Downward(Schedule):
         frozenset({"unbroken"}),
         frozenset({"refine"}),
     )
-    reads: ClassVar[tuple[type[Rule], ...]] = (
-        StopLaggingRuns,
-        StopSlowAscents,
-        StopFruitless,
-        FollowLeadingGradient,
-        MostPasses,
-    )
+    reads: ClassVar[tuple[type[Rule], ...]] = (StopLaggingRuns, StopSlowAscents, StopFruitless, MostPasses)
     rules: ClassVar[tuple[Rule, ...]] = (StopLaggingRuns(), StopSlowAscents(), StopFruitless())
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
@@ -81,10 +65,6 @@ class Downward(Schedule):
         self.smallest = torch.full_like(self.level, torch.inf, dtype=strengths.dtype)
         self.in_vain, self.stubborn = torch.zeros_like(self.level), torch.zeros_like(todo)
         self.spent = torch.full_like(self.level, plan.passes_before(classes))
-        self.came_to = torch.full((len(todo), 2), torch.inf, dtype=strengths.dtype, device=todo.device)
-        is_smoothed = torch.tensor([kind.backward == "smoothed" for kind in self.kinds], device=todo.device)
-        self.gradient_of = is_smoothed[self.kind_of].long()
-        self.says_leader = torch.tensor([not a.run.begins_at_example for a in self.attempts], device=todo.device)
         refined = sum(attempt.run.maximal_passes() for attempt in self.attempts[refine:])
         self.evaluation_passes, self.run_passes = torch.tensor(
             [[a.run.passes(1) - 1, a.run.maximal_passes() + refined] for a in self.attempts], device=todo.device
@@ -114,7 +94,6 @@ class Downward(Schedule):
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         ended = self.phase_of[self.attempt[rows]]
-        self._note_gradient(rows, reached)
         from_above = ended < Phase.ASCENDING.place
         refining = ended == Phase.REFINING.place
         attempt = self._next_attempt(rows, ended, fooled, best_size)
@@ -136,17 +115,6 @@ class Downward(Schedule):
         self.phase[rows] = phase = next_phase(self.phase_of[attempt], over)
         self.done[rows] = phase == Phase.SETTLED.place
         self.attempt[rows] = attempt.clamp_max(len(self.attempts) - 1)
-
-    def _note_gradient(self, rows: Tensor, reached: Tensor) -> None:
-        """Enter the sizes ``reached`` [B] by the runs of ``rows`` [B] that ended, and let the leading gradient lead."""
-        if self.leading is None:
-            return
-        attempt = self.attempt[rows]
-        gradient = self.gradient_of[attempt, self.swapped[rows]]
-        counted = torch.where(self.says_leader[attempt], reached, torch.inf)
-        self.came_to[rows, gradient] = torch.minimum(self.came_to[rows, gradient], counted)
-        own, smoothed = self.came_to[rows].unbind(1)
-        self.swapped[rows] = (smoothed < own).long()
 
     def _next_attempt(self, rows: Tensor, ended: Tensor, fooled: Tensor, best_size: Tensor) -> Tensor:
         """Return the index [B] of the attempt that follows one of the phase ``ended`` [B]."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeVar, get_args
 
-from robustatlas.attacks.search.rules import MINIMUM_SIZE, FollowLeadingGradient, Role, Rule
+from robustatlas.attacks.search.rules import MINIMUM_SIZE, Role, Rule
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier.backward import Backward, check_backward
 from robustatlas.models.objectives import MARGINS, Objective, check_objective, objective_recorded
@@ -137,16 +137,6 @@ class AttackRun:
         """Return the number of runs on a model of ``classes`` classes."""
         return self.count if self.targets in (None, "random") else min(self.count, classes - 1)
 
-    @property
-    def begins_at_example(self) -> bool:
-        """True if the run looks for the smallest size from the smallest example itself, whichever run found that."""
-        return self.optimizer.minimum_size and self.start == "best" and not self.kick
-
-    @property
-    def with_other_gradient(self) -> AttackRun:
-        """The run through smoothed ReLUs if it takes the network's own gradient, and the other way round."""
-        return replace(self, backward=None if self.backward == "smoothed" else "smoothed")
-
     def include_strengths(self, strengths: tuple[float, ...]) -> Self:
         """Return the run of an attack that is reported at ``strengths``."""
         optimizer = self.optimizer.include_strengths(strengths)
@@ -202,7 +192,7 @@ class Plan:
     @property
     def has_smoothed_runs(self) -> bool:
         """True if some runs go back through smoothed ReLUs."""
-        return any(run.backward == "smoothed" for run in self.runs) or self.rule(FollowLeadingGradient) is not None
+        return any(run.backward == "smoothed" for run in self.runs)
 
     def passes_before(self, classes: int) -> int:
         """Return the passes before the first run: the clean one, and those that order classes by distance."""

@@ -232,26 +232,6 @@ class StopFruitless(Rule):
 
 
 @dataclass(frozen=True)
-class FollowLeadingGradient(Rule):
-    """Restarts and ascents of a sample follow the kind of gradient that leads on it.
-
-    The kinds are the network's own gradient and the one through smoothed ReLUs. A kind leads where its runs came to
-    the smaller size; runs that begin at the smallest example itself do not count, and the network's own leads at
-    first. Where the smoothed one leads, restarts and ascents change kinds: those that the plan has through smoothed
-    ReLUs take the network's own gradient, and all others the smoothed one. So the kind that is behind keeps the
-    share of the runs that the plan gives it, and it can come back.
-    """
-
-    reason: ClassVar[str] = "the gradient that helps is a property of network and sample, and the bounds show it"
-    source: ClassVar[str] = "epsilon-greedy choice (Sutton and Barto 2018, section 2.2), its share of runs in turn"
-    roles: ClassVar[Set[Role]] = frozenset({"restart", "ascend", "unbroken"})
-
-    def chooses_for(self, role: Role) -> bool:
-        """Return if runs of that role follow the leading gradient."""
-        return role in self.roles
-
-
-@dataclass(frozen=True)
 class Approach(Rule):
     """The search for the smallest size ascends below the smallest example, at ``shares`` of its size, each until it
     fails: all kinds at the last share, the first alone at those before."""
