@@ -362,7 +362,11 @@ def test_headlines_and_unions_say_what_there_is(found: tuple[str, Result, Path])
     attack, _, run = found
     assert "searched next to it: 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
     assert "searched next to it: 80" in entered("show", run, "--union", f"{attack}=95", code=1).line
-    assert f"{attack}=120" in entered("show", run, "--union", f"{attack}=120", code=1).line
+    for option, text in (("--union", f"{attack}=120"), ("--headline", f"{attack}@120"), ("--union", f"{attack}=100")):
+        said = entered("show", run, option, text, code=1).line
+        assert text in said and "below 100" in said
+        assert "--strengths" not in said, "no command is proposed that would be refused"
+        assert re.search(rf"{attack}[@=]\d\d\b", said.replace(text, "")), "a strength of this attack is the example"
     assert "at 20" in entered("show", run, "--headline", f"{attack}@20").line
 
 

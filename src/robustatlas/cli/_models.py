@@ -148,12 +148,12 @@ def _stated_size(model: Classifier) -> tuple[int | None, int | None]:
 
 
 def _stated_channels(model: Classifier) -> int | None:
-    from robustatlas.models.classifier.channels import channels_taken
+    from robustatlas.models.classifier.network import input_channels
     from robustatlas.models.resizing import Resizing
 
     if model.prepare is not None and not isinstance(model.prepare, Resizing):
         return None
-    taken = channels_taken(model.net)
+    taken = input_channels(model.net)
     return taken if taken in (1, 3) else None
 
 

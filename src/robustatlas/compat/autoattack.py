@@ -23,7 +23,7 @@ from robustatlas.data.arrays import tensor_of
 from robustatlas.data.labels import class_numbers
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.placement import first_float, usable
+from robustatlas.models.classifier.placement import first_float, usable_device
 from robustatlas.results.result import Result, load_result
 
 OURS = "robustatlas"
@@ -309,4 +309,4 @@ def _choose_device(model: Any, device: str | torch.device) -> torch.device:
         own = first_float(model)
         warn(f"device={str(device)!r} is the default, and there is no CUDA here: the CPU computes.")
         return own.device if own is not None else torch.device("cpu")
-    return usable(device)
+    return usable_device(device)

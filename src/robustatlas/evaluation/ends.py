@@ -19,7 +19,7 @@ from robustatlas.checks.indicators.gradients import EndGradient
 from robustatlas.engine.run_ends import Ends, observed_run, run_ends
 from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_fits, reading_of
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -89,7 +89,7 @@ def with_ends(
     """
     if levels is None:
         question = replace(question, attacks=[_reduce_to_three_strengths(attack) for attack in question.attacks])
-    model = with_what_gradient_it_has(model, question.work.rows[:2])
+    model = drop_failing_gradient(model, question.work.rows[:2])
     asked = [(attack, run) for attack, run in _searching(question) if levels is None or attack.name in levels]
     if model.knowledge != "gradients" or not asked or not record.index:
         return record
@@ -131,7 +131,7 @@ class _Searches:
     ) -> _Searches:
         """Return the runs on the samples of a stored diagnosis."""
         rows = rows_of(question.work.index, np.array(record.index, np.int64))
-        return cls(model.judged_by(attack.errors), question, attack, run, torch.from_numpy(rows))
+        return cls(model.with_errors(attack.errors), question, attack, run, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:
         """[n] index of the largest strength at which a run fails; -1: none."""

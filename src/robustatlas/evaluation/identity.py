@@ -18,7 +18,7 @@ from robustatlas.evaluation.gradients import projected_gradients
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, Origin, seeded
 from robustatlas.models.classifier.backward import Backward
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.circumstances import now
@@ -99,7 +99,7 @@ def _probe_gradients(
     images = _probe_images(shape)
     classes = len(record.probe[0]) - (model.rejection is not None)
     labels = torch.tensor(record.probe)[:, :classes].argmax(1)
-    able = with_what_gradient_it_has(model, images[:1])
+    able = drop_failing_gradient(model, images[:1])
     return projected_gradients(able, Beginning(images, labels, tuple(range(len(images)))), ways)
 
 

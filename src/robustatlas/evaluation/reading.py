@@ -18,7 +18,7 @@ from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run, hashes
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -113,7 +113,7 @@ def _passes_at_ends(plans: Sequence[Plan]) -> int:
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
-    model = with_what_gradient_it_has(model, question.work.rows[:2])
+    model = drop_failing_gradient(model, question.work.rows[:2])
     with model.counting() as passes:
         chosen = halve_until_it_fits(question.batch, lambda size: _select_samples(model, question, size))
         gradients = model.knowledge == "gradients" and any(map(backward_rules, question.plans))

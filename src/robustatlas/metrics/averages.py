@@ -36,7 +36,7 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
     if not table.attacks:
         raise UserError("The set of attacks is empty; name at least one attack.")
     accuracies.require_percent()
-    accuracies.warn_of_invalid(table.attacks)
+    accuracies.warn_of_doubts(table.attacks)
     if clean and math.isnan(table.clean):
         raise UserError("The accuracy table has no clean accuracy; leave it out of the average with clean=False.")
     values = np.concatenate([table.values(attack) for attack in table.attacks])

@@ -254,7 +254,7 @@ class RobustnessCurve(Tabular):
         Raises:
             UserError: `up_to` changes nothing, or is not finite.
         """
-        end = read_end(up_to, self.attack, "The area is taken up to")
+        end = read_end(up_to, self.attack, "up_to")
         sizes, counts = self._steps
         widths = np.diff(np.minimum(np.append(sizes, np.inf), end))
         return float(percent(counts @ widths, self.samples) / end)
@@ -429,15 +429,15 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     return (curve.area(up_to) - clean_error) / lost
 
 
-def read_end(given: float, attack: str, purpose: str) -> float:
+def read_end(given: float, attack: str, name: str) -> float:
     """Return the distance of the size, as people type it, at which something about a curve ends.
 
-    Raises :class:`UserError` where it changes nothing or is not finite; `purpose` begins the sentence.
+    Raises :class:`UserError` where it changes nothing or is not finite; `name` is that of the argument.
     """
     end, top = float(read_places(real(given), attack)), falls_from(attack)
     if not 0 < end < np.inf:
         expected = "a positive finite size" if top is None else f"a size of {attack} below {top:g}"
-        raise UserError(f"{purpose} {expected}; given: {brief(given)}.")
+        raise UserError(f"{name} is {brief(given)}; {expected} is expected.")
     return end
 
 

@@ -72,7 +72,7 @@ def change_of_slope(
     if curve.judged is not None:
         raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
-    end = read_end(up_to, curve.attack, "The slopes are compared up to")
+    end = read_end(up_to, curve.attack, "up_to")
     if replicates < 2:
         raise UserError(f"The number of replicates is {brief(replicates)}; at least 2 are expected, 200 are usual.")
     grid = np.linspace(0, end, _POINTS)

@@ -92,7 +92,7 @@ class TwoSided:
 
     @property
     def _end(self) -> float:
-        return read_end(self.largest, self.found.attack, "The largest strength of both sides is")
+        return read_end(self.largest, self.found.attack, "largest")
 
     @cached_property
     def closed(self) -> NDArray[np.bool_]:

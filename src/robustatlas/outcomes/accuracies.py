@@ -20,7 +20,21 @@ from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
 from robustatlas.common.wording import invalid_sentence, marked, text_as_typed, value_as_typed
 from robustatlas.common.wording import strength as written
-from robustatlas.outcomes.strengths import check_strengths, listed_strengths, read_strength, same_strength
+from robustatlas.outcomes.bounds import (
+    UPPER_BOUND_ONLY,
+    Point,
+    command_to_search,
+    describe_unsearched,
+    strengths_by_attack,
+    upper_bound_status,
+)
+from robustatlas.outcomes.strengths import (
+    check_strengths,
+    listed_strengths,
+    position_of,
+    read_strength,
+    same_strength,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,9 +46,12 @@ class AccuracyTable(Tabular):
         entries: attack -> strength, as people type it -> accuracy in [0, 100]. Strengths are in the order of harm.
         invalid: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
             high. Metrics that count them warn (:class:`~robustatlas.common.errors.RobustnessWarning`).
+        unsearched: attack -> strengths at which sizes alone were searched, as by the search ``minimum``; its accuracies
+            there are upper bounds only. Metrics that count them warn, and no reference is made of them.
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each entry: attack, strength (as people type it),
-    accuracy; first the clean accuracy, as that at strength 0 of an attack "clean".
+    accuracy, status ("upper bound only" or empty); first the clean accuracy, as that at strength 0 of an attack
+    "clean".
 
     Raises:
         UserError: where a value is not a percentage, or strengths change nothing, are given twice or not in order.
@@ -48,6 +65,7 @@ class AccuracyTable(Tabular):
     clean: float
     entries: Mapping[str, Mapping[float, float]]
     invalid: Mapping[str, float] = field(default_factory=dict, compare=False)
+    unsearched: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         clean = _number(self.clean, "clean")
@@ -64,17 +82,23 @@ class AccuracyTable(Tabular):
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "entries", MappingProxyType(entries))
         object.__setattr__(self, "invalid", MappingProxyType({a: v for a, v in self.invalid.items() if a in entries}))
+        alone = {attack: _among(self.unsearched.get(attack, ()), row) for attack, row in entries.items()}
+        object.__setattr__(self, "unsearched", MappingProxyType({a: kept for a, kept in alone.items() if kept}))
 
     @classmethod
     def from_distances(
-        cls, clean: float, entries: Mapping[str, Mapping[float, float]], invalid: Mapping[str, float] | None = None
+        cls,
+        clean: float,
+        entries: Mapping[str, Mapping[float, float]],
+        invalid: Mapping[str, float] | None = None,
+        unsearched: Sequence[Point] = (),
     ) -> AccuracyTable:
         """Return the table of accuracies whose strengths are given as distances from the unchanged image."""
         typed = {
             attack: {value_as_typed(attack, distance): value for distance, value in row.items()}
             for attack, row in entries.items()
         }
-        return cls(clean, typed, invalid or {})
+        return cls(clean, typed, invalid or {}, strengths_by_attack(unsearched))
 
     @cached_property
     def by_distance(self) -> Mapping[str, Mapping[float, float]]:
@@ -90,6 +114,7 @@ class AccuracyTable(Tabular):
             self.clean,
             {attack: dict(row) for attack, row in self.entries.items()},
             dict(self.invalid),
+            dict(self.unsearched),
         )
 
     def _grid(self) -> Grid:
@@ -106,12 +131,20 @@ class AccuracyTable(Tabular):
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
         if self.invalid:
             clean = f"{clean}\n{invalid_sentence(self.invalid)}"
+        if status := upper_bound_status(self.unsearched_points()):
+            clean = f"{clean}\n{status}"
         return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
         attacks, strengths, values = zip(*entries, strict=True)
-        return {"attack": objects(attacks), "strength": np.array(strengths), "accuracy": np.array(values)}
+        status = [self.status(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
+        return {
+            "attack": objects(attacks),
+            "strength": np.array(strengths),
+            "accuracy": np.array(values),
+            "status": objects(status),
+        }
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -140,7 +173,11 @@ class AccuracyTable(Tabular):
         return self.at_distance(attack, read_strength(strength, attack))
 
     def at_distance(self, attack: str, distance: float) -> float:
-        """Return the accuracy in percent under an attack at a strength that is given as a distance."""
+        """Return the accuracy in percent under an attack at a strength that is given as a distance.
+
+        Raises:
+            UserError: an attack or a strength that the table does not have.
+        """
         self._row(attack)
         row = self.by_distance[attack]
         if distance in row:
@@ -181,7 +218,7 @@ class AccuracyTable(Tabular):
                     f"Strengths are given for {attack!r}, which is not among the attacks {_names(entries)}."
                 )
             entries[attack] = {float(strength): self.at(attack, strength) for strength in kept}
-        return AccuracyTable(self.clean, entries, self.invalid)
+        return AccuracyTable(self.clean, entries, self.invalid, self.unsearched)
 
     def restrict_distances(self, distances: Mapping[str, Iterable[float]]) -> AccuracyTable:
         """Return the table of these attacks alone, at strengths that are given as distances."""
@@ -189,25 +226,56 @@ class AccuracyTable(Tabular):
         return self.restrict(typed, typed)
 
     def sound(self) -> AccuracyTable:
-        """The same without what is said to be invalid, for whoever has told it already."""
+        """Return the table without its doubts, for whoever has told them already."""
         return AccuracyTable(self.clean, self.entries)
 
-    def warn_of_invalid(self, attacks: Iterable[str]) -> None:
-        """Warn that a number rests on some of the ``attacks``, whose accuracies are invalid."""
-        if shares := {attack: self.invalid[attack] for attack in attacks if attack in self.invalid}:
+    def status(self, attack: str, strength: float) -> str:
+        """Return "upper bound only" for a strength, as people type it, at which sizes alone were searched, else "".
+
+        >>> table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}}, unsearched={"linf": [0.02]})
+        >>> table.status("linf", 0.01), table.status("linf", 0.02)
+        ('', 'upper bound only')
+        """
+        return UPPER_BOUND_ONLY if _among([strength], self.unsearched.get(attack, ())) else ""
+
+    def unsearched_points(self, attacks: Iterable[str] | None = None) -> tuple[Point, ...]:
+        """Return the attacks and strengths at which sizes alone were searched, of some `attacks` or of all."""
+        chosen = self.attacks if attacks is None else attacks
+        return tuple((a, strength) for a in chosen for strength in self.unsearched.get(a, ()))
+
+    def warn_of_doubts(self, attacks: Iterable[str]) -> None:
+        """Warn that a number rests on accuracies under some of the `attacks` that are invalid or upper bounds only."""
+        counted = list(attacks)
+        if shares := {attack: self.invalid[attack] for attack in counted if attack in self.invalid}:
             warn(invalid_sentence(shares))
+        if alone := self.unsearched_points(counted):
+            warn(f"The number is an {upper_bound_status(alone)}; run: {command_to_search(alone)}")
+
+    def require_searched(self, purpose: str, attacks: Iterable[str] | None = None) -> None:
+        """Refuse accuracies that are upper bounds only; `purpose` is the beginning of a sentence.
+
+        Raises:
+            UserError: sizes alone were searched at some strength of the `attacks`, or of all.
+        """
+        if alone := self.unsearched_points(attacks):
+            raise UserError(
+                f"{purpose} stands on searched strengths, and {describe_unsearched(alone)}; "
+                f"run: {command_to_search(alone)}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`.
 
-        Strengths are as people type them.
+        Strengths are as people type them. Where some were not searched, `"unsearched"` lists them by attack.
         """
+        alone = {attack: list(strengths) for attack, strengths in self.unsearched.items()}
         return {
             "clean": None if math.isnan(self.clean) else self.clean,
             "entries": {
                 attack: {repr(strength): value for strength, value in row.items()}
                 for attack, row in self.entries.items()
             },
+            **({"unsearched": alone} if alone else {}),
         }
 
     @classmethod
@@ -231,7 +299,8 @@ are expected; multiply them by 100.
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
         entries = {attack: _read_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
-        table = cls(math.nan if data["clean"] is None else data["clean"], entries)
+        alone = _mapping(data.get("unsearched", {}), "the strengths that were not searched")
+        table = cls(math.nan if data["clean"] is None else data["clean"], entries, unsearched=alone)
         table.require_percent()
         return table
 
@@ -267,6 +336,12 @@ are expected; multiply them by 100.
         if attack not in self.entries:
             raise UserError(f"The table has no attack {attack!r}; it has {_names(self.entries)}.")
         return self.entries[attack]
+
+
+def _among(strengths: Iterable[float], known: Iterable[float]) -> tuple[float, ...]:
+    """Return those of the `known` strengths that are among `strengths`."""
+    wanted = [float(strength) for strength in strengths]
+    return tuple(strength for strength in known if position_of(strength, wanted) is not None)
 
 
 def _mapping(value: Any, what: str) -> Mapping[Any, Any]:

@@ -171,7 +171,7 @@ class OutcomeTable:
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
         }
-        return AccuracyTable.from_distances(self.clean_accuracy, entries, self.invalid)
+        return AccuracyTable.from_distances(self.clean_accuracy, entries, self.invalid, self.unsearched)
 
     @property
     def invalid(self) -> dict[str, float]:

@@ -93,7 +93,8 @@ def calibrate(
         the six strengths, with the accuracies there and how far these are from those of ``like``.
 
     Raises:
-        UserError: too few strengths, or more than 24; an attack that has fewer.
+        UserError: too few strengths, or more than 24; an attack that has fewer; accuracies at strengths that were not
+            searched.
 
     Example:
         >>> linf = {1: 91.0, 2: 88.0, 4: 82.0, 8: 71.0, 16: 46.0, 32: 23.0}
@@ -107,6 +108,7 @@ def calibrate(
     if known is not None and 0 < len(known.threat.levels) < COUNT:
         levels = listed_strengths(known.threat.levels, attack)
         raise UserError(f"{attack} has only the strengths {levels}, and calibration chooses {COUNT}.")
+    table.require_searched("A calibration", [like, attack])
     baseline = table.values(like).tolist()
     if len(baseline) != COUNT:
         raise UserError(

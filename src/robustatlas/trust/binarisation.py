@@ -20,7 +20,7 @@ from robustatlas.common.bundle import flat, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.request import Request
-from robustatlas.models.classifier import Classifier, Verdict
+from robustatlas.models.classifier import Classifier
 from robustatlas.threats.lp import Lp
 
 _INNER_POINTS = 999
@@ -34,10 +34,13 @@ _OTHER_CLASSES_BELOW = 100.0
 """Distance of the logits of all other classes below the two of an image: no attack reaches them."""
 
 
-class PerImageReadouts(Classifier):
-    """Classifier with a binary readout of a network's features for each image; the label says which image it is.
+def per_image_readouts(
+    model: Classifier, features: Callable[[Tensor], Tensor], weights: Tensor, biases: Tensor
+) -> Classifier:
+    """Return a classifier with a binary readout of a network's features for each image; the label says which image.
 
-    The two logits of image k stand at classes k and k + 1, so that all images are searched as one batch.
+    The two logits of image k stand at classes k and k + 1, so that all images are searched as one batch. Without
+    labels the readout is that of the first image.
 
     Args:
         model: whose features these are.
@@ -45,36 +48,17 @@ class PerImageReadouts(Classifier):
         weights: [N, D, 2] of N images.
         biases: [N, 2].
     """
+    count = max(2, len(weights))
 
-    def __init__(
-        self, model: Classifier, features: Callable[[Tensor], Tensor], weights: Tensor, biases: Tensor
-    ) -> None:
-        super().__init__(lambda x: torch.zeros(len(x), max(2, len(weights))), dtype=model.dtype)
-        self._features, self._weights, self._biases = features, weights, biases
-
-    def logits(
-        self, x: Tensor, *, labels: Tensor | None = None, noise: Noise | None = None, verifying: bool = False
-    ) -> Tensor:
-        """Return the logits [B, N]; without labels those of the first image's readout."""
+    def logits(x: Tensor, labels: Tensor | None) -> Tensor:
         image = torch.zeros(len(x), dtype=torch.long) if labels is None else labels
-        two = torch.einsum("bd,bdk->bk", self._features(x), self._weights[image]) + self._biases[image]
-        count = max(2, len(self._weights))
+        two = torch.einsum("bd,bdk->bk", features(x), weights[image]) + biases[image]
         spread = 1 + two.detach().abs().amax(1, keepdim=True)
         below = two.detach().amin(1, keepdim=True) - _OTHER_CLASSES_BELOW * spread
-        logits = below.expand(len(x), count).scatter(1, image[:, None], two[:, :1])
-        return logits.scatter(1, ((image + 1) % count)[:, None], two[:, 1:])
+        every = below.expand(len(x), count).scatter(1, image[:, None], two[:, :1])
+        return every.scatter(1, ((image + 1) % count)[:, None], two[:, 1:])
 
-    def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
-        """Return the logits for a search; any margin below zero is believed."""
-        return self.logits(x, labels=labels), None
-
-    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
-        """Return if inputs are misclassified, by one forward pass."""
-        with torch.no_grad():
-            logits = self.logits(x, labels=labels)
-        prediction = logits.argmax(1)
-        wrong = prediction != labels
-        return Verdict(logits, prediction, wrong, wrong, wrong.long(), torch.ones_like(labels))
+    return Classifier(lambda x: torch.zeros(len(x), count), dtype=model.dtype).replace(labelled=logits)
 
 
 @dataclass(frozen=True)
@@ -114,7 +98,7 @@ def planted_test(model: Classifier, x: Tensor, attack: Attack, epsilon: float, s
     ]
     weights = torch.stack([readout.weights for readout in readouts]).to(x)
     biases = torch.stack([readout.biases for readout in readouts]).to(x)
-    net = PerImageReadouts(model, features, weights, biases)
+    net = per_image_readouts(model, features, weights, biases)
     by_chance = [_chance_finds(net, attack, x[k : k + 1], noise.at(k), epsilon, k) for k in range(len(x))]
     request = Request(attacks=[replace(attack, strengths=(epsilon,))], seed=seed, diagnose=False, progress=False)
     sizes = evaluate_request(net, (x, torch.arange(len(x))), request).outcome(attack.name).minimal_size

@@ -15,7 +15,7 @@ from robustatlas.evaluation.reading import Question, question_of, readings_of
 from robustatlas.evaluation.request import Attacks, Data, Request, Samples
 from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import raw_output
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import KnownSubject, Model, Subject, resolve_subject, samples_of_rows
@@ -101,7 +101,7 @@ def diagnose(
         x = work.rows[:2].to(known.model.device, known.model.dtype)
         with torch.no_grad():
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
-            for warning in multiple_output_warnings(known.model, raw(known.model, x).shapes):
+            for warning in multiple_output_warnings(known.model, raw_output(known.model, x).shapes):
                 warn(warning)
         chosen = choose_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = fitting_attacks(chosen, asked, x[:1])

@@ -23,7 +23,7 @@ from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.reading import reading_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.trust.binarisation import planted_test
 from robustatlas.trust.subject import KnownSubject
@@ -51,7 +51,7 @@ def read_in_full(known: KnownSubject, record: DiagnosisRecord, attacks: Sequence
     by_gradients = [attack for attack in attacks if backward_rules(attack.plan(attack.searches[0]))]
     if not by_gradients or not record.index or known.model.knowledge != "gradients":
         return record
-    attack, model = by_gradients[0], with_what_gradient_it_has(known.model, known.work.rows[:2])
+    attack, model = by_gradients[0], drop_failing_gradient(known.model, known.work.rows[:2])
     rows = torch.tensor([int(np.flatnonzero(known.work.index == i)[0]) for i in record.index])
     x, labels = known.work.rows[rows].to(model.device, model.dtype), known.work.labels[rows].to(model.device)
     with warnings.catch_warnings(), model.counting() as passes:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT, MISLEADING
 from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import margin_of
 
 STEPS = 30
@@ -58,7 +58,7 @@ def _margin_and_slope(samples: DiagnosedSamples, x: Tensor) -> tuple[Tensor, Ten
     leaf = x.detach().clone().requires_grad_()
     with torch.enable_grad():
         margin = margin_of(samples.logits(leaf, back=samples.rules[-1]), samples.labels)
-        slope = slope_of(margin, leaf)
+        slope = input_gradient(margin, leaf)
     return margin.detach(), torch.zeros_like(leaf) if slope is None else slope.nan_to_num(0.0)
 
 

@@ -17,7 +17,7 @@ from robustatlas.common.bundle import flat, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier, Knowledge, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
@@ -149,7 +149,7 @@ class DiagnosedSamples:
     def _slope(self, back: Backward | None) -> Tensor:
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            found = slope_of(self.rival_margins(self.logits(x, back=back)), x)
+            found = input_gradient(self.rival_margins(self.logits(x, back=back)), x)
         return torch.zeros_like(self.x) if found is None else found
 
 

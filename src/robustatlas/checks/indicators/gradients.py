@@ -9,7 +9,7 @@ from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS, MISLEAD
 from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 from robustatlas.checks.indicators.differences import Differences
 from robustatlas.common.bundle import flat
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import cross_entropy
 
 AGREES = 0.5
@@ -115,7 +115,7 @@ class UnavailableGradients(Indicator):
         with torch.enable_grad():
             logits = samples.logits(x)
             loss = cross_entropy(logits, samples.clean.argmax(1), None).sum()
-            slope = slope_of(loss, x)
+            slope = input_gradient(loss, x)
         values = flat(torch.zeros_like(x) if slope is None else slope).abs().amax(1)
         return Measurement.from_values(values, values == 0)
 

@@ -13,7 +13,7 @@ from robustatlas.checks.indicators.differences import cosine_of
 from robustatlas.checks.remedies.imitation import scores_of
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.failing import BackwardError, slope_of
+from robustatlas.models.classifier.probing import BackwardError, input_gradient
 from robustatlas.models.gradients import surrogate
 
 _REACH = 0.1
@@ -59,7 +59,7 @@ def find_gradient_remedies(model: Classifier, samples: DiagnosedSamples) -> list
         if slope is not None:
             name, exact = f"{swap.rule} at {swap.name}", swap.rule != "dropped"
             scores = swapped if exact else surrogate(scores_of(model), swapped)
-            remedy = GradientRemedy(name, model.going_through(scores, name))
+            remedy = GradientRemedy(name, model.with_stand_in(scores, name))
             found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, remedy))
     return _distinct(sorted(found, key=lambda each: -each[0]))
 
@@ -125,7 +125,7 @@ class _SwappedScores:
             leaf = samples.x.detach().clone().requires_grad_()
             margin = samples.rival_margins(self(leaf))
             try:
-                slope = slope_of(margin, leaf) if self.applied else None
+                slope = input_gradient(margin, leaf) if self.applied else None
             except BackwardError:
                 return None
         return slope if slope is not None and bool(slope.isfinite().all()) else None

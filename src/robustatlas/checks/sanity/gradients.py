@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from robustatlas.common.bundle import flat
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
-from robustatlas.models.classifier.failing import slope_of
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import input_gradient, raw_output
 from robustatlas.models.objectives import margin_of
 
 REMEDY = (
@@ -71,7 +70,7 @@ def first_part_without_gradient(model: Classifier, x: Tensor) -> str | None:
         for parameter in parameters:
             parameter.requires_grad_(False)
         with torch.enable_grad():
-            raw(model, x.detach().clone().requires_grad_())
+            raw_output(model, x.detach().clone().requires_grad_())
     finally:
         for parameter in parameters:
             parameter.requires_grad_()
@@ -97,7 +96,7 @@ def margin_gradients(
     margins, slopes = [], []
     for some, truth in zip(torch.split(images, CHECK_BATCH), torch.split(labels, CHECK_BATCH), strict=True):
         x, margin = watched_margin(model, some, truth, back)
-        connected = slope_of(margin, x)
+        connected = input_gradient(margin, x)
         margins.append(margin.detach())
         slopes.append(torch.zeros_like(x) if connected is None else connected)
     return torch.cat(margins), torch.cat(slopes)

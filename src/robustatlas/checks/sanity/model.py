@@ -13,10 +13,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import some
 from robustatlas.data import Rows
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
-from robustatlas.models.classifier import Classifier, looks_like, seeded
-from robustatlas.models.classifier.failing import BackwardError, slope_of
-from robustatlas.models.classifier.modes import in_eval_mode, names_of_changes, state_of
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier import Classifier, kind_of_outputs, seeded
+from robustatlas.models.classifier.modes import hold_eval_mode, names_of_changes, state_of
+from robustatlas.models.classifier.probing import BackwardError, input_gradient, raw_output
 
 _PROBE = 8
 GRADIENTS = 32
@@ -71,8 +70,8 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
-        returned, rejecting, shapes = raw(model, x)
-    kind = looks_like(returned)
+        returned, rejecting, shapes = raw_output(model, x)
+    kind = kind_of_outputs(returned)
     if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
         raise UserError(
             f"The model returns one number a sample (shape {tuple(returned.shape)}); expected logits [B, C] with at "
@@ -196,7 +195,7 @@ def _changes_with_state(model: Classifier, x: Tensor, same: float) -> list[str]:
     """
     if not isinstance(model.net, torch.nn.Module):
         return []
-    with in_eval_mode(model.net):
+    with hold_eval_mode(model.net):
         before, first = state_of(model.net), _seeded_logits(model, x, 0)
         for other in (x, 1 - x, x.round()):
             _seeded_logits(model, other, 0)
@@ -209,7 +208,7 @@ def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> lis
     x, margin = watched_margin(model, images, labels)
     ends = None
     try:
-        slopes = slope_of(margin, x)
+        slopes = input_gradient(margin, x)
     except BackwardError as failed:
         return [
             f"The backward pass of the model fails ({failed}), so that attacks by gradients find nothing. {REMEDY}."

@@ -169,7 +169,7 @@ def _end(curves: Iterable[Curve], up_to: float | None) -> float:
         largest = max((each[-1] for each in jumps if each.size), default=0.0)
         return 1.04 * float(largest) or 1.0
     attacks = {curve.attack for curve in curves}
-    return read_end(up_to, attacks.pop() if len(attacks) == 1 else "", "The axis ends at")
+    return read_end(up_to, attacks.pop() if len(attacks) == 1 else "", "up_to")
 
 
 def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:

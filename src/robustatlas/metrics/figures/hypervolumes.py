@@ -55,7 +55,7 @@ def plot_frontier(
     kept = np.asarray(frontier, dtype=np.float64)
     if kept.ndim != 1 or not kept.size or not np.isfinite(kept).all():
         raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
-    end = read_end(largest, attack, "The frontier ends at")
+    end = read_end(largest, attack, "largest")
     sizes = np.linspace(0, end, len(kept) + 1)
     with axes_of(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
@@ -102,7 +102,7 @@ def plot_frontiers(
     kept = {name: np.asarray(frontier, dtype=np.float64) for name, frontier in frontiers.items()}
     if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
         raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
-    end = read_end(largest, attack, "The frontiers end at")
+    end = read_end(largest, attack, "largest")
     with axes_of(ax, 2.15) as axes:
         for (name, row), style in zip(kept.items(), styles_of(list(kept)), strict=True):
             sizes = np.linspace(0, end, len(row))

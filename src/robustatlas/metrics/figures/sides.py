@@ -71,8 +71,8 @@ def plot_two_sided(
         'at least 0.0 %, at most 50.0 % robust at 8/255'
     """
     attack = both.found.attack
-    end = read_end(both.largest if up_to is None else up_to, attack, "The axis ends at")
-    size = end / 2 if at is None else read_end(at, attack, "The legend speaks of")
+    end = read_end(both.largest if up_to is None else up_to, attack, "up_to")
+    size = end / 2 if at is None else read_end(at, attack, "at")
     if size > end:
         given, last = (written(each, of=attack) for each in (size, end))
         raise UserError(f"at is {given}, beyond the axis, which ends at {last}; give a size with less harm.")

@@ -62,6 +62,8 @@ def reference_of(
         warnings: what their trainings and evaluations warned of.
         threats: attack -> identity of its threat model, where it is known.
     """
+    for model in models:
+        model.accuracies.require_searched(f"The reference {name}")
     entry = _RULES[rule]
     entries = {
         attack: {

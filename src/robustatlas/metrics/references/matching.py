@@ -86,7 +86,7 @@ def match_entries(
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = table_of(reference)
     accuracies.require_percent()
-    accuracies.warn_of_invalid(chosen)
+    accuracies.warn_of_doubts(chosen)
     table.require_percent()
     _check_same_points(accuracies, table, chosen)
 

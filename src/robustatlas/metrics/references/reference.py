@@ -261,7 +261,8 @@ class Reference:
         Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
         al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best
         of these models. The clean accuracy is the best clean one. Accuracies that are masked
-        (:attr:`AccuracyTable.invalid`) are upper bounds only, and no reference.
+        (:attr:`AccuracyTable.invalid`) are upper bounds only, and no reference, and so are those at strengths that were
+        not searched (:attr:`AccuracyTable.unsearched`).
 
         Args:
             name: of the new reference.
@@ -271,7 +272,8 @@ class Reference:
             threats: attack -> identity of its threat model, where it is known.
 
         Raises:
-            UserError: no table, tables of other attacks or strengths, or an attack under which all are masked.
+            UserError: no table, tables of other attacks or strengths, an attack under which all are masked, or a
+                strength that was not searched.
 
         Example:
             >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
@@ -288,6 +290,7 @@ class Reference:
             raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks.")
         for model, table in tables.items():
             table.require_percent()
+            table.require_searched(f"A reference made of {model}")
             for attack in {*first.attacks, *table.attacks}:
                 if attack not in table.entries or attack not in first.entries:
                     raise UserError(

@@ -18,6 +18,7 @@ from robustatlas.common.tabular import objects
 from robustatlas.common.version import __version__
 from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
+from robustatlas.outcomes.bounds import strengths_by_attack
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.tables import write_parquet
@@ -43,6 +44,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "clean_accuracy": result.clean_accuracy,
         "complete": result.complete,
         "attacks": [_attack(record) | {"key": key} for key, record in result.records.items()],
+        "unsearched": strengths_by_attack(result.unsearched),
         "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
         "invalid": dict(result.invalid),

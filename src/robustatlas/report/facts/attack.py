@@ -37,6 +37,8 @@ class AttackFacts:
     Attributes:
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
+        unsearched: the strengths, as people type them, at which sizes alone were searched, so that the accuracy is an
+            upper bound only.
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
         average: mean of the accuracies; None likewise.
         curve: robustness curve over distances; None likewise.
@@ -62,6 +64,7 @@ class AttackFacts:
     unit: str
     strengths: NDArray[np.float64]
     accuracy: tuple[Interval, ...] | None
+    unsearched: tuple[float, ...]
     typical: tuple[Interval, ...] | None
     average: Interval | None
     curve: RobustnessCurve | None
@@ -112,6 +115,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
         accuracy=accuracies_of(outcome),
+        unsearched=tuple(strength for _, strength in outcome.unsearched),
         typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,

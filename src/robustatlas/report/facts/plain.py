@@ -71,6 +71,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
         "unit": unit_as_typed(facts.unit, of=facts.attack),
         "strengths": sizes_as_typed(facts.strengths, facts.attack).tolist(),
         "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
+        "upper bound only at": list(facts.unsearched),
         "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
         "average accuracy": plain(facts.average),
         "median size": quartiles[1],

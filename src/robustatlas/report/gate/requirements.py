@@ -136,7 +136,7 @@ def unsearched(requirement: Requirement, result: Result, facts: RunFacts) -> str
     if kind == "median" and attack in result.attacks:
         return "" if result.outcome(attack).monotone else f"as {attack} is judged at each strength by itself"
     points = tuple(
-        (name, strength)
+        (name, value_as_typed(name, strength))
         for name, grid in _rests_at(requirement, result, facts).items()
         for strength in grid
         if not result.outcome(name).accuracy_bounds(strength).searched
