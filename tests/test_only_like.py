@@ -286,7 +286,7 @@ def test_best_known_joins_attacks_by_their_threat_model(tmp_path: Path) -> None:
         grid = [0.1, 0.2, 0.3, 0.4] if attack != "l2" else [1.0]
         made = Result.from_arrays(labels, labels, {attack: size}, {attack: grid}, model="net", data="made")
         paths.append(run_files.write(tmp_path / attack, made, threats, images_sha256="a" * 64, labels_sha256="b" * 64))
-    best = Result.of_run(join_best_known(paths, tmp_path / "best"))
+    best = Result.from_run(join_best_known(paths, tmp_path / "best"))
     for attack in ("linf", "mine"):
         assert best.minimal_size(attack).tolist() == [0.1, 0.2, 0.3, 0.4]
     assert best.minimal_size("l2").tolist() == [1.0] * 4

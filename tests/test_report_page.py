@@ -58,7 +58,7 @@ def result(attacks: tuple[str, ...] = ("linf", "l2"), samples: int = 60, seed: i
 
 
 def with_warnings(run: Result, *warnings: str) -> Result:
-    return Result.of_run(record_run(None, run, warnings=warnings))
+    return Result.from_run(record_run(None, run, warnings=warnings))
 
 
 def test_accuracies_and_their_intervals() -> None:
