@@ -173,7 +173,11 @@ class AccuracyTable(Tabular):
         return self.at_distance(attack, read_strength(strength, attack))
 
     def at_distance(self, attack: str, distance: float) -> float:
-        """Return the accuracy in percent under an attack at a strength that is given as a distance."""
+        """Return the accuracy in percent under an attack at a strength that is given as a distance.
+
+        Raises:
+            UserError: an attack or a strength that the table does not have.
+        """
         self._row(attack)
         row = self.by_distance[attack]
         if distance in row:

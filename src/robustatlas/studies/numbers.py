@@ -67,11 +67,11 @@ class StudyNumber:
     why: str = ""
 
     @classmethod
-    def not_computable(cls, why: str, trainings: int) -> StudyNumber:
+    def unavailable(cls, why: str, trainings: int) -> StudyNumber:
         """Return what stands in place of a number of so many trainings that cannot be computed.
 
         Example:
-            >>> StudyNumber.not_computable("no pair", 2).text
+            >>> StudyNumber.unavailable("no pair", 2).text
             'no pair'
         """
         nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
@@ -79,23 +79,23 @@ class StudyNumber:
 
     @property
     def mean(self) -> float:
-        """Over the trainings."""
+        """Mean over the trainings."""
         return self.over.mean
 
     @property
     def std(self) -> float | None:
-        """Of the trainings, where there are several."""
+        """Standard deviation over the trainings, None for a single one."""
         return None if math.isnan(self.over.std) else self.over.std
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """Those over trainings, where there are several, and over images."""
+        """The intervals over images and, for several trainings, over trainings."""
         several = {} if self.std is None else {"trainings": self.over.trainings}
         return several | ({"images": self.over.images} if self.resampled else {})
 
     @property
     def text(self) -> str:
-        """The mean, and the deviation over trainings; or why there is none."""
+        """The mean and its deviation over trainings as text, or why it cannot be computed."""
         if self.why:
             return self.why
         deviation = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
@@ -124,29 +124,29 @@ def number_of(
     try:
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
-        return StudyNumber.not_computable(str(error), len(results))
+        return StudyNumber.unavailable(str(error), len(results))
     over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
-    over = replace(over, trainings=possible(over.trainings, name))
+    over = replace(over, trainings=clip_interval(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
     invalid = name != "clean" and any(masked(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
 
-def possible(interval: Interval, name: str) -> Interval:
-    """Without what the number cannot be: shares end at 100 and hypervolumes at 1, nothing is below 0."""
+def clip_interval(interval: Interval, name: str) -> Interval:
+    """Clip an interval to the range of its number: shares end at 100, hypervolumes at 1, and nothing is below 0."""
     share = name in ("clean", "average") or "@" in name or name.startswith("average ")
     most = 100.0 if share else 1.0 if name.startswith("AH ") else math.inf
     return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, most))
 
 
 def digits_of(name: str) -> int:
-    """How many digits a number is given with: hypervolumes lie in [0, 1], all others are percentages."""
+    """Return the number of digits after the point: hypervolumes lie in [0, 1], all others are percentages."""
     return 4 if name.startswith(("AH ", "std AH ")) else 1
 
 
 def label_of(name: str) -> str:
-    """What a table calls a number.
+    """Return the heading of a number in a table.
 
     Example:
         >>> label_of("linf@8/255"), label_of("resolution@80"), label_of("UAR jpeg-linf"), label_of("clean")
@@ -170,7 +170,7 @@ def statistic_of(
     if name == "clean":
         return accuracies.accuracy(CLEAN, 0)
     if at:
-        return _at_strength(judged, accuracies, attack, strength)
+        return _accuracy_at_strength(judged, accuracies, attack, strength)
     kind, _, last = name.rpartition(" ")
     if name == "average":
         return accuracies.average()
@@ -212,7 +212,9 @@ def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
     return SampleStatistic(columns, lambda means: np.sqrt(np.maximum(means[..., 1] - means[..., 0] ** 2, 0.0)))
 
 
-def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str) -> SampleStatistic:
+def _accuracy_at_strength(
+    judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str
+) -> SampleStatistic:
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.distances(attack).tolist()
