@@ -186,7 +186,7 @@ def remove_mark(name: str) -> str:
     return name.removesuffix(f" {MARK}")
 
 
-MASKED = "masked: upper bound only"
+MASKED = "upper bound only"
 """Note at a number that is not compared: it rests on attacks that follow a missing or misleading gradient."""
 
 
@@ -194,7 +194,7 @@ def label_masked(number: str, masked: object) -> str:
     """Return a number, with the note ``MASKED`` if ``masked`` is true or not empty.
 
     >>> label_masked("82.5", ["linf"]), label_masked("82.5", [])
-    ('82.5, masked: upper bound only', '82.5')
+    ('82.5, upper bound only', '82.5')
     """
     return f"{number}, {MASKED}" if masked else number
 

@@ -14,7 +14,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.facts.numbers import averages, intervals, overall
+from robustatlas.report.numbers.statistics import averages, intervals, overall
 from robustatlas.results.result import Result, load_result
 
 if TYPE_CHECKING:
