@@ -36,7 +36,7 @@ KINDS = (
 
 
 NO_PAIR = "no pair"
-"""Why there is no stability constant: no two points, one of them seen in training, are of about the same difficulty."""
+"""Reason for a missing stability constant: no two points, one seen in training, are of about the same difficulty."""
 
 
 class NotComputableError(UserError):
@@ -182,7 +182,7 @@ def statistic_of(
     if reference is None:
         raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
-    return _against(name, kind, last, held, judged, trained_on)
+    return _ratio_statistic(name, kind, last, held, judged, trained_on)
 
 
 def _check_searched(name: str, judged: Result) -> None:
@@ -225,7 +225,7 @@ def _accuracy_at_strength(
     return accuracies.accuracy(attack, place)
 
 
-def _against(
+def _ratio_statistic(
     name: str, kind: str, last: str, held: Held, judged: Result, trained_on: Mapping[str, float]
 ) -> SampleStatistic:
     overall = statistics.against(judged, held.require())
