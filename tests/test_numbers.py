@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import robustatlas as ra
 import run_files
 from command_line import entered
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -235,3 +236,16 @@ def test_an_exact_share_has_its_exact_interval() -> None:
     standing = int(result.survivors({"linf": 8 / 255}).sum())
     assert facts.headline is not None
     assert facts.headline.numbers[0].interval == proportion_interval(standing, 200, 0.95)
+
+
+def test_python_compares_and_checks_as_the_command_line(tmp_path: Path) -> None:
+    folders = [run_files.write(tmp_path / name, mixed(name, scale, 0.8)) for name, scale in (("b", 0.05), ("a", 0.02))]
+    found = ra.compare(folders, "none")
+    assert json.loads(found.json()) == json.loads(entered("compare", *folders, "--reference", "none", "--json").out)
+    assert [model.table.name for model in found.numbers.models] == ["b", "a"], "in the order that was typed"
+    assert found.table.select(kinds.CLEAN)[0].value == value(numbers_of(load_result(folders[0])), kinds.CLEAN)
+    require = ["clean>=50", "clean>=95", "linf@8/255>=99"]
+    checks = ra.check(folders[0], require, reference="none")
+    printed = entered("check", folders[0], *(word for text in require for word in ("--require", text)), code=3).line
+    assert [check.decision.value for check in checks] == ["kept", "not decided", "not kept"]
+    assert all(f"{check.decision.value} {check.name}: {check.sentence}" in printed for check in checks)

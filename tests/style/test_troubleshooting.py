@@ -20,7 +20,7 @@ SAID_BY = {
     "training/watch.py": ("concerns",),
     "training/given.py": ("output_warnings",),
     "common/wording.py": ("masked_warning", "masked_reason"),
-    "report/facts/against.py": ("_other_data",),
+    "report/numbers/against.py": ("_other_data",),
     "outcomes/query.py": ("_comparison_notes",),
     "results/result.py": ("unproven",),
     "metrics/references/building.py": ("_marks",),
