@@ -1,4 +1,4 @@
-"""Colour, dash and marker of a model, in every figure and on every page: one rule, by the model's hash."""
+"""Colour, dash and marker of a model, in every figure and on every page: one rule, by the hash of its name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -73,15 +73,17 @@ class Style:
         }
 
 
-def styles_of(models: Sequence[str]) -> list[Style]:
-    """The styles of all models of one figure or page.
+def styles_of(models: Sequence[str], taken: Sequence[Style] = ()) -> list[Style]:
+    """Return the styles of all models of one figure or page.
 
-    A model has the colour and the dash that its hash gives it, wherever it is drawn. Where two would have the same one,
-    that with the smaller hash keeps it, and the other takes the next that fewest have. So up to six models differ in
-    both, and up to 36 in one of them. The order of the models changes nothing, except among equal ones.
+    A model has the colour and the dash that the hash of its name gives it. Where two would have the same one, the name
+    with the smaller hash keeps it, and the other takes the next that fewest have. So up to six models differ in both,
+    up to 36 in one of them, and up to 216 in colour, dash or marker. The order of the models changes nothing, except
+    among equal ones.
 
     Args:
-        models: what stands for each: its fingerprint, or its name where there is none.
+        models: their names.
+        taken: styles of models that are on the page as well and keep theirs.
 
     Returns:
         a style for each, in their order.
@@ -92,20 +94,29 @@ def styles_of(models: Sequence[str]) -> list[Style]:
         (True, True, True)
     """
     hashes = [int(sha256(model.encode(errors="surrogatepass")).hexdigest(), 16) for model in models]
-    colours, dashes, pairs = Counter[int](), Counter[int](), Counter[tuple[int, int]]()
+    colours = Counter(style.colour for style in taken)
+    dashes = Counter(style.dash for style in taken)
+    pairs = Counter((style.colour, style.dash) for style in taken)
     found: dict[int, Style] = {}
     for place in sorted(range(len(models)), key=hashes.__getitem__):
-        wanted = divmod(hashes[place], len(COLOURS))[::-1]
+        second, first = divmod(hashes[place], len(COLOURS))
         colour, dash = min(
-            product(_from(wanted[0], len(COLOURS)), _from(wanted[1], len(DASHES))),
-            key=lambda pair: (pairs[pair], colours[pair[0]], dashes[pair[1]]),
+            product(_ring(first, len(COLOURS)), _ring(second % len(DASHES), len(DASHES))),
+            key=lambda pair: (
+                pairs[COLOURS[pair[0]][0], DASHES[pair[1]]],
+                colours[COLOURS[pair[0]][0]],
+                dashes[DASHES[pair[1]]],
+            ),
         )
-        colours[colour], dashes[dash] = colours[colour] + 1, dashes[dash] + 1
-        pairs[colour, dash] += 1
-        found[place] = Style(*COLOURS[colour], DASHES[dash], *MARKERS[dash])
+        again = pairs[COLOURS[colour][0], DASHES[dash]]
+        style = Style(*COLOURS[colour], DASHES[dash], *MARKERS[(dash + again) % len(MARKERS)])
+        colours[style.colour] += 1
+        dashes[style.dash] += 1
+        pairs[style.colour, style.dash] += 1
+        found[place] = style
     return [found[place] for place in range(len(models))]
 
 
-def _from(first: int, count: int) -> Iterable[int]:
-    """All places of a ring, beginning with one."""
+def _ring(first: int, count: int) -> Iterable[int]:
+    """Return all places of a ring, beginning with one."""
     return [(first + step) % count for step in range(count)]

@@ -210,7 +210,11 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
 
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
-    return styles_of([row.fingerprint or row.name for row in rows])
+    """Return the styles of rows: runs as on a page of the same runs, published defenses other than these."""
+    own = styles_of([row.name for row in rows if row.own_run])
+    published = styles_of([row.name for row in rows if not row.own_run], taken=own)
+    ours, others = iter(own), iter(published)
+    return [next(ours if row.own_run else others) for row in rows]
 
 
 def _own_rows(

@@ -35,7 +35,7 @@ from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.gate import Requirement
-from robustatlas.report.plotted import plotted
+from robustatlas.report.plotted import figure_data
 from robustatlas.report.sections import SECTIONS, Section
 from robustatlas.report.shapes import svg_of
 from robustatlas.results.result import Result
@@ -123,7 +123,7 @@ def build_report(
         for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
     apart = [replace(r.facts, attacks=tuple(a for a in r.facts.attacks if a.attack in r.apart)) for r in runs]
-    styles, several = styles_of([run.fingerprint for run in facts]), len(runs) > 1
+    styles, several = styles_of([run.name for run in facts]), len(runs) > 1
     charts = multiples.panels(sides.together, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
         "report.html",
@@ -145,7 +145,7 @@ def build_report(
         verdict=words.verdict(table) if table else [],
         trust=words.trust_together(facts, table) if several else "",
         context=_context(runs),
-        panels=plotted([sides.together, apart], styles, charts),
+        panels=figure_data([sides.together, apart], styles),
         sections=_sections(results, sides.together or facts),
         **_said(facts, sides.together),
         **_against(facts, reference),

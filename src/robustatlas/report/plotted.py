@@ -9,18 +9,14 @@ from numpy.typing import NDArray
 from robustatlas.common import wording
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.styles import Style
-from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
-from robustatlas.report.multiples import Panel
+from robustatlas.report.step_curves import REACH, StepCurve
 from robustatlas.report.words import line_in_words, percent
-
-CURVE_POINTS = 400
-"""Points of a curve on the page; longer curves keep this many of their steps."""
 
 BINS = 24
 
@@ -28,13 +24,16 @@ Found = Sequence[AttackFacts | None]
 """One attack in each run of the page; None where the run does not have it."""
 
 
-def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
-    """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
-    ``groups``: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
-    ``charts``: the small ones, in which the names of the lines have their places."""
+def figure_data(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style]) -> dict[str, Any]:
+    """Return the data of the page's figures: a card for each attack, in each figure a line for each run that has it.
+
+    Args:
+        groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
+        styles: of the runs.
+    """
     groups = [runs for runs in groups if runs]
     runs = groups[-1]
-    found = [_of_group(group, charts) for group in groups]
+    found = [_cards_and_ratios(group) for group in groups]
     return {
         "runs": [run.name for run in runs],
         "short": [wording.shortened(run.name, 34) for run in runs],
@@ -45,16 +44,13 @@ def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], chart
     }
 
 
-def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _cards_and_ratios(runs: Sequence[RunFacts]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     attacks = dict.fromkeys(attack.attack for run in runs for attack in run.attacks)
     by_attack = {
         attack: [next((item for item in run.attacks if item.attack == attack), None) for run in runs]
         for attack in attacks
     }
-    cards = [
-        _card(attack, runs, found, next((chart for chart in charts if chart.attack == attack), None))
-        for attack, found in by_attack.items()
-    ]
+    cards = [_card(attack, runs, found) for attack, found in by_attack.items()]
     held = {attack: found for attack, found in by_attack.items() if any(item and item.against for item in found)}
     return cards, [_ratios(attack, runs, found) for attack, found in held.items()]
 
@@ -76,20 +72,21 @@ def _head(attack: str, found: Found) -> dict[str, Any]:
     }
 
 
-def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
+def _card(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     end = max(float(item.strengths[-1]) for item in found if item)
     usual = STANDARD.get(attack)
     return _head(attack, found) | {
         "attack": attack,
         "usual": usual if usual and usual[0] <= end else None,
         "end": end,
-        "curve": _curves(runs, found, end) | {"names": _names(chart, end) if chart else []},
+        "reach": REACH * end,
+        "curve": _curves(runs, found),
         "sizes": _sizes(found, end),
         "frontier": _frontiers(runs, found) if any(item and item.frontier for item in found) else None,
     }
 
 
-def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any]:
+def _curves(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     several = len(runs) > 1
     said = [line_in_words(run, item, several) for run, item in zip(runs, found, strict=True) if item and item.accuracy]
     lines: list[dict[str, Any] | None] = []
@@ -97,9 +94,13 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
         if item is None or item.curve is None:
             lines.append(None)
             continue
-        held = run.certified_under(item.attack)
-        more = {"certified": _curve(held.curve, np.array(held.strengths), end)} if held else {}
-        lines.append(_curve(item.curve, item.strengths, end) | more | _typical(run, item))
+        end, held = float(item.strengths[-1]), run.certified_under(item.attack)
+        certified = StepCurve.of(held.curve, np.array(held.strengths), end) if held else None
+        lines.append(
+            _steps(StepCurve.of(item.curve, item.strengths, end))
+            | ({"certified": _steps(certified)} if certified else {})
+            | _typical(run, item)
+        )
     return {"lines": lines, "said": " ".join(said)}
 
 
@@ -114,24 +115,9 @@ def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
     }
 
 
-def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
-    return [
-        {"run": line.series - 1, "name": line.name, "size": line.label[0] * end / 100, "accuracy": 100 - line.label[1]}
-        for line in chart.lines
-        if line.name
-    ]
-
-
-def _curve(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> dict[str, Any]:
-    """The steps of a curve up to the end of the axis, all strengths among them. The error is 100 minus the accuracy of
-    the table. The band holds each point by itself, as the intervals of the tables do."""
-    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
-    if len(jumps) > CURVE_POINTS:
-        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    sizes = np.unique(np.concatenate([[0.0], jumps, strengths[strengths <= end], [end]]))
-    low, high = curve.band(CONFIDENCE, kind="pointwise").at(sizes)
-    error = curve.at(sizes)
-    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
+def _steps(curve: StepCurve) -> dict[str, Any]:
+    ends = {"low": _rounded(curve.low), "high": _rounded(curve.high)}
+    return {"sizes": curve.sizes.tolist(), "error": curve.error.tolist()} | ends
 
 
 def _sizes(found: Found, end: float) -> dict[str, Any]:

@@ -115,11 +115,6 @@ class Result(OutcomeTable, Tabular):
         return display.columns_of(self)
 
     @property
-    def fingerprint(self) -> str:
-        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
-        return self.identity.model.fingerprint if self.identity is not None else self.name
-
-    @property
     def complete(self) -> bool:
         """Whether every attack has finished every sample that was asked for."""
         return not self.missing
@@ -268,7 +263,7 @@ class Result(OutcomeTable, Tabular):
             UserError: nothing was certified under that attack.
         """
         sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.name)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Both sides of an attack's robustness curve: what was found, and what is certain.
@@ -297,7 +292,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.fingerprint)
+        return replace(RobustnessCurve.of(self.outcome(attack)), model=self.name)
 
     card = Bound()
 

@@ -115,7 +115,7 @@ def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
     """A curve with its band; its markers begin at another place than those of the lines before it."""
-    sizes = steps(curve, end)
+    sizes = step_sizes(curve, end)
     values = curve.at(sizes)
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
@@ -134,9 +134,19 @@ def _styles(named: Mapping[str, Curve]) -> list[Style]:
     return styles_of(models if len(set(models)) == len(models) else list(named))
 
 
-def steps(curve: Curve, end: float) -> Floats:
-    """Sizes at which a curve changes, from 0 to the end of the axis."""
-    sizes = np.unique(np.concatenate([[0.0], curve.jumps, [end]]))
+def step_sizes(curve: Curve, end: float, kept: ArrayLike = (), most: int | None = None) -> Floats:
+    """Return the sizes from 0 to `end` at which a curve is drawn: each value holds up to the next size.
+
+    Args:
+        curve: whose changes they are.
+        end: of the axis.
+        kept: sizes that are among them whether or not the curve changes there, such as the strengths of the run.
+        most: changes of a longer curve that are left, evenly among its changes; None for all.
+    """
+    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
+    if most is not None and len(jumps) > most:
+        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, most).round().astype(int))]
+    sizes = np.unique(np.concatenate([[0.0], jumps, np.asarray(kept, dtype=np.float64), [end]]))
     return np.asarray(sizes[sizes <= end])
 
 

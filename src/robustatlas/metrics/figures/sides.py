@@ -9,7 +9,7 @@ import numpy as np
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real
 from robustatlas.common.styles import styles_of
-from robustatlas.metrics.figures.curves import Curve, steps
+from robustatlas.metrics.figures.curves import Curve, step_sizes
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None
     certified: Curve = both.certified
     found: Curve = both.found
     (style,) = styles_of([found.model or found.attack])
-    sizes = np.union1d(steps(certified, end), steps(found, end))
+    sizes = np.union1d(step_sizes(certified, end), step_sizes(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}
     axes.step(

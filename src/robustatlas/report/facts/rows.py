@@ -133,7 +133,6 @@ class Row:
     union: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    fingerprint: str = ""
     invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
     unranked: str = ""
@@ -190,7 +189,6 @@ def published_rows(reference: Reference) -> list[Row]:
             samples=samples,
             notes="; ".join(defense.notes),
             petaflops=defense.train_petaflops,
-            fingerprint=defense.name,
         )
         for defense in reference.defenses
     ]
@@ -235,7 +233,6 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         union=_union(judged, held),
         own={name: statistic.value for name, statistic in own(judged).items()},
         certified=_certified(result, reference),
-        fingerprint=result.fingerprint,
         invalid=result.invalid,
         headline=headline_of(judged),
         unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),

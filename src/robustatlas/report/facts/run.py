@@ -114,7 +114,6 @@ class RunFacts:
     beside: tuple[Beside, ...] = ()
     own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
-    fingerprint: str = ""
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
     worst: Headline | None = None
@@ -181,7 +180,6 @@ def facts_of(
         beside=beside_the_field(result),
         own={name: found[name] for name in numbers.own(judged)},
         certified=tuple(certified_of(result)),
-        fingerprint=result.fingerprint,
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(judged, headline),
         worst=headline_of(judged, union_at) if union else worst_case_of(judged),
