@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start dozens of processes: what the first compiles, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples $(EXAMPLES) board docs wheel clean
+.PHONY: demo test test-all quick slowest test-gpu lowest core zoos lint examples $(EXAMPLES) board docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -107,11 +107,11 @@ docs: $(VENV)/.docs  ## Build the documentation into docs/_build/html: every exa
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	$(BIN)/python docs/_tools/check_site.py docs/_build/html
 
-wheel: $(VENV)/.installed  ## Build sdist and wheel into dist/, and use the wheel far from the checkout.
-	$(PIP) build hatchling
+release: $(VENV)/.installed  ## Build sdist and wheel into dist/, check both, and run the README's tour with the wheel in a fresh environment.
+	$(PIP) build hatchling twine
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
-	PYTHON=$(PYTHON) scripts/check_wheel.sh dist
+	PYTHON=$(PYTHON) TWINE=$(BIN)/twine scripts/check_release.sh dist
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(CORE) $(ZOOS) docs/_build dist .mypy_cache .pytest_cache .ruff_cache

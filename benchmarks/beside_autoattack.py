@@ -1,5 +1,5 @@
-"""What AutoAttack, foolbox and adv-lib say at one epsilon, and what ``evaluate`` says for the whole curve: accuracy,
-passes, and seconds on one core and on several.
+"""AutoAttack, foolbox and adv-lib at one epsilon beside ``evaluate`` for the whole curve: accuracy, passes, and seconds
+on one core and on several.
 
     python benchmarks/beside_autoattack.py [--threads 1,2] [--cases digits,mnist,cifar10] [--samples 200,100,24]
         [--output FILE.json]
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from drop_in import Case, Counted, by_theirs, network
+from drop_in import Case, Counted, network, run_pyautoattack
 
 CASES = (
     Case("builtin:digits-linf", "digits", "Linf", 0.1, "standard", 0, 200),
@@ -45,7 +45,7 @@ Attacks = Sequence[Callable[[nn.Module, Tensor, Tensor, float], Tensor]]
 
 def autoattack() -> Attacks:
     def standard(net: nn.Module, x: Tensor, y: Tensor, eps: float) -> Tensor:
-        return by_theirs(net, x, y, replace(CASES[0], eps=eps))[0]
+        return run_pyautoattack(net, x, y, replace(CASES[0], eps=eps))[0]
 
     return [standard]
 
@@ -53,11 +53,11 @@ def autoattack() -> Attacks:
 def foolbox() -> Attacks:
     fb: Any = import_module("foolbox")
 
-    def by(attack: Any, net: nn.Module, x: Tensor, y: Tensor, eps: float) -> Tensor:
+    def run_attack(attack: Any, net: nn.Module, x: Tensor, y: Tensor, eps: float) -> Tensor:
         made: Tensor = attack(fb.PyTorchModel(net, bounds=(0, 1), device="cpu"), x, y, epsilons=eps)[1]
         return made
 
-    return [partial(by, fb.attacks.LInfFMNAttack()), *[partial(by, fb.attacks.LinfPGD())] * 10]
+    return [partial(run_attack, fb.attacks.LInfFMNAttack()), *[partial(run_attack, fb.attacks.LinfPGD())] * 10]
 
 
 def adv_lib() -> Attacks:
@@ -81,11 +81,11 @@ PEERS: dict[str, tuple[str, Callable[[], Attacks]]] = {
     "foolbox": ("foolbox", foolbox),
     "adv-lib": ("adv_lib", adv_lib),
 }
-"""Name -> its package, and its attacks."""
+"""Suites by name: the package of each, and its attacks."""
 
 
-def by_peer(attacks: Attacks, case: Case, x: Tensor, y: Tensor) -> dict[str, Any]:
-    """Accuracy, passes and seconds of one after the other, each on what still stands."""
+def run_peer(attacks: Attacks, case: Case, x: Tensor, y: Tensor) -> dict[str, Any]:
+    """Return accuracy, passes and seconds of attacks one after the other, each on the samples left standing."""
     net = Counted(network(case.net)).eval()
     torch.manual_seed(0)
     begun, standing = time.perf_counter(), torch.arange(len(x))
@@ -101,15 +101,15 @@ def by_peer(attacks: Attacks, case: Case, x: Tensor, y: Tensor) -> dict[str, Any
 
 
 def broken(net: nn.Module, made: Tensor, x: Tensor, y: Tensor, eps: float) -> Tensor:
-    """Which inputs are examples: wrong, and within epsilon of the image and [0, 1]."""
+    """Return which inputs are examples: misclassified, and within epsilon of the image and [0, 1]."""
     with torch.no_grad():
         wrong = net(made).argmax(1) != y
     far = (made - x).abs().flatten(1).amax(1) > eps * (1 + 1e-3)
     return wrong & ~far & ((made >= 0) & (made <= 1)).flatten(1).all(1)
 
 
-def by_ours(case: Case, x: Tensor, y: Tensor) -> dict[str, Any]:
-    """The same of ``evaluate``, as it runs by default."""
+def run_ours(case: Case, x: Tensor, y: Tensor) -> dict[str, Any]:
+    """Return the same numbers of ``evaluate``, as it runs by default."""
     model = ra.Classifier(network(case.net))
     strengths = [2 * case.eps * k / STEPS for k in range(1, STEPS + 1)]
     begun = time.perf_counter()
@@ -122,14 +122,14 @@ def by_ours(case: Case, x: Tensor, y: Tensor) -> dict[str, Any]:
     }
 
 
-def beside(case: Case, threads: Sequence[int]) -> dict[str, Any]:
-    """All, on one network, on each number of threads."""
+def compare_suites(case: Case, threads: Sequence[int]) -> dict[str, Any]:
+    """Return the numbers of all suites on one network, with each number of threads."""
     data = ra.load_dataset(case.data)
     rows = slice(case.first, case.first + case.samples)
     x, y = data.images[rows], data.labels[rows]
-    ways = {name: partial(by_peer, make()) for name, (package, make) in PEERS.items() if find_spec(package)}
+    ways = {name: partial(run_peer, make()) for name, (package, make) in PEERS.items() if find_spec(package)}
     found: dict[str, Any] = asdict(replace(case, eps=round(case.eps, 6)))
-    for name, way in (ways | {"robustatlas": by_ours}).items():
+    for name, way in (ways | {"robustatlas": run_ours}).items():
         seconds = {}
         for count in threads:
             torch.set_num_threads(count)
@@ -154,7 +154,7 @@ def main() -> None:
     if asked.samples:
         counts = [int(count) for count in asked.samples.split(",")]
         cases = [replace(case, samples=count) for case, count in zip(cases, counts, strict=True)]
-    told = {"threads": threads, "torch": torch.__version__, "rows": [beside(case, threads) for case in cases]}
+    told = {"threads": threads, "torch": torch.__version__, "rows": [compare_suites(case, threads) for case in cases]}
     asked.output.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from drop_in import network
 from robustatlas import engine
-from robustatlas.models.classifier import Classifier
+from robustatlas.models.classifier.answers import CountedAnswers
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.brendel_bethge import BrendelBethge
@@ -48,7 +48,7 @@ CASES = {
 }
 BATCH, ROUNDS = 256, 5
 PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
-    "model": ((Classifier, ("_counted_logits",)), (torch.autograd, ("grad",))),
+    "model": ((CountedAnswers, ("run",)), (torch.autograd, ("grad",))),
     "projection": tuple((kind, ("project", "hyperplane", "smallest_beyond")) for kind in (Lp, Linf, L2, L1)),
     "optimizer": tuple((kind, ("step", "init")) for kind in (APGD, APGDL1, BrendelBethge, FMN, PGD)),
     "bookkeeping": ((engine, ("run", "set_up")),),
@@ -76,8 +76,8 @@ class Clock:
         self.seconds[self.inside[-1]] += now - self.since
         self.since = now
 
-    def told(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, whose time is that of ``part``."""
+    def timed_function(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``function``, whose time counts for ``part``."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._enter(part)
@@ -90,13 +90,13 @@ class Clock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """All inside is timed."""
+        """Time everything inside."""
         with ExitStack() as stack:
             for part, places in PARTS.items():
                 for place, names in places:
                     for name in names:
                         if name in vars(place):
-                            told = self.told(part, vars(place)[name])
+                            told = self.timed_function(part, vars(place)[name])
                             stack.enter_context(mock.patch.object(place, name, told))
             self.since = time.thread_time()
             yield
@@ -104,15 +104,15 @@ class Clock:
 
 
 def raw_pass(net: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Seconds that one image takes forward or backward, the mean of both."""
+    """Return the seconds that one image takes forward or backward, the mean of both."""
     begun = time.thread_time()
     leaf = x.clone().requires_grad_()
     torch.autograd.grad(net(leaf).gather(1, y[:, None]).sum(), leaf)
     return (time.thread_time() - begun) / (2 * len(x))
 
 
-def beside(case: str, norms: list[str]) -> list[dict[str, Any]]:
-    """A row for each norm, on one network."""
+def time_norms(case: str, norms: list[str]) -> list[dict[str, Any]]:
+    """Return a row for each norm, on one network."""
     name, samples = CASES[case]
     data = ra.load_dataset(case)
     net = network(name).requires_grad_(False)
@@ -131,7 +131,7 @@ def beside(case: str, norms: list[str]) -> list[dict[str, Any]]:
 
 
 def row(case: str, norm: str, least: float, passes: float, seconds: Counter[str], samples: int) -> dict[str, Any]:
-    """What is told of an evaluation whose passes alone would take ``least`` seconds."""
+    """Return the row of an evaluation whose passes alone would take ``least`` seconds."""
     whole = seconds.total()
     return {"network": case, "norm": norm, "samples": samples, "passes a sample": round(passes, 1),
             "seconds of the passes": round(least, 2), "seconds": round(whole, 2), "ratio": round(whole / least, 2),
@@ -149,7 +149,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows = []
     for case in asked.cases.split(","):
-        for each in beside(case, asked.norms.split(",")):
+        for each in time_norms(case, asked.norms.split(",")):
             rows.append(each)
             print(json.dumps(each), flush=True)
     if asked.output:

@@ -56,7 +56,7 @@ def fused_resnet() -> nn.Module:
 
 
 class Framework:
-    """What the networks need of a framework; images are [B, H, W, C] inside."""
+    """Operations of a framework that the networks need; images are [B, H, W, C] inside."""
 
     def __init__(self, name: str) -> None:
         if name == "jax":
@@ -78,16 +78,16 @@ class Framework:
             self.mean = lambda x: tf.reduce_mean(x, (1, 2))
             self.flat = lambda x: tf.reshape(tf.transpose(x, (0, 3, 1, 2)), (x.shape[0], -1))
 
-    def taken(self, values: Tensor) -> Any:
+    def to_constant(self, values: Tensor) -> Any:
         return self.constant(values.detach().numpy())
 
     def convolution(self, module: nn.Conv2d) -> Function:
-        weight, bias = self.taken(module.weight.permute(2, 3, 1, 0)), self.taken(module.bias)  # type: ignore[arg-type]
+        weight, bias = self.to_constant(module.weight.permute(2, 3, 1, 0)), self.to_constant(module.bias)  # type: ignore[arg-type]
         stride = module.stride[0]
         return lambda x: self.conv(x, weight, stride) + bias
 
     def linear(self, module: nn.Linear) -> Function:
-        weight, bias = self.taken(module.weight.T), self.taken(module.bias)
+        weight, bias = self.to_constant(module.weight.T), self.to_constant(module.bias)
         return lambda x: x @ weight + bias
 
     def digits(self, net: nn.Module) -> Function:
@@ -127,7 +127,7 @@ class Traced:
         return self.function(x)
 
 
-def by_onnx(net: nn.Module, x: Tensor) -> ra.Classifier:
+def onnx_model(net: nn.Module, x: Tensor) -> ra.Classifier:
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/net.onnx"
         dynamic = ({0: torch.export.Dim("batch")},)
@@ -136,7 +136,7 @@ def by_onnx(net: nn.Module, x: Tensor) -> ra.Classifier:
 
 
 def functions(net: nn.Module, kind: str) -> dict[str, Traced]:
-    """The network in the frameworks that are installed."""
+    """Return the network in the frameworks that are installed."""
     return {name: Traced(getattr(Framework(name), kind)(net)) for name in ("jax", "tensorflow") if find_spec(name)}
 
 
@@ -146,7 +146,7 @@ def models(net: nn.Module, x: Tensor, others: Mapping[str, Function]) -> dict[st
     ways = {"torch": ra.Classifier(net)}
     ways |= {name: bridges[name](function, dtype=x.dtype) for name, function in others.items()}
     if find_spec("onnx") and find_spec("onnxscript"):
-        ways["onnx"] = by_onnx(net, x)
+        ways["onnx"] = onnx_model(net, x)
     return ways
 
 
@@ -155,7 +155,7 @@ def gradient(model: ra.Classifier, x: Tensor, labels: Tensor) -> Tensor:
     return torch.autograd.grad(nn.functional.cross_entropy(model.logits(x), labels, reduction="sum"), x)[0]
 
 
-def apart(one: Tensor, other: Tensor) -> Tensor:
+def relative_distance(one: Tensor, other: Tensor) -> Tensor:
     return (one - other).flatten(1).norm(dim=1) / other.flatten(1).norm(dim=1)
 
 
@@ -167,16 +167,16 @@ def pointwise(ways: Mapping[str, ra.Classifier], x: Tensor, labels: Tensor) -> d
     return {
         name: {
             "logits": float((model.logits(x).detach() - logits).abs().max() / logits.abs().max()),
-            "gradients": float(apart(gradient(model, x, labels), slope).median()),
-            "gradients_largest": float(apart(gradient(model, x, labels), slope).max()),
+            "gradients": float(relative_distance(gradient(model, x, labels), slope).median()),
+            "gradients_largest": float(relative_distance(gradient(model, x, labels), slope).max()),
         }
         for name, model in ways.items()
         if name != "torch"
     }
 
 
-def in_float64(net: nn.Module, x: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
-    """As `pointwise`, all in float64; and what float32 itself does to the gradients, in torch alone."""
+def compare_float64(net: nn.Module, x: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
+    """Return the differences of `pointwise` in float64, and those that float32 itself makes in torch."""
     if find_spec("jax"):
         import jax
 
@@ -188,7 +188,7 @@ def in_float64(net: nn.Module, x: Tensor, labels: Tensor) -> dict[str, dict[str,
 
 
 def attacked(ways: Mapping[str, ra.Classifier], data: ra.Dataset) -> dict[str, dict[str, Any]]:
-    """Share of the samples whose smallest size agrees to a thousandth; largest difference in robust accuracy."""
+    """Return the share of samples whose sizes agree to a thousandth, and the largest difference in robust accuracy."""
     found = {name: ra.evaluate(model, data, "linf", strengths={"linf": STRENGTHS}) for name, model in ways.items()}
     sizes, accuracies = found["torch"].minimal_size("linf"), found["torch"].accuracies().values("linf")
     return {
@@ -202,15 +202,19 @@ def attacked(ways: Mapping[str, ra.Classifier], data: ra.Dataset) -> dict[str, d
 
 
 def native(name: str, function: Function, x: Tensor, weights: Tensor) -> Callable[[], object]:
-    """Forward and backward by the framework alone, on its own arrays."""
+    """Return a function that goes forward and backward by the framework alone, on its own arrays."""
     if name == "jax":
         import jax
 
-        def both(x: Any, weights: Any) -> Any:
+        def make_passes(x: Any, weights: Any) -> Any:
             logits, pullback = jax.vjp(function, x)
             return logits, pullback(weights)[0]
 
-        compiled, at, by = jax.jit(both), jax.numpy.asarray(x.numpy()), jax.numpy.asarray(weights.numpy())
+        compiled, at, by = (
+            jax.jit(make_passes),
+            jax.numpy.asarray(x.numpy()),
+            jax.numpy.asarray(weights.numpy()),
+        )
         return lambda: jax.block_until_ready(compiled(at, by))
     import tensorflow as tf
 
@@ -225,8 +229,8 @@ def native(name: str, function: Function, x: Tensor, weights: Tensor) -> Callabl
     return lambda: graph(here, there)[1].numpy()
 
 
-def through(model: ra.Classifier, x: Tensor, weights: Tensor) -> Callable[[], object]:
-    """Forward and backward as an attack makes them."""
+def bridge_passes(model: ra.Classifier, x: Tensor, weights: Tensor) -> Callable[[], object]:
+    """Return a function that goes forward and backward as an attack does."""
 
     def passes() -> object:
         leaf = x.clone().requires_grad_()
@@ -254,16 +258,16 @@ def overhead(ways: Mapping[str, ra.Classifier], net: nn.Module, batch: int, roun
         if name in ways:
             function = Framework(name).resnet(net)
             seconds = fastest(
-                {"native": native(name, function, x, weights), "bridge": through(ways[name], x, weights)}, rounds
+                {"native": native(name, function, x, weights), "bridge": bridge_passes(ways[name], x, weights)}, rounds
             )
             found[name] = seconds | {"overhead_percent": 100 * (seconds["bridge"] / seconds["native"] - 1)}
     return found
 
 
 def retraced(ways: Mapping[str, ra.Classifier], others: Mapping[str, Traced], shape: tuple[int, ...]) -> dict[str, int]:
-    """How often functions are traced anew by batches of any size, once they know those that they are compiled for."""
+    """Return how often functions are traced again by batches of any size, after those that they are compiled for."""
 
-    def asked(model: ra.Classifier, sizes: tuple[int, ...]) -> None:
+    def query_batches(model: ra.Classifier, sizes: tuple[int, ...]) -> None:
         for size in sizes:
             x = torch.rand(size, *shape)
             gradient(model, x, torch.zeros(size, dtype=torch.long))
@@ -272,9 +276,9 @@ def retraced(ways: Mapping[str, ra.Classifier], others: Mapping[str, Traced], sh
 
     anew = {}
     for name, function in others.items():
-        asked(ways[name], ways[name].batch_sizes)
+        query_batches(ways[name], ways[name].batch_sizes)
         before = function.count
-        asked(ways[name], (1, 3, 8, 9, 31, 100, 255, 300))
+        query_batches(ways[name], (1, 3, 8, 9, 31, 100, 255, 300))
         anew[name] = function.count - before
     return anew
 
@@ -309,7 +313,7 @@ def main() -> None:
             "versions": {name: str(import_module(name).__version__) for name in ("torch", *small)},
         },
     }
-    report["pointwise"]["resnet20 in float64"] = in_float64(resnet, x, labels)
+    report["pointwise"]["resnet20 in float64"] = compare_float64(resnet, x, labels)
     show(report)
     if arguments.output:
         arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -33,22 +33,22 @@ class Piece:
     def cut(self, normal: Floats, level: float) -> Iterator["Piece"]:
         """Yield the parts where <normal, x> + level is at most 0, and at least 0."""
         for sign in (-1.0, 1.0):
-            corners = kept_corners(self.corners, sign * (self.corners @ normal + level))
+            corners = positive_corners(self.corners, sign * (self.corners @ normal + level))
             if len(corners) > 2:
                 yield Piece(corners, self.slope, self.offset)
 
-    def after_relu(self) -> "Piece":
+    def apply_relu(self) -> "Piece":
         """Return the polygon with the values after ReLU; no neuron changes its sign on it."""
         active = (self.slope @ self.corners.mean(0) + self.offset > 0).astype(float)
         return Piece(self.corners, active[:, None] * self.slope, active * self.offset)
 
-    def after_layer(self, layer: nn.Linear) -> "Piece":
+    def apply_layer(self, layer: nn.Linear) -> "Piece":
         """Return the polygon with the values after a linear layer."""
         weight, bias = (each.detach().double().numpy() for each in (layer.weight, layer.bias))
         return Piece(self.corners, weight @ self.slope, weight @ self.offset + bias)
 
 
-def kept_corners(corners: Floats, height: Floats) -> Floats:
+def positive_corners(corners: Floats, height: Floats) -> Floats:
     """Return the corners of the part of a polygon where an affine function, of ``height`` [K] at its corners, is
     positive."""
     found: list[Floats] = []
@@ -72,23 +72,23 @@ def class_polygons(net: nn.Sequential) -> list[tuple[int, Floats]]:
     pieces = [Piece(square, np.eye(2), np.zeros(2))]
     for layer in net:
         if isinstance(layer, nn.Linear):
-            pieces = [piece.after_layer(layer) for piece in pieces]
+            pieces = [piece.apply_layer(layer) for piece in pieces]
         elif isinstance(layer, nn.ReLU):
             for neuron in range(len(pieces[0].offset)):
                 pieces = [part for each in pieces for part in each.cut(each.slope[neuron], each.offset[neuron])]
-            pieces = [piece.after_relu() for piece in pieces]
+            pieces = [piece.apply_relu() for piece in pieces]
         elif not isinstance(layer, nn.Flatten):
             raise TypeError(f"{layer} is neither linear nor ReLU.")
-    return [part for piece in pieces for part in _by_class(piece)]
+    return [part for piece in pieces for part in _split_by_class(piece)]
 
 
-def _by_class(piece: Piece) -> Iterator[tuple[int, Floats]]:
+def _split_by_class(piece: Piece) -> Iterator[tuple[int, Floats]]:
     for first in range(len(piece.offset)):
         corners = piece.corners
         for other in range(len(piece.offset)):
             if other != first and len(corners):
                 lead = corners @ (piece.slope[first] - piece.slope[other]) + piece.offset[first] - piece.offset[other]
-                corners = kept_corners(corners, lead)
+                corners = positive_corners(corners, lead)
         if len(corners):
             yield first, corners
 

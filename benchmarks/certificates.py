@@ -1,4 +1,4 @@
-"""How near certificates and attacks come to each other, whether certificates are sound, and what they cost.
+"""Distance between certificates and attacks, soundness of certificates, and their cost.
 
     python benchmarks/certificates.py [--parts widths,lines,exact] [--output FILE]
 
@@ -68,7 +68,7 @@ def sides(model: ra.Classifier, data: ra.Dataset, attacks: list[str], **settings
         return ra.certify(model, data, attacks, **common, **settings)
 
 
-def told(result: ra.Result, attack: str) -> Row:
+def two_sided_row(result: ra.Result, attack: str) -> Row:
     both = result.two_sided(attack)
     held = result.certified_sizes[attack]
     return {
@@ -88,7 +88,7 @@ def widths(samples: int) -> Iterator[Row]:
     for name in ("digits-standard", "digits-linf", "digits-l2", "digits-ibp"):
         result = sides(ra.load_model(f"builtin:{name}"), data, list(NORMS))
         for attack in NORMS:
-            yield told(result, attack)
+            yield two_sided_row(result, attack)
 
 
 def lines(samples: int) -> Iterator[Row]:
@@ -96,7 +96,7 @@ def lines(samples: int) -> Iterator[Row]:
     for name in ("digits-standard", "digits-linf", "digits-l2", "digits-ibp"):
         result = sides(ra.load_model(f"builtin:{name}"), data, ["brightness", "contrast"])
         for attack in ("brightness", "contrast"):
-            yield told(result, attack)
+            yield two_sided_row(result, attack)
 
 
 def tiny(seed: int, inputs: int, width: int, classes: int) -> tuple[nn.Sequential, Tensor, Tensor]:
@@ -183,7 +183,7 @@ class Mixed(nn.Module):
 
 
 def soundness(networks: int, points: int) -> Iterator[Row]:
-    """How many of so many points a network misclassifies inside of its certified balls."""
+    """Yield for each network how many points it misclassifies inside of its certified balls."""
     methods = ("crown", "interval", "beta-crown")
     for seed in range(networks):
         net = Mixed(seed).double().eval()
@@ -197,7 +197,7 @@ def soundness(networks: int, points: int) -> Iterator[Row]:
                 subject, attack_named(norm), Samples(x, y, torch.arange(4))
             )
             each = points // (len(NORMS) * 4) + 1
-            moved = inside(net, x, y, sizes, NORMS[norm], each)
+            moved = border_points(net, x, y, sizes, NORMS[norm], each)
             with torch.no_grad():
                 wrong += int((net(moved).argmax(1) != y.repeat_interleave(each)).sum())
             tried += len(moved)
@@ -207,8 +207,8 @@ def soundness(networks: int, points: int) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def inside(net: nn.Module, x: Tensor, y: Tensor, sizes: Tensor, p: float, each: int) -> Tensor:
-    """``[B each, ...]``: points at the border of balls in [0, 1]; half at random, half where the gradient leads."""
+def border_points(net: nn.Module, x: Tensor, y: Tensor, sizes: Tensor, p: float, each: int) -> Tensor:
+    """Return points ``[B each, ...]`` at the border of balls in [0, 1]; half at random, half along the gradient."""
     leaf = x.clone().requires_grad_()
     logits = net(leaf)
     other = logits.scatter(1, y[:, None], -torch.inf).amax(1)
@@ -255,7 +255,7 @@ class TwoBlocks(nn.Module):
 
 
 def layers_of(net: TwoBlocks) -> list[Layer]:
-    """What goes into each ReLU of two blocks in float64, and the logits."""
+    """Return the inputs of each ReLU of two blocks in float64, and the logits."""
     return [
         {-1: lambda x: net.norm(net.first(x))},
         {0: net.one[:2]},
@@ -322,7 +322,7 @@ def timed(model: ra.Classifier, data: Any, method: str, attack: str) -> Row:
     with patch("time.perf_counter", time.process_time):
         said = forecast(model, data, Request(attacks=attack, progress=False), method)
     begun, used = time.perf_counter(), time.process_time()
-    with counted() as bounds:
+    with bounded_samples() as bounds:
         result = ra.certify(model, data, attack, method=method, progress=False)
     seconds, busy = time.perf_counter() - begun, time.process_time() - used
     return {
@@ -333,7 +333,7 @@ def timed(model: ra.Classifier, data: Any, method: str, attack: str) -> Row:
 
 
 @contextmanager
-def counted() -> Iterator[list[int]]:
+def bounded_samples() -> Iterator[list[int]]:
     """Collect the number of samples of each bound that is computed in the meantime."""
     found: list[int] = []
     begin = Bounds.__init__
@@ -481,7 +481,7 @@ def cost(only: str) -> Iterator[Row]:
 
 
 def deep() -> Iterator[Row]:
-    """What the forecast says of a trained ResNet-32, with 303,104 numbers before 31 activations."""
+    """Yield the forecast for a trained ResNet-32, with 303,104 numbers before 31 activations, beside its cost."""
     net, mean, std = resnet32()
     net.load_state_dict(load_file(Path(os.environ["ROBUSTATLAS_MODELS"]) / "cifar10_resnet32_delta.safetensors"))
     model = ra.Classifier(net.eval(), mean, std, name="ResNet-32")

@@ -30,7 +30,7 @@ from torch import Tensor
 import robustatlas as ra
 from robustatlas.models.architectures import resnet18, resnet20, resnet32
 from robustatlas.models.classifier import Precision
-from robustatlas.models.classifier.compiled import ChannelsLast, Compiled
+from robustatlas.models.classifier.compiled import ChannelsLast, CompiledNetwork
 from robustatlas.models.weights import load_weights
 
 NETS = {"resnet20": resnet20, "resnet18": resnet18}
@@ -109,7 +109,7 @@ def main() -> None:
     net = NETS[given.net]().to(device).eval().requires_grad_(False)
     x = torch.rand(given.batch, 3, 32, 32, device=device)
     last = copy.deepcopy(net).to(memory_format=torch.channels_last)
-    compiled, images_last = Compiled(net), ChannelsLast(net)
+    compiled, images_last = CompiledNetwork(net), ChannelsLast(net)
     begun = time.perf_counter()
     found = gradient(compiled, x)
     to_compile = time.perf_counter() - begun

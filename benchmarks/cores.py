@@ -1,4 +1,4 @@
-"""What the cores of a machine are worth: one job on one core and on all of them, beside a neighbour, and simulated.
+"""Gain of the cores of a machine: one job on one core and on all of them, beside a neighbour, and simulated.
 
     python benchmarks/cores.py [--jobs digits,mnist,cifar10] [--output FILE.json]
 
@@ -26,6 +26,7 @@ import robustatlas as ra
 from drop_in import network
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.workers.pool import WorkerProcess
+from robustatlas.outcomes import Outcome
 from scheduling import Prices, shared_out
 
 NORMS = ("linf", "l2", "l1")
@@ -52,7 +53,7 @@ JOBS = {
 
 
 def evaluated(job: Job, **manner: Any) -> ra.Result:
-    """What there is to find."""
+    """Return the evaluation of a job."""
     data = ra.load_dataset(job.data)
     rows = slice(job.first, job.first + job.samples)
     model = ra.Classifier(network(job.net))
@@ -77,7 +78,7 @@ def _clocked(work: Callable[[], ra.Result]) -> dict[str, Any]:
     }
 
 
-def _spread(outcome: ra.Outcome) -> NDArray[np.float64]:
+def _spread(outcome: Outcome) -> NDArray[np.float64]:
     """Seconds of each sample, by its passes."""
     passes = outcome.forward + outcome.backward
     return outcome.seconds * passes / passes.sum()
@@ -85,7 +86,7 @@ def _spread(outcome: ra.Outcome) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Work:
-    """That a process can be sent."""
+    """Work that can be sent to a process."""
 
     job: Job
     threads: int
@@ -96,12 +97,12 @@ class _Work:
         return evaluated(self.job, **self.manner)
 
 
-def one_and_all(name: str) -> tuple[dict[str, Any], Prices]:
-    """A job on one core and on all; and what each sample of it costs."""
+def compare_cores(name: str) -> tuple[dict[str, Any], Prices]:
+    """Return the times of a job on one core and on all, and the cost of each sample."""
     job, count = JOBS[name], os.cpu_count() or 1
     alone = timed(_Work(job, 1, {"workers": 1}))
     shared = timed(_Work(job, count, {}))
-    apart = [_apart(a, b) for a, b in zip(alone["sizes"], shared["sizes"], strict=True)]
+    apart = [_relative_difference(a, b) for a, b in zip(alone["sizes"], shared["sizes"], strict=True)]
     told = {
         **asdict(job),
         "cores": count,
@@ -113,16 +114,15 @@ def one_and_all(name: str) -> tuple[dict[str, Any], Prices]:
     return told, Prices(np.array(alone["each"]), begin=0.0)
 
 
-def _apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N]``: how far sizes are from each other, as a share; 0 where both are infinite or missing."""
+def _relative_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the relative differences [N] of sizes; 0 where both are infinite or missing."""
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         return np.where(same, 0.0, np.nan_to_num(np.abs(one - other) / np.maximum(one, other), nan=1.0))
 
 
-def beside_a_neighbour(name: str = "digits") -> dict[str, Any]:
-    """From Python, with torch's own number of threads, while another process computes with as many: beside one thread
-    under the same neighbour."""
+def compare_under_load(name: str = "digits") -> dict[str, Any]:
+    """Return the times of a job by one thread and by torch's number, while another process uses all threads."""
     job, count = JOBS[name], os.cpu_count() or 1
     job = Job(**asdict(job) | {"samples": 300, "effort": "default"})
     neighbour = multiprocessing.get_context("spawn").Process(target=_compute, args=(count,), daemon=True)
@@ -179,11 +179,11 @@ def main() -> None:
     asked = parser.parse_args()
     found: dict[str, Any] = {"torch": torch.__version__, "cores": os.cpu_count(), "start": start(), "jobs": []}
     print(json.dumps(found["start"]), flush=True)
-    found["neighbour"] = beside_a_neighbour()
+    found["neighbour"] = compare_under_load()
     print(json.dumps(found["neighbour"]), flush=True)
     found["simulated"] = []
     for name in asked.jobs.split(","):
-        told, priced = one_and_all(name)
+        told, priced = compare_cores(name)
         found["jobs"].append(told)
         print(json.dumps(told), flush=True)
         found["simulated"].append(simulated(name, priced, found["start"]["fork_server_s"]))

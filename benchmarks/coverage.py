@@ -1,4 +1,4 @@
-"""How often the interval of a randomised model's robust accuracy holds the true one, which is known in closed form.
+"""Coverage of the intervals of a randomised model's robust accuracy, whose true value is known in closed form.
 
     python benchmarks/coverage.py [--seeds 100] [--samples 50] [--effort default] [--case NAME] [--output FILE.json]
 
@@ -83,8 +83,8 @@ def noise_only() -> Case:
     return Case(ra.Classifier(NoiseOnly(), draws=1), samples, (0.01,), (100 * float(SHARES[QUALITIES > 0.5].sum()),))
 
 
-def behind_noise() -> Case:
-    """Inputs of deviation 0.05 about a mean that lies 0.1 on the right side of the boundary."""
+def noisy_linear_case() -> Case:
+    """Return the case of inputs of deviation 0.05 about a mean that lies 0.1 on the right side of the boundary."""
     weight, ahead = WEIGHT.numpy(), 0.1
     mean = 0.5 + ahead * weight / (weight @ weight)
 
@@ -96,8 +96,8 @@ def behind_noise() -> Case:
     return Case(ra.Classifier(BehindNoise(), draws=16), samples, STRENGTHS, tuple(map(float, true)))
 
 
-def covered(case: Case, seeds: int, count: int, effort: Effort) -> dict[str, object]:
-    """Of how many seeds the interval at each strength holds the true accuracy, and what was found on average."""
+def interval_coverage(case: Case, seeds: int, count: int, effort: Effort) -> dict[str, object]:
+    """Return for how many seeds the interval at each strength holds the true accuracy, with means of what was found."""
     begun, inside, values, widths = time.perf_counter(), [], [], []
     for seed in range(seeds):
         x = torch.from_numpy(case.samples(default_rng(seed), count))
@@ -129,9 +129,11 @@ def main() -> None:
     parser.add_argument("--case", help="one of the two alone")
     parser.add_argument("--output", type=Path, help="JSON file; cases that it holds and that are not run again stay")
     arguments = parser.parse_args()
-    cases = {"noise only": noise_only(), "behind noise": behind_noise()}
+    cases = {"noise only": noise_only(), "behind noise": noisy_linear_case()}
     asked = [arguments.case] if arguments.case else list(cases)
-    found = {name: covered(cases[name], arguments.seeds, arguments.samples, arguments.effort) for name in asked}
+    found = {
+        name: interval_coverage(cases[name], arguments.seeds, arguments.samples, arguments.effort) for name in asked
+    }
     table = Table("model", "strength", "true accuracy", "mean found", "mean width", f"inside, of {arguments.seeds}")
     for name, one in found.items():
         columns = ("strengths", "true", "mean_accuracy", "mean_width", "seeds_inside")

@@ -35,7 +35,7 @@ def margins(net: Matrices, x: Tensor, label: int, radius: float) -> Tensor:
 
 
 def matrices(layers: Sequence[Layer], shape: tuple[int, ...]) -> Matrices:
-    """Of each layer its matrices, by what they are applied to, and its constant part; ``shape`` is that of an image."""
+    """Return the matrices of each layer, by what they are applied to, and its constant part; ``shape``: of an image."""
     shapes, found = {-1: torch.Size(shape)}, []
     for k, layer in enumerate(layers):
         weights, bias = {}, torch.zeros((), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What a whole curve costs: the 20-strength linf and l2 curves by descent at two efforts, beside MultiRobustBench's
+"""Cost of a whole curve: the 20-strength linf and l2 curves by descent at two efforts, beside MultiRobustBench's
 protocol.
 
 The peer's protocol is per-image bisection over the strengths, with one AutoAttack call (APGD-T, then FAB-T) for the
@@ -36,7 +36,7 @@ from robustatlas.models.weights import load_weights
 NORMS = {"linf": "Linf", "l2": "L2"}
 EFFORTS: tuple[Effort, ...] = ("low", "default")
 BEFORE, AFTER = 3, 2
-"""How often ours is measured before and after the protocol."""
+"""Numbers of measurements of ours before and after the protocol."""
 
 
 def subject(count: int) -> tuple[str, ra.Classifier, Tensor, Tensor, dict[str, list[float]]]:
@@ -106,14 +106,14 @@ def compare(count: int, *, standard: bool) -> list[dict[str, Any]]:
             grid = {norm: strengths[norm]}
             return ra.evaluate(model, (x[:samples], y[:samples]), norm, strengths=grid, effort=effort, progress=False)
 
-        def repeated(times: int, work: Callable[[Effort], ra.Result] = work) -> dict[Effort, list[Any]]:
+        def measure_efforts(times: int, work: Callable[[Effort], ra.Result] = work) -> dict[Effort, list[Any]]:
             return {effort: [measured(model, lambda e=effort: work(e)) for _ in range(times)] for effort in EFFORTS}
 
         for effort in EFFORTS:
             work(effort, min(count, 64))  # warm up
-        before = repeated(BEFORE)
+        before = measure_efforts(BEFORE)
         peer, seconds, passes = measured(model, lambda n=norm: protocol(model, x, y, n, strengths[n]))
-        after = repeated(AFTER)
+        after = measure_efforts(AFTER)
         for effort in EFFORTS:
             runs = before[effort] + after[effort]
             ours, _, our_passes = runs[0]
@@ -166,8 +166,7 @@ def overhead(count: int, batch: int) -> dict[str, Any]:
 
         return call
 
-    model = ra.Classifier(net.eval(), mean, std)
-    model.net = timed(net)
+    model = ra.Classifier(timed(net.eval()), mean, std)
     original = torch.autograd.grad
     torch.autograd.grad = timed(original)  # type: ignore[assignment]
     try:

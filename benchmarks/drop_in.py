@@ -68,15 +68,15 @@ class Counted(nn.Module):
         self.forward_passes += len(x)
         logits: Tensor = self.net(x)
         if logits.requires_grad:
-            logits.register_hook(self._back)
+            logits.register_hook(self._count_backward)
         return logits
 
-    def _back(self, gradient: Tensor) -> None:
+    def _count_backward(self, gradient: Tensor) -> None:
         self.backward_passes += len(gradient)
 
 
 def network(name: str) -> nn.Module:
-    """From images in [0, 1] to logits."""
+    """Return the network from images in [0, 1] to logits."""
     if name.startswith("builtin:"):
         return ra.load_model(name).net.eval()
     net = small_cnn() if name.startswith("mnist") else resnet32()[0]
@@ -84,8 +84,8 @@ def network(name: str) -> nn.Module:
     return net.eval() if name.startswith("mnist") else Normalised(net, *resnet32()[1:]).eval()
 
 
-def by_theirs(net: nn.Module, x: Tensor, y: Tensor, case: Case) -> tuple[Tensor, Tensor]:
-    """The script as it is written for pyautoattack; images and labels."""
+def run_pyautoattack(net: nn.Module, x: Tensor, y: Tensor, case: Case) -> tuple[Tensor, Tensor]:
+    """Run the script as it is written for pyautoattack, and return images and labels."""
     import pyautoattack
 
     adversary = pyautoattack.AutoAttack(net, norm=case.norm, eps=case.eps, version=case.version, seed=0)
@@ -93,23 +93,23 @@ def by_theirs(net: nn.Module, x: Tensor, y: Tensor, case: Case) -> tuple[Tensor,
     return made, labels
 
 
-def by_ours(net: nn.Module, x: Tensor, y: Tensor, case: Case, fast: bool) -> tuple[Tensor, Tensor]:
-    """The script as it is written for AutoAttack, with our import."""
+def run_replacement(net: nn.Module, x: Tensor, y: Tensor, case: Case, fast: bool) -> tuple[Tensor, Tensor]:
+    """Run the script as it is written for AutoAttack, with our import."""
     adversary = AutoAttack(net, norm=case.norm, eps=case.eps, version=case.version, seed=0, fast=fast, verbose=False)
     made, labels = adversary.run_standard_evaluation(x, y, bs=100, return_labels=True)
     return made, labels
 
 
-def found(case: Case, way: str) -> dict[str, Any]:
-    """Which images stand, passes of an image, and seconds."""
+def measure_case(case: Case, way: str) -> dict[str, Any]:
+    """Return the images that stand, passes of an image, and seconds."""
     data = ra.load_dataset(case.data)
     rows = slice(case.first, case.first + case.samples)
     x, y, net = data.images[rows], data.labels[rows], Counted(network(case.net))
     begun = time.process_time()
     if way == WAYS[0]:
-        made, labels = by_theirs(net, x, y, case)
+        made, labels = run_pyautoattack(net, x, y, case)
     else:
-        made, labels = by_ours(net, x, y, case, fast=way == WAYS[2])
+        made, labels = run_replacement(net, x, y, case, fast=way == WAYS[2])
     seconds = time.process_time() - begun
     order = {"Linf": float("inf"), "L2": 2, "L1": 1}[case.norm]
     sizes = torch.linalg.vector_norm((made - x).flatten(1), ord=order, dim=1)
@@ -150,7 +150,7 @@ def main() -> None:
         paths = {way: asked.kept / f"{case.name} {way} {case.first}-{case.samples}.json" for way in WAYS}
         for way, path in paths.items():
             if not path.is_file() and time.monotonic() < end:
-                path.write_text(json.dumps(found(case, way)), encoding="utf-8")
+                path.write_text(json.dumps(measure_case(case, way)), encoding="utf-8")
                 print(f"{path.stem}: {path.read_text(encoding='utf-8')}", flush=True)
         if all(path.is_file() for path in paths.values()):
             rows.append(

@@ -1,4 +1,4 @@
-"""How far the default of an attack is from the best known: in robust accuracy at each strength, and between seeds.
+"""Gaps of the default of an attack to the best known: in robust accuracy at each strength, and between seeds.
 
 Best known is, of each sample, the smallest example of some seeds of the default and, as --more says, of high effort, of
 brute force (longer ascents than any default has: three targets and two restarts, just below the best until all fail),
@@ -81,13 +81,13 @@ def subject(name: str, networks: Path) -> tuple[ra.Classifier, ra.Dataset]:
 
 
 def attacked(model: ra.Classifier, data: ra.Dataset, first: int, samples: int) -> ra.Dataset:
-    """Those of the samples that the model classifies correctly."""
+    """Return the samples that the model classifies correctly."""
     right = correct(model, data, torch.arange(first, first + samples))
     return ra.Dataset.of_rows(data.rows.chosen(right), data.labels[right], name=data.name)
 
 
 def contenders(attack: Attack, seeds: int, more: Collection[str]) -> Iterator[tuple[str, Attack, dict[str, Any]]]:
-    """The default first."""
+    """Yield the searches to compare, the default first."""
     for seed in range(seeds):
         yield f"seed {seed}", attack, {"seed": seed}
     if "high effort" in more:
@@ -108,22 +108,22 @@ def smoothed(run: AttackRun) -> AttackRun:
 
 
 def spread(model: ra.Classifier, data: ra.Dataset, attack: Attack, count: int) -> tuple[float, ...]:
-    """So many strengths between the sizes that a tenth and nine tenths of the samples fall at."""
+    """Return strengths between the sizes at which a tenth and nine tenths of the samples fall."""
     result = ra.evaluate(model, data, attack, search="minimum", diagnose=False, progress=False)
     ends = np.quantile(result.minimal_size(attack.name), [0.1, 0.9])
     return tuple(float(f"{strength:.4g}") for strength in np.linspace(*ends, count))
 
 
 def forced(attack: Attack) -> Attack:
-    """The attack with other ascents, and nothing after them."""
+    """Return the attack with the ascents of brute force, and nothing after them."""
     bounds = attack.plan("descent").runs_in("bound")
     return replace(attack, runs=(*bounds, *BRUTE_FORCE), rules=(), search_order=())
 
 
 def longer(attack: Attack, times: int) -> Attack:
-    """The attack with so many times the runs after its bounds, patience with them, and passes at most."""
+    """Return the attack with a multiple of the runs after its bounds, of its patience, and of its largest passes."""
 
-    def more(run: AttackRun) -> AttackRun:
+    def repeat_run(run: AttackRun) -> AttackRun:
         return run if run.role in ("bound", "refine") else replace(run, count=times * run.count)
 
     def rule_of(rule: Rule) -> Rule:
@@ -133,10 +133,10 @@ def longer(attack: Attack, times: int) -> Attack:
 
     rules = tuple(rule_of(rule) for rule in (*attack.rules, StopFruitless()))
     kinds = dict(zip(map(type, reversed(rules)), reversed(rules), strict=True))
-    return replace(attack.with_runs(more), rules=tuple(kinds.values()))
+    return replace(attack.with_runs(repeat_run), rules=tuple(kinds.values()))
 
 
-def found(
+def search_sizes(
     folder: Path | None,
     key: str,
     model: ra.Classifier,
@@ -144,7 +144,7 @@ def found(
     attack: Attack,
     settings: dict[str, Any],
 ) -> tuple[NDArray[np.float64], float]:
-    """The smallest size of each sample, and the passes a sample; what is in the folder is not searched again."""
+    """Return the smallest size of each sample and the passes a sample; what is in the folder is not searched again."""
     path = folder and folder / f"{key.replace('/', ' ')}.npz"
     if not (path and path.exists()):
         result = ra.evaluate(model, data, attack, diagnose=False, progress=False, **settings)
@@ -158,14 +158,14 @@ def found(
 
 
 def accuracies(sizes: NDArray[np.float64], strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[S]: percent of the samples that have no example within a strength."""
+    """Return the percentages [S] of the samples that have no example within a strength."""
     return 100 * (sizes[:, None] > strengths * (1 + STRENGTH_TOLERANCE)).mean(0)
 
 
-def judged(
+def gap_row(
     name: str, strengths: NDArray[np.float64], sizes: dict[str, NDArray[np.float64]], passes: dict[str, float]
 ) -> dict[str, Any]:
-    """The row of an attack: accuracies, gap, and how seeds differ."""
+    """Return the row of an attack: accuracies, gap, and differences between seeds."""
     seeds = [found for what, found in sizes.items() if what.startswith("seed")]
     best = np.minimum.reduce(list(sizes.values()))
     gaps = {what: accuracies(each, strengths) - accuracies(best, strengths) for what, each in sizes.items()}
@@ -187,7 +187,7 @@ def judged(
 
 
 def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] | None:
-    """What an attack finds on networks that are taken together; None: it cannot be applied to them."""
+    """Return the row of an attack on networks that are taken together; None: it cannot be applied to them."""
     strengths: tuple[float, ...] = ()
     sizes: dict[str, list[NDArray[np.float64]]] = {}
     costs: dict[str, float] = {}
@@ -208,13 +208,15 @@ def row_of(name: str, joined: str, asked: argparse.Namespace) -> dict[str, Any] 
             key = f"{who}/{name}/{what}/{asked.first}-{asked.samples}-{asked.times:g}"
             key += f"-{asked.search}" * (asked.search != "descent") + f"-{asked.spread}" * bool(asked.spread)
             settings |= {"search": "descent" if what == "brute force" else asked.search}
-            smallest, passes = found(asked.kept, key, model, data, replace(attack, strengths=strengths), settings)
+            smallest, passes = search_sizes(
+                asked.kept, key, model, data, replace(attack, strengths=strengths), settings
+            )
             sizes.setdefault(what, []).append(smallest)
             costs[what] = costs.get(what, 0.0) + passes * len(smallest)
     every = {what: np.concatenate(parts) for what, parts in sizes.items()}
     spent = {what: cost / len(every[what]) for what, cost in costs.items()}
     apart = set(joined.split("+")) <= set(HELD_OUT)
-    return {"networks": joined, "held out": apart, "search": asked.search} | judged(
+    return {"networks": joined, "held out": apart, "search": asked.search} | gap_row(
         name, np.array(strengths), every, spent
     )
 

@@ -1,4 +1,4 @@
-"""How near an evaluation comes to the plain passes of its network: wall time over passes x N / (2 T0).
+"""Overhead of an evaluation over the plain passes of its network: wall time over passes x N / (2 T0).
 
 T0 is the number of samples a second that go forward and backward (one of each) through the network alone, at the
 evaluation's batch size and number format, forward and back (float32 is computed as such, without TF32), on this device.

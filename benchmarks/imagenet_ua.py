@@ -54,7 +54,7 @@ def published_on_sound_sets(sound: Attack, paper: Attack) -> Attack:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is found in one go: a block of images, by a seed, of a network, by one of the two ways."""
+    """Unit of work: a block of images, by a seed, of a network, by one of the two ways."""
 
     first: int
     seed: int
@@ -68,7 +68,7 @@ class Cell:
 
 
 def cells(attacks: list[str], asked: argparse.Namespace) -> Iterator[Cell]:
-    """The most telling first: a little of everything before much of anything."""
+    """Yield the units of work: a little of everything before much of anything."""
     for first in range(asked.first, asked.first + asked.samples, BLOCK):
         for seed in range(asked.seeds):
             for attack in attacks:
@@ -77,8 +77,8 @@ def cells(attacks: list[str], asked: argparse.Namespace) -> Iterator[Cell]:
                         yield Cell(first, seed, attack, model, way)
 
 
-def found(model: ra.Classifier, data: ra.Dataset, attack: Attack, cell: Cell) -> dict[str, Any]:
-    """Which images stand at each level, and the passes of an image at all levels together."""
+def search_block(model: ra.Classifier, data: ra.Dataset, attack: Attack, cell: Cell) -> dict[str, Any]:
+    """Return the images that stand at each level, and the passes of an image at all levels together."""
     result = ra.evaluate(
         model, data, attack, search="descent" if cell.way == "default" else "every",
         samples=list(range(cell.first, cell.first + BLOCK)), seed=cell.seed, diagnose=False, progress=False,
@@ -95,7 +95,7 @@ def worked(kept: Path, pairs: dict[str, dict[str, Attack]], asked: argparse.Name
         if time.monotonic() > end:
             return
         if not (path := kept / cell.file).is_file():
-            numbers = found(models[cell.model], data, pairs[cell.attack][cell.way], cell)
+            numbers = search_block(models[cell.model], data, pairs[cell.attack][cell.way], cell)
             path.write_text(json.dumps(numbers), encoding="utf-8")
             left = np.mean(numbers["standing"], 0) * 100
             print(
@@ -110,14 +110,17 @@ def rows_of(kept: Path, attacks: list[str], asked: argparse.Namespace) -> list[d
     for model in asked.models.split(","):
         for attack in attacks:
             if own := [cell for cell in there if (cell.model, cell.attack) == (model, attack)]:
-                ways = {way: _joined(kept, [cell for cell in own if cell.way == way]) for way in WAYS}
+                ways = {way: _merge_blocks(kept, [cell for cell in own if cell.way == way]) for way in WAYS}
                 rows.append({"model": model, "attack": attack} | ways)
     return rows
 
 
-def _joined(kept: Path, blocks: list[Cell]) -> dict[str, Any]:
-    """Of the first seed: how many images there are, the percentage that stands at each level, and passes of an image.
-    Of all, on those images that all have seen: how many these are, and percentages."""
+def _merge_blocks(kept: Path, blocks: list[Cell]) -> dict[str, Any]:
+    """Return the numbers of the first seed, and of all seeds on the images that all have seen.
+
+    Of the first seed: number of images, percentage that stands at each level, and passes of an image. Of all: number of
+    images and percentages.
+    """
     found = {(cell.seed, cell.first): json.loads((kept / cell.file).read_text(encoding="utf-8")) for cell in blocks}
     seeds = list(dict.fromkeys(seed for seed, _ in found))
     common = [first for seed, first in found if seed == seeds[0] and all((other, first) in found for other in seeds)]

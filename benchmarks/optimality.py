@@ -1,4 +1,4 @@
-"""How near attacks come to the smallest examples known: ours beside those of other libraries, on the same samples.
+"""Optimality of attacks, by the smallest examples known: ours beside those of other libraries, on the same samples.
 
 AttackBench's measure (Cinà et al. 2025): 1 where no attack of the run found anything smaller, 0 where nothing was
 found. Best known are the smallest examples of all attacks of the run. Everybody's passes are counted by the model, and
@@ -92,7 +92,7 @@ def ours(norm: str) -> Iterator[Contender]:
         yield Contender("robustatlas", name, name, {})
 
 
-def of_adv_lib(norm: str) -> Iterator[Contender]:
+def adv_lib_contenders(norm: str) -> Iterator[Contender]:
     attacks: Any = import_module("adv_lib.attacks")
     p, apgd = NORMS[norm], import_module("adv_lib.attacks.auto_pgd").minimal_apgd
 
@@ -122,7 +122,7 @@ def of_adv_lib(norm: str) -> Iterator[Contender]:
         yield contender("VFGA", attacks.vfga, targeted=False)
 
 
-def of_foolbox(norm: str) -> Iterator[Contender]:
+def foolbox_contenders(norm: str) -> Iterator[Contender]:
     attacks: Any = import_module("foolbox.attacks")
     kinds = {
         "linf": {"FMN 100": attacks.LInfFMNAttack(steps=100), "DeepFool": attacks.LinfDeepFoolAttack()},
@@ -134,7 +134,7 @@ def of_foolbox(norm: str) -> Iterator[Contender]:
         yield Contender("foolbox", name, ra.external(attack, norm), {})
 
 
-def of_torchattacks(norm: str) -> Iterator[Contender]:
+def torchattacks_contenders(norm: str) -> Iterator[Contender]:
     attacks: Any = import_module("torchattacks")
 
     def apgd_t(model: nn.Module, x: Tensor, labels: Tensor, eps: float) -> Any:
@@ -148,7 +148,7 @@ def of_torchattacks(norm: str) -> Iterator[Contender]:
         yield Contender("torchattacks", "CW 200", ra.external(attacks.CW, norm, c=10, steps=200, lr=0.05), {})
 
 
-def of_pyautoattack(norm: str) -> Iterator[Contender]:
+def pyautoattack_contenders(norm: str) -> Iterator[Contender]:
     names = {"linf": "Linf", "l2": "L2"}
     if norm not in names:
         return
@@ -166,10 +166,10 @@ def of_pyautoattack(norm: str) -> Iterator[Contender]:
 
 LIBRARIES: Mapping[str, Callable[[str], Iterator[Contender]]] = {
     "ours": ours,
-    "adv-lib": of_adv_lib,
-    "foolbox": of_foolbox,
-    "torchattacks": of_torchattacks,
-    "pyautoattack": of_pyautoattack,
+    "adv-lib": adv_lib_contenders,
+    "foolbox": foolbox_contenders,
+    "torchattacks": torchattacks_contenders,
+    "pyautoattack": pyautoattack_contenders,
 }
 
 
@@ -192,7 +192,7 @@ def limited(seconds: int) -> Iterator[None]:
 def measured(
     who: Subject, norm: str, contender: Contender, first: int, limit: int
 ) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
-    """What an attack took, and the smallest size [N] that it found of each sample; none where it did not finish."""
+    """Return the cost of an attack and the sizes [N] of the smallest examples it found; None if it did not finish."""
     name = contender.attack if isinstance(contender.attack, str) else contender.attack.name
     given = dict(contender.settings, strengths={name: STRENGTHS[norm]}, progress=False)
     row = {"subject": who.name, "norm": norm, "library": contender.library, "attack": contender.name}
@@ -211,7 +211,7 @@ def measured(
 def remembered(
     folder: Path | None, who: Subject, norm: str, contender: Contender, first: int, limit: int
 ) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
-    """:func:`measured`, or what it gave before on the same samples."""
+    """Return the numbers of :func:`measured`, or those that it gave before on the same samples."""
     if folder is None:
         return measured(who, norm, contender, first, limit)
     key = f"{who.name} {norm} {first} {len(who.data.labels)} {contender.library} {contender.name}"
@@ -225,7 +225,7 @@ def remembered(
     return row, None if "unfinished" in row else kept["sizes"]
 
 
-def judged(rows: list[dict[str, Any]], sizes: Mapping[str, NDArray[np.float64]], norm: str) -> None:
+def add_optimality(rows: list[dict[str, Any]], sizes: Mapping[str, NDArray[np.float64]], norm: str) -> None:
     """Add the optimality of each row, against all and against the peers, and its share of samples near the best: 1 %,
     in l0 one value."""
     curves = {key: RobustnessCurve(found) for key, found in sizes.items()}
@@ -281,7 +281,7 @@ def main() -> None:
                     continue
                 found.append(row)
                 sizes[f"{who.name}/{norm}/{contender.library}/{contender.name}"] = size
-            judged(found, sizes, norm)
+            add_optimality(found, sizes, norm)
             for table in tables(found):
                 console.print(table)
             rows += [*found, *unfinished]

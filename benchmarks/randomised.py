@@ -40,11 +40,11 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.forwards += len(x)
         if x.requires_grad:
-            x.register_hook(self._back)
+            x.register_hook(self._count_backward)
         logits: Tensor = self.net(x + self.deviation * torch.randn_like(x))
         return logits
 
-    def _back(self, gradient: Tensor) -> None:
+    def _count_backward(self, gradient: Tensor) -> None:
         self.backwards += len(gradient)
 
     @property
@@ -73,8 +73,8 @@ def theirs(net: Noisy, data: ra.Dataset, epsilon: float) -> dict[str, float]:
     spent, seconds = (net.passes - before) / len(data), time.perf_counter() - begun
     model = ra.Classifier(net, draws=1)
     streams = Noise.of(1, torch.arange(len(data)), "judged")
-    clean = model.judged(data.images, data.labels, streams.child(0))
-    fooled = model.judged(adversarial, data.labels, streams.child(1))
+    clean = model.judge(data.images, data.labels, streams.child(0))
+    fooled = model.judge(adversarial, data.labels, streams.child(1))
     return {
         "said": 100 * float((labels == data.labels).float().mean()),
         "judged": 100 * float((~(clean.wrong | fooled.wrong)).float().mean()),

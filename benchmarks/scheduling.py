@@ -1,4 +1,4 @@
-"""How well many workers share one evaluation: the dispatcher that hands out jobs, run against a simulated clock.
+"""Sharing of one evaluation among many workers: the dispatcher that hands out jobs, run against a simulated clock.
 
 The dispatcher is the one that every evaluation uses; only the workers are simulated (discrete events, nothing sleeps).
 What a sample costs is what was measured: the seconds of the nine ranked attacks on a ResNet-32 (suite.json), spread
@@ -44,8 +44,8 @@ SECONDS_TO_START = 5.7
 BYTES = 0.3 * 2**30
 """Memory of a process with a small network."""
 ALONE = 3.0
-"""How many times as long a sample takes alone as in a full batch (batch of 1 against 64, ResNet-32, one core: 2.9);
-more on devices that a single sample leaves idle."""
+"""Time of a sample alone over its time in a full batch (batch of 1 against 64, ResNet-32, one core: 2.9). It is larger
+on devices that a single sample leaves idle."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Nowhere:
 
 
 def simulate(priced: Prices, workers: int) -> dict[str, Any]:
-    """All jobs done by so many workers; seconds are those of the simulated clock."""
+    """Simulate a number of workers that do all jobs; seconds are those of the simulated clock."""
     dispatcher = dispatcher_of(priced, workers)
     return _clocked(dispatcher, priced, [priced.begin] * workers)
 
@@ -106,7 +106,7 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
     clock, many = 0.0, 1
     while many == 1 and (job := dispatcher.next()) is not None:
         seconds = _seconds(priced, job)
-        dispatcher.finish(job, _found(job, seconds))
+        dispatcher.finish(job, _chunk_result(job, seconds))
         clock += seconds
         many = cores.processes(dispatcher.work_seconds(), dispatcher.unfinished_samples, memory=BYTES)
     dispatcher.workers = many
@@ -114,7 +114,7 @@ def shared_out(priced: Prices, cores: Cores) -> dict[str, Any]:
 
 
 def dispatcher_of(priced: Prices, workers: int, short: float | None = None) -> Dispatcher:
-    """Of the samples that there are prices for."""
+    """Return the dispatcher of the samples that have prices."""
     samples = priced.seconds.shape[1]
     work = choose_samples(
         (torch.zeros(1, 3, 32, 32).expand(samples, -1, -1, -1), torch.zeros(samples, dtype=torch.int64)), None
@@ -142,7 +142,7 @@ def _clocked(dispatcher: Dispatcher, priced: Prices, begin: list[float]) -> dict
     while events:
         last, _, done = heapq.heappop(events)
         if done is not None:
-            dispatcher.finish(done[0], _found(*done))
+            dispatcher.finish(done[0], _chunk_result(*done))
         job = dispatcher.next()
         if job is None:
             idle = last if idle is None else idle
@@ -168,7 +168,7 @@ def _seconds(priced: Prices, job: Chunk) -> float:
     return max(float(each.sum()), ALONE * float(each.max()))
 
 
-def _found(job: Chunk, seconds: float) -> ChunkResult:
+def _chunk_result(job: Chunk, seconds: float) -> ChunkResult:
     columns = {"index": job.index, "seconds": np.full(len(job.index), seconds / len(job.index))}
     return ChunkResult(columns, {}, None, {}, seconds, 256)
 

@@ -21,11 +21,11 @@ from robustatlas.studies import Studied, StudyDisplay, shipped
 
 RESULTS = Path(__file__).parent / "results" / "studies"
 WIDTH = 480
-"""Of the figures that are kept, in pixels, at most."""
+"""Largest width of the figures that are kept, in pixels."""
 
 
 class _Lines(StudyDisplay):
-    """A line for each step, with its wall and processor time."""
+    """Display with a line for each step, with its wall and processor time."""
 
     def step(self, name: str, number: int, of: int) -> None:
         self.name, self.begun = f"[{number}/{of}] {name}", (time.perf_counter(), time.process_time())
@@ -38,7 +38,7 @@ class _Lines(StudyDisplay):
 
 
 def keep(done: Studied, folder: Path) -> None:
-    """The page with its tables, the tables as data, and the figures as small pictures."""
+    """Keep the page with its tables, the tables as data, and the figures as small pictures."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     text = (done.folder / "study.md").read_text(encoding="utf-8")

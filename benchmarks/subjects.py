@@ -74,7 +74,7 @@ class Residual(nn.Module):
 
 
 def fully_connected(hidden: int, width: int = 256, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
-    """So many hidden layers on the pixels of MNIST."""
+    """Return a network with a number of hidden layers on the pixels of MNIST."""
     layers: list[nn.Module] = [nn.Flatten()]
     for into in (784, *[width] * (hidden - 1)):
         layers += [nn.Linear(into, width), activation()]
@@ -132,10 +132,9 @@ Split = Literal["test", "train"]
 
 @dataclass(frozen=True)
 class Kind:
-    """How a network is made; ``first`` to ``first + count`` of a split are its training images, and those from
-    ``attacked`` on of the test images are for attacks. ``epsilon``: it is trained on one step in linf from a random
-    point (Wong et al. 2020), or by a ``recipe`` of ``robustatlas train`` against that size; 0: on the images
-    themselves."""
+    """Recipe of a network. Images ``first`` to ``first + count`` of a split train it, and test images from ``attacked``
+    on are for attacks. ``epsilon``: it is trained on one step in linf from a random point (Wong et al. 2020), or by a
+    ``recipe`` of ``robustatlas train`` against that size; 0: on the images themselves."""
 
     net: Callable[[], nn.Module]
     data: str
@@ -190,10 +189,10 @@ def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
 
 
 def correct(model: ra.Classifier, data: ra.Dataset, rows: Tensor) -> Tensor:
-    """Those of the rows that the model classifies correctly."""
+    """Return the rows that the model classifies correctly."""
     with torch.no_grad():
-        said = model.logits(data.images[rows].to(model.device)).argmax(1).cpu()
-    return rows[said == data.labels[rows]]
+        predicted = model.logits(data.images[rows].to(model.device)).argmax(1).cpu()
+    return rows[predicted == data.labels[rows]]
 
 
 def _train(net: nn.Module, kind: Kind, batch: int = 128) -> None:

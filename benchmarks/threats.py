@@ -65,8 +65,8 @@ def run(
     }
 
 
-def whole_suite(models: dict[str, ra.Classifier], data: Dataset, suite: str, samples: int) -> list[dict[str, Any]]:
-    """Time and passes of all attacks of a suite at all their strengths, by the default protocol."""
+def time_suite(models: dict[str, ra.Classifier], data: Dataset, suite: str, samples: int) -> list[dict[str, Any]]:
+    """Return time and passes of all attacks of a suite at all their strengths, by the default protocol."""
     rows = []
     for name, model in models.items():
         begun = time.perf_counter()
@@ -90,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     models, data = subjects(options.models.split(","))
     if options.suite:
-        rows = whole_suite(models, data, options.suite, options.samples)
+        rows = time_suite(models, data, options.suite, options.samples)
         options.output.write_text(json.dumps(rows, indent=1))
         return
     table = Table(title=f"Robust accuracy (%), mean over strengths, {options.samples} samples; F+B passes a sample")

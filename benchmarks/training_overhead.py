@@ -1,4 +1,4 @@
-"""What the trainer costs over a bare hand-written loop of the same recipe, and what joint recipes cost over one attack.
+"""Cost of the trainer over a bare hand-written loop of the same recipe, and of joint recipes over one attack.
 
     python benchmarks/training_overhead.py [--batches 40] [--output FILE.json]
 
@@ -129,8 +129,8 @@ class Taking(TrainingDisplay):
         self.begun = time.process_time()
 
 
-def compared(recipe: Recipe, bare: str, data: Dataset) -> Taking:
-    """The trainer and a bare loop in turn; the first pair, which warms up, is left out."""
+def compare_loops(recipe: Recipe, bare: str, data: Dataset) -> Taking:
+    """Time the trainer and a bare loop in turn; the first pair, which warms up, is left out."""
     torch.manual_seed(0)
     turns = Taking(Bare(bare, data))
     train(network(), data, recipe, settings=Settings(epochs=1, batch_size=BATCH, held_out=0), progress=turns)
@@ -152,7 +152,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     data = images(options.batches * BATCH)
-    turns = {name: compared(recipe, name if name in BARE else "pgd", data) for name, recipe in RECIPES.items()}
+    turns = {name: compare_loops(recipe, name if name in BARE else "pgd", data) for name, recipe in RECIPES.items()}
     over = {name: 100 * (ratio(turns[name]) - 1) for name in BARE}
     times_pgd = {name: ratio(each)[0] / ratio(turns["pgd"])[0] for name, each in turns.items() if name not in BARE}
     result = {

@@ -7,8 +7,8 @@ import torch
 import robustatlas as ra
 
 
-def saved(side: int) -> str:
-    """A small transformer with random weights, in a folder."""
+def save_model(side: int) -> str:
+    """Save a small transformer with random weights, and return its folder."""
     try:
         from transformers import ViTConfig, ViTForImageClassification
     except ImportError as error:
@@ -23,7 +23,7 @@ def saved(side: int) -> str:
 
 def main() -> None:
     for side in (32, 224):
-        folder = saved(side)
+        folder = save_model(side)
         model = ra.load_model(f"hf:{folder}")
         images = torch.rand(2, 3, side, side)
         labels = model.logits(images).argmax(1)

@@ -9,8 +9,8 @@ import torch
 import robustatlas as ra
 
 
-def saved(folder: Path) -> None:
-    """A small CLIP with random weights and a tokenizer of letters."""
+def save_model(folder: Path) -> None:
+    """Save a small CLIP with random weights and a tokenizer of letters."""
     try:
         from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
     except ImportError as error:
@@ -30,7 +30,7 @@ def saved(folder: Path) -> None:
 def main() -> None:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        saved(Path(folder))
+        save_model(Path(folder))
         arguments = {"classes": ["cat", "dog", "frog"], "prompt": "a photo of a {}"}
         model = ra.load_model(f"hf-clip:{folder}", arguments=arguments)
         images = torch.rand(4, 3, 32, 32)

@@ -1,4 +1,4 @@
-"""The runs of a board as one small archive, which has what the board's pages and claims are made of."""
+"""Pack the runs of a board into one small archive, from which the board's pages and claims can be made."""
 
 import lzma
 import tarfile
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 GRAIN = 1 / 256
-"""What margins are rounded to."""
+"""Unit to which margins are rounded."""
 
 
 def archive_runs(runs: Path, archive: Path) -> None:
@@ -30,16 +30,16 @@ def archive_runs(runs: Path, archive: Path) -> None:
         lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as pressed,
         tarfile.open(fileobj=pressed, mode="w") as packed,
     ):
-        for parts in _grouped(runs, files):
+        for parts in _group_parts(runs, files):
             source, name = runs / parts[0], parts[0].as_posix()
             if source.suffix == ".parquet":
-                table = _together([_coarse(pq.read_table(runs / part)) for part in parts])
-                source, name = Path(folder, "table.parquet"), _of_rows(name, len(table))
+                table = _concatenate_tables([_coarse(pq.read_table(runs / part)) for part in parts])
+                source, name = Path(folder, "table.parquet"), _part_name(name, len(table))
                 pq.write_table(table, source, compression="NONE", use_dictionary=False, write_statistics=False)
             packed.add(source, f"runs/{name}", filter=_anonymous)
 
 
-def _grouped(runs: Path, files: Iterable[Path]) -> list[list[Path]]:
+def _group_parts(runs: Path, files: Iterable[Path]) -> list[list[Path]]:
     """Group parts of one attack that were computed in the same way and place; other files stay alone."""
     groups: dict[object, list[Path]] = {}
     for file in files:
@@ -57,14 +57,14 @@ def _kind(runs: Path, file: Path) -> object:
     return file.parent, tuple(sorted(schema.names)), said
 
 
-def _together(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all; of what the parts say that of the first."""
-    said = tables[0].schema.metadata
-    return pa.concat_tables([table.replace_schema_metadata(said) for table in tables])
+def _concatenate_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all parts as one table, with the metadata of the first."""
+    metadata = tables[0].schema.metadata
+    return pa.concat_tables([table.replace_schema_metadata(metadata) for table in tables])
 
 
-def _of_rows(name: str, rows: int) -> str:
-    """The name of a part of so many rows, which begins as that of ``name`` does."""
+def _part_name(name: str, rows: int) -> str:
+    """Return the name of a part with another number of rows."""
     begin, _, own = name.rsplit("-", 2)
     return f"{begin}-{rows}-{own}"
 

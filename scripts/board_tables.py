@@ -41,21 +41,23 @@ def table(attacks: Sequence[str], results: Mapping[str, Sequence[Result]], refer
         counted = [
             numbers.against(run, hold_against(run, reference)) for run, reference in zip(runs, references, strict=True)
         ]
-        ratio, worst, mean = (_over_seeds([of[metric] for of in counted if metric in of]) for metric in _METRICS)
+        ratio, worst, mean = (_mean_over_seeds([of[metric] for of in counted if metric in of]) for metric in _METRICS)
         tables = [run.accuracies() for run in runs]
         averages = [f"{statistics.fmean(t.values(attack).mean() for t in tables):.0f}" for attack in attacks]
         clean = statistics.fmean(t.clean for t in tables)
         place = -math.inf if ratio is None else ratio[0].value
-        rows.append((place, [f"`{name}`", f"{clean:.1f}", *map(_shown, (ratio, worst, mean)), *averages]))
+        rows.append((place, [f"`{name}`", f"{clean:.1f}", *map(_format_number, (ratio, worst, mean)), *averages]))
     rows.sort(key=lambda row: -row[0])
     head = ["defense", "clean", "CR", "worst CR", "mUAR", *attacks]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None] | None:
-    """The mean over trainings with its interval for the draw of images, the same for all of them; and the standard
-    deviation between trainings, where there are several. None where no reference is above 0."""
+def _mean_over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None] | None:
+    """Return the mean over trainings with its interval, and their standard deviation if there are several.
+
+    The interval is for the draw of images, which are the same for all trainings. None if no reference is above 0.
+    """
     if not each:
         return None
     values = [statistic.value for statistic in each]
@@ -65,7 +67,7 @@ def _over_seeds(each: Sequence[SampleStatistic]) -> tuple[Interval, float | None
     return interval, statistics.stdev(values) if len(values) > 1 else None
 
 
-def _shown(number: tuple[Interval, float | None] | None) -> str:
+def _format_number(number: tuple[Interval, float | None] | None) -> str:
     if number is None:
         return "–"
     interval, spread = number

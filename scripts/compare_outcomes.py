@@ -28,7 +28,7 @@ SAMPLES = 3
 EVERY_SEARCH = "connected"
 """The subject on which each attack runs by all of its searches, and not by its default alone."""
 PROJECTED_ON_L1 = ("l1", "snow")
-"""What names of attacks contain that project onto the l1 ball: l1, jpeg-l1, apgd-ce-l1, snow, ua-snow and so on."""
+"""Parts of the names of attacks that project onto the l1 ball: l1, jpeg-l1, apgd-ce-l1, snow, ua-snow and so on."""
 
 
 CHANNELS, SIDE, CLASSES = 3, 16, 10
@@ -45,7 +45,7 @@ def connected() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(CHANNELS * SIDE * SIDE, 32), nn.Tanh(), nn.Linear(32, CLASSES))
 
 
-def in_colour(images: torch.Tensor) -> torch.Tensor:
+def colour_images(images: torch.Tensor) -> torch.Tensor:
     """Return grey images [N, 1, H, W] as larger, tinted ones [N, 3, SIDE, SIDE]."""
     larger = nn.functional.interpolate(images, size=(SIDE, SIDE), mode="bilinear", align_corners=True)
     return (larger * torch.tensor([0.9, 0.7, 0.5])[:, None, None]).clamp(0, 1)
@@ -65,7 +65,7 @@ def train(net: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
 def subjects() -> list[tuple[str, object, tuple[torch.Tensor, torch.Tensor]]]:
     """Return the name, the network and the samples of each subject."""
     digits = ra.load_dataset("digits")
-    images = in_colour(digits.images)
+    images = colour_images(digits.images)
     made: list[tuple[str, object, tuple[torch.Tensor, torch.Tensor]]] = []
     for make in (convolutional, connected):
         torch.manual_seed(7)

@@ -90,11 +90,11 @@ class Board:
     effort: Effort = "default"
 
     def trainer(self, seed: int) -> Settings:
-        """Of all networks, those of the reference among them."""
+        """Return the settings of all trainings, those of the reference among them."""
         return Settings(epochs=self.epochs, learning_rate=self.learning_rate, monitored=64, held_out=256, seed=seed)
 
     def plan(self, seed: int) -> ReferencePlan:
-        """Of the reference: the best of all models trained against an attack, at whatever strength."""
+        """Return the plan of the reference: the best of all models trained against an attack, at any strength."""
         return ReferencePlan(
             self.architecture,
             self.attacks,
@@ -229,13 +229,13 @@ def images(name: str, split: Literal["train", "test"], at: int | None = None, co
     return Dataset.of(whole.rows[part], whole.labels[part], called, whole.classes).take(count, stratified=True)
 
 
-def named(name: str, seed: int) -> str:
-    """What a network of a seed is called: 'msd-seed1'."""
+def network_name(name: str, seed: int) -> str:
+    """Return the name of a network of one seed, such as 'msd-seed1'."""
     return f"{name}-seed{seed}"
 
 
 def train_one(place: Path, board: Board, about: tuple[str, int]) -> None:
-    """One network, in a folder."""
+    """Train one network in a folder."""
     name, seed = about
     data = images(board.data, "train", board.split, board.training)
     given = board.defenses[name]
@@ -246,31 +246,33 @@ def train_one(place: Path, board: Board, about: tuple[str, int]) -> None:
     ra.train(net, data, recipe, settings=settings, out=place, architecture=board.architecture, progress=False)
 
 
-def reference_of(board: Board, out: Path, seed: int) -> Path:
-    """The folder of the reference of a seed, which is called after it."""
+def reference_folder(board: Board, out: Path, seed: int) -> Path:
+    """Return the folder of the reference of a seed; the reference has its name."""
     return out / f"{board.data}-{board.architecture}-seed{seed}"
 
 
-def runs_of(board: Board, out: Path) -> Path:
-    """The folder of the evaluations: those of another effort lie apart."""
+def runs_folder(board: Board, out: Path) -> Path:
+    """Return the folder of the evaluations; another effort has another folder."""
     return out / ("runs" if board.effort == "default" else f"runs-{board.effort}")
 
 
 def evaluate_one(place: Path, shared: tuple[Board, Mapping[str, nn.Module]], about: tuple[str, int]) -> None:
-    """One defense against all attacks, in a folder; ``shared``: the board, and the networks."""
+    """Evaluate one defense against all attacks in a folder; ``shared`` holds the board and the networks."""
     (board, nets), (name, seed) = shared, about
     attacks: list[str | Attack] = list(board.attacks)
     if name in board.transformations:
         base, transformation = board.transformations[name]
         model = Classifier(
             Defended(nets[base], transformation),
-            name=named(name, seed),
-            origin=Origin(f"trained:{named(base, seed)} behind {transformation}"),
+            name=network_name(name, seed),
+            origin=Origin(f"trained:{network_name(base, seed)} behind {transformation}"),
         )
         through = {attack.name: attack for attack in SUITES[THROUGH].build("default")}
         attacks = [through.get(attack, attack) for attack in board.attacks]
     else:
-        model = Classifier(nets[name], name=named(name, seed), origin=Origin(f"trained:{named(name, seed)}"))
+        model = Classifier(
+            nets[name], name=network_name(name, seed), origin=Origin(f"trained:{network_name(name, seed)}")
+        )
     ra.evaluate(
         model,
         images(board.data, "test", board.split),
@@ -288,31 +290,31 @@ def pack(board: Board, out: Path, seeds: Sequence[int]) -> None:
     box = out / "board"
     shutil.rmtree(box, ignore_errors=True)
     names = [*board.defenses, *board.transformations]
-    for name in (named(name, seed) for name in names for seed in seeds):
-        shutil.copytree(runs_of(board, out) / name, box / "runs" / name)
-    folders = [("defenses", out / "nets"), *(("reference", reference_of(board, out, seed)) for seed in seeds)]
+    for name in (network_name(name, seed) for name in names for seed in seeds):
+        shutil.copytree(runs_folder(board, out) / name, box / "runs" / name)
+    folders = [("defenses", out / "nets"), *(("reference", reference_folder(board, out, seed)) for seed in seeds)]
     for kind, folder in folders:
         for card in sorted(folder.glob("*/card.json")):
             target = box / "cards" / kind / f"{card.parent.name}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(card, target)
-    references = {seed: load_reference(reference_of(board, out, seed) / "reference.json") for seed in seeds}
+    references = {seed: load_reference(reference_folder(board, out, seed) / "reference.json") for seed in seeds}
     for seed, own in references.items():
         own.to_json(box / f"reference-seed{seed}.json")
     reference = mean_reference(f"{board.data}-{board.architecture}", list(references.values()))
     reference.to_json(box / "reference.json")
-    about = {named(name, seed): _about(board, name, seed) for name in names for seed in seeds}
+    about = {network_name(name, seed): _card_facts(board, name, seed) for name in names for seed in seeds}
     write_text(box / "about.json", json.dumps(about, indent=1) + "\n")
     write_text(box / "times.json", json.dumps(_times(out), indent=1) + "\n")
-    results = {name: [ra.load_result(box / "runs" / named(name, seed)) for seed in seeds] for name in names}
+    results = {name: [ra.load_result(box / "runs" / network_name(name, seed)) for seed in seeds] for name in names}
     write_text(box / "table.md", table(list(board.attacks), results, list(references.values())))
     of_each = f", {len(seeds)} of each" if len(seeds) > 1 else ""
     title = f"{len(names)} defenses of {board.architecture} on {board.data}{of_each}"
     build_leaderboard([result for each in results.values() for result in each], out / "site", reference, about, title)
 
 
-def _about(board: Board, name: str, seed: int) -> dict[str, Any]:
-    """What a run does not know of its model."""
+def _card_facts(board: Board, name: str, seed: int) -> dict[str, Any]:
+    """Return the facts of a model for its card that a run does not know."""
     base, transformation = board.transformations.get(name, (name, None))
     defense = board.defenses[base]
     against = ", ".join(f"{attack} {strength:g}" for attack, strength in defense.against.items())
@@ -334,7 +336,7 @@ def _timed(out: Path, stage: str) -> Iterator[None]:
 
 
 def _times(out: Path) -> dict[str, dict[str, float]]:
-    """Seconds by stage, of all calls that worked at it."""
+    """Return the seconds of each stage, over all calls that worked at it."""
     seconds: dict[str, float] = {}
     for text in (out / "times.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
@@ -343,34 +345,36 @@ def _times(out: Path) -> dict[str, dict[str, float]]:
 
 
 def make(board: Board, out: Path, workers: int = 1, ray: str | None = None) -> None:
-    """All stages, seed after seed; what is in ``out`` is not done again. ``ray``: address of a cluster that works."""
+    """Run all stages, seed after seed, without repeating what is in ``out``; ``ray`` is the address of a cluster."""
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     cluster = Cluster(ray) if ray else None
     places = cluster or (["cpu"] * workers if workers > 1 else ())
 
-    def carried_out(fill: Fill, shared: Any, folders: Mapping[Path, tuple[str, int]]) -> None:
+    def run_in_folders(fill: Fill, shared: Any, folders: Mapping[Path, tuple[str, int]]) -> None:
         fill_folders(fill, shared, folders, places, lambda place: print(place.relative_to(out), flush=True), print)
 
     for seed in range(board.seeds):
-        nets, runs = out / "nets", runs_of(board, out)
+        nets, runs = out / "nets", runs_folder(board, out)
         with _timed(out, "train"):
-            carried_out(train_one, board, {nets / named(name, seed): (name, seed) for name in board.defenses})
+            run_in_folders(train_one, board, {nets / network_name(name, seed): (name, seed) for name in board.defenses})
         with _timed(out, "reference"):
             training = images(board.data, "train", board.split, board.training)
-            test, folder = images(board.data, "test", board.split), reference_of(board, out, seed)
+            test, folder = images(board.data, "test", board.split), reference_folder(board, out, seed)
             make_reference(board.plan(seed), training, test, folder, progress=False, workers=workers, ray=cluster)
         with _timed(out, "evaluate"):
-            trained = {name: load_trained(nets / named(name, seed)).net for name in board.defenses}
+            trained = {name: load_trained(nets / network_name(name, seed)).net for name in board.defenses}
             names = [*board.defenses, *board.transformations]
-            carried_out(evaluate_one, (board, trained), {runs / named(name, seed): (name, seed) for name in names})
+            run_in_folders(
+                evaluate_one, (board, trained), {runs / network_name(name, seed): (name, seed) for name in names}
+            )
         pack(board, out, range(seed + 1))
     size = sum(path.stat().st_size for path in (out / "board").rglob("*") if path.is_file())
     print(f"Tables and cards: {out / 'board'} ({size / 1e6:.1f} MB)\nLeaderboard: {out / 'site' / 'index.html'}")
 
 
 def ship(box: Path, into: Path) -> None:
-    """What was packed, in another folder, the runs as one small archive."""
+    """Copy a packed board to another folder, with its runs as one small archive."""
     shutil.rmtree(into, ignore_errors=True)
     shutil.copytree(box, into, ignore=shutil.ignore_patterns("runs"))
     archive_runs(box / "runs", into / "runs.tar.xz")

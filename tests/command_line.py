@@ -37,10 +37,10 @@ def entered(*words: object, code: int | None = 0, columns: int = 80) -> Said:
     return said
 
 
-def every_command(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield each command of a group and of the groups inside it, with its names."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from every_command(command, *names, name)
+            yield from list_commands(command, *names, name)
         else:
             yield (*names, name), command

@@ -1,10 +1,14 @@
 """A number exists only for what was searched: between searched strengths an interval, which holds whatever is found."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import json
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 import torch
@@ -14,12 +18,17 @@ from numpy.typing import NDArray
 
 import robustatlas as ra
 from command_line import entered
-from robustatlas.outcomes import Outcome
+from robustatlas.common.errors import RobustnessWarning
+from robustatlas.metrics import AccuracyTable, average_accuracy
+from robustatlas.metrics.references import Reference
+from robustatlas.metrics.references.building import ReferenceModel, reference_of
+from robustatlas.outcomes import Outcome, query
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate import Requirement, check_requirements
 from robustatlas.studies.numbers import number_of
+from robustatlas.training.calibration import calibrate
 from run_files import write
 
 FINE = [round(0.05 * k, 2) for k in range(1, 13)]
@@ -199,6 +208,70 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
         Ground.of([sizes, both])
     row = run_row(sizes, Ground.of([both]).reference)
     assert not row.accuracies.attacks and "upper bound" in row.notes
+
+
+def made_of_sizes(strengths: Mapping[str, Sequence[float]], searched_at: Sequence[bool]) -> ra.Result:
+    """Ten samples under attacks that judged some of their strengths and looked for sizes alone at the others."""
+    sizes = {name: [grid[0]] * 3 + [grid[-1]] * 3 + [np.inf] * 4 for name, grid in strengths.items()}
+    made = ra.Result.from_arrays([0] * 10, [0] * 10, sizes, strengths)
+    marks = np.array(searched_at)
+    outcomes = {name: replace(outcome, searched_at=marks) for name, outcome in made.outcomes.items()}
+    return replace(made, outcomes=outcomes)
+
+
+@pytest.mark.parametrize("grids", [{"linf": [0.1, 0.2]}, {"resolution": [80, 20]}], ids=["rises", "falls"])
+def test_what_was_not_searched_is_said_with_its_accuracy(grids: dict[str, list[float]], tmp_path: Path) -> None:
+    """In frames, JSON, CSV, SQL and exports, at the very strengths that were not searched."""
+    ((attack, (first, last)),) = grids.items()
+    result = made_of_sizes(grids, [False, True])
+    table = result.accuracies()
+    assert table.unsearched == {attack: (first,)} and result.unsearched == ((attack, first),)
+    columns = table._columns()
+    assert dict(zip(columns["strength"], columns["status"], strict=True))[last] == ""
+    assert columns["status"].tolist() == ["", "upper bound only", ""]
+    assert AccuracyTable.from_dict(table.to_dict()).unsearched == table.unsearched
+    assert table.restrict([attack], {attack: [last]}).unsearched == {}
+    assert pickle.loads(pickle.dumps(table)).unsearched == table.unsearched
+    assert facts_of(result).to_dict()["attacks"][attack]["upper bound only at"] == [first]
+
+
+def test_what_the_minimum_search_found_is_an_upper_bound_in_files(tmp_path: Path) -> None:
+    net, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
+    common: dict[str, Any] = {"samples": 6, "run": tmp_path / "run", "progress": False, "diagnose": False}
+    ra.evaluate(net, data, "linf", strengths={"linf": [0.1, 0.3]}, search="minimum", **common)
+    ra.evaluate(net, data, "linf", strengths={"linf": [0.3]}, **common)
+    views = query("SELECT strength, status FROM accuracies ORDER BY strength", tmp_path / "run").rows
+    assert views == [(0.1, "upper bound only"), (0.3, "")]
+    assert query("SELECT searched FROM attacks", tmp_path / "run").rows == [([0.3],)]
+    rows = [*csv.DictReader(entered("show", tmp_path / "run", "--csv").out.splitlines())]
+    assert [row["note"] for row in rows] == ["", "upper bound only", ""]
+    entered("export", tmp_path / "run", "-o", tmp_path / "told.json")
+    told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
+    assert told["unsearched"] == {"linf": [0.1]}
+    entered("export", tmp_path / "run", "--to", "parquet", "-o", tmp_path / "told.parquet")
+    sql = f"SELECT value FROM parquet_kv_metadata('{tmp_path / 'told.parquet'}') WHERE key = 'robustatlas'"
+    ((text,),) = duckdb.sql(sql).fetchall()
+    assert json.loads(bytes(text))["unsearched"] == {"linf": [0.1]}
+
+
+def test_references_and_calibrations_need_strengths_that_were_searched() -> None:
+    grid = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    result = made_of_sizes({"linf": grid, "l2": grid}, [True, False, True, True, True, True])
+    table = result.accuracies()
+    made: dict[str, Callable[[], object]] = {
+        "from_models": lambda: Reference.from_models("mine", "made up", {"a": table}),
+        "reference_of": lambda: reference_of(
+            "mine", "made up", [ReferenceModel("linf", 0.1, 0, table)], {"linf": [0.1]}, "ata"
+        ),
+        "calibrate": lambda: calibrate("l2", table),
+    }
+    for make in made.values():
+        with pytest.raises(ra.UserError, match=r"not searched at 0\.2.*--strengths"):
+            make()
+    with pytest.warns(RobustnessWarning, match="upper bound only, as linf was not searched"):
+        average_accuracy(table, ["linf"])
+    searched = made_of_sizes({"linf": grid, "l2": grid}, [True] * 6).accuracies()
+    assert calibrate("l2", searched).cost == 0
 
 
 def test_what_is_certified_counts_where_nobody_searched() -> None:

@@ -18,8 +18,9 @@ from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.certified import CertificateRecord
 from robustatlas.outcomes.query import query
 from robustatlas.report.exports import EXPORTERS
-from robustatlas.report.exports.evidence import SCHEMA, evidence_of
+from robustatlas.report.exports.evidence import evidence_of
 
+SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "evidence.schema.json"
 COUNT = 6
 COMMON = {"samples": COUNT, "progress": False}
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from command_line import entered
-from robustatlas.cli._models import data_for
+from robustatlas.cli._models import load_data
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.data import of_torch, on_disk
 
@@ -119,15 +119,15 @@ def test_names_decide_the_order_and_may_have_no_folder(tmp_path: Path) -> None:
 def test_a_models_own_names_decide_the_order(tmp_path: Path) -> None:
     root = made(tmp_path / "mine", {"ant": 2, "bee": 0, "cat": 1})
     model = ra.Classifier(Shades(3), classes=["bee", "cat", "ant"])
-    data = data_for(model, f"imagefolder:{root}")
+    data = load_data(model, f"imagefolder:{root}")
     assert data.labels.tolist() == shown(data)
     assert ra.evaluate(model, data, "linf", diagnose=False).clean_accuracy == 100
     numbered = made(tmp_path / "numbered", {str(number + 1): number for number in (0, 1, 2, 4, 5, 6, 7, 8, 9)})
-    data = data_for(ra.Classifier(Shades(10), classes=10), f"imagefolder:{numbered}")  # 10 tells that 1 is the first
+    data = load_data(ra.Classifier(Shades(10), classes=10), f"imagefolder:{numbered}")  # 10 tells that 1 is the first
     assert data.labels.tolist() == shown(data)
     other = ra.Classifier(Shades(3), classes=["x", "y", "z"])
     with pytest.warns(RobustnessWarning, match="No folder"):
-        assert data_for(other, f"imagefolder:{root}").classes == ("ant", "bee", "cat")
+        assert load_data(other, f"imagefolder:{root}").classes == ("ant", "bee", "cat")
 
 
 def test_names_of_classes_on_the_command_line(tmp_path: Path) -> None:
@@ -233,12 +233,12 @@ def test_channels_follow_the_pictures_or_the_first_layer(tmp_path: Path) -> None
     grey = saved(tmp_path / "grey", [Image.fromarray(GREY)] * 4)
     one = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(96, 2))
     three = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(96, 2))
-    assert data_for(ra.Classifier(one), f"imagefolder:{grey}").shape == (1, 8, 10)
-    assert data_for(ra.Classifier(three), f"imagefolder:{grey}").shape == (3, 8, 10)
-    assert data_for(ra.Classifier(three), f"imagefolder:{grey}", channels=1).shape == (1, 8, 10)
-    assert data_for(ra.Classifier(nn.Flatten()), f"imagefolder:{grey}").shape == (1, 8, 10)
+    assert load_data(ra.Classifier(one), f"imagefolder:{grey}").shape == (1, 8, 10)
+    assert load_data(ra.Classifier(three), f"imagefolder:{grey}").shape == (3, 8, 10)
+    assert load_data(ra.Classifier(three), f"imagefolder:{grey}", channels=1).shape == (1, 8, 10)
+    assert load_data(ra.Classifier(nn.Flatten()), f"imagefolder:{grey}").shape == (1, 8, 10)
     colours = saved(tmp_path / "colours", [Image.fromarray(COLOURS)] * 2)
-    assert data_for(ra.Classifier(one), f"imagefolder:{colours}").shape == (1, 8, 10)
+    assert load_data(ra.Classifier(one), f"imagefolder:{colours}").shape == (1, 8, 10)
     for net, data, taken in ((three, grey, 3), (one, colours, 1)):
         with pytest.raises(ra.UserError, match=f"--channels {taken}"):
             ra.evaluate(net, ra.load_dataset(f"imagefolder:{data}"), "linf")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import raw_output
 
 X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -345,7 +345,7 @@ def test_a_network_is_not_asked_for_its_truth(make: Callable[[nn.Module], Any]) 
     model = Classifier(net)
     with torch.no_grad():
         torch.testing.assert_close(model.logits(X), net(X))
-        torch.testing.assert_close(raw(model, X).values, net(X))
+        torch.testing.assert_close(raw_output(model, X).values, net(X))
 
 
 def test_a_compiled_network_goes_on_with_the_run_of_the_network(tmp_path: Any) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from command_line import entered, every_command
+from command_line import entered, list_commands
 from robustatlas.cli import app
 
-COMMANDS = list(every_command(get_command(app)))
+COMMANDS = list(list_commands(get_command(app)))
 
 
 def each_command() -> pytest.MarkDecorator:

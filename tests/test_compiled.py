@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from robustatlas.models.classifier.compiled import Compiled, fixed_size, fixed_weights
+from robustatlas.models.classifier.compiled import CompiledNetwork, batch_size_filled, copy_without_gradients
 
 
 def net() -> nn.Module:
@@ -14,7 +14,7 @@ def net() -> nn.Module:
 
 def test_batches_of_every_size_are_filled_up_to_a_few_and_the_rest_changes_nothing() -> None:
     plain = net().double().eval()
-    compiled, seen = Compiled(plain, fixed=True), set()
+    compiled, seen = CompiledNetwork(plain, fixed=True), set()
 
     def recorded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         seen.add(len(x))
@@ -34,13 +34,13 @@ def test_batches_of_every_size_are_filled_up_to_a_few_and_the_rest_changes_nothi
 
 def test_every_size_is_filled_up_to_at_most_twice_as_many() -> None:
     for count in range(1, 3000):
-        assert count <= fixed_size(count) <= max(64, 2 * count - 1)
-    assert len({fixed_size(count) for count in range(1, 4097)}) == 7  # fewer than a compiler keeps
+        assert count <= batch_size_filled(count) <= max(64, 2 * count - 1)
+    assert len({batch_size_filled(count) for count in range(1, 4097)}) == 7  # fewer than a compiler keeps
 
 
 def test_the_compiled_network_shares_its_weights_and_asks_for_no_gradient_of_them() -> None:
     mine = net()
-    frozen = fixed_weights(mine)
+    frozen = copy_without_gradients(mine)
     assert all(weights.requires_grad for weights in mine.parameters())
     assert not any(weights.requires_grad for weights in frozen.parameters())
     assert mine.training
@@ -71,13 +71,13 @@ def test_a_network_that_cannot_be_copied_is_compiled_itself() -> None:
             raise RuntimeError("no")
 
     mine = Stubborn(4, 2)
-    assert fixed_weights(mine) is mine
+    assert copy_without_gradients(mine) is mine
 
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_a_network_that_does_not_compile_answers_itself(fixed: bool) -> None:
     mine = net().eval()
-    compiled = Compiled(mine, fixed=fixed)
+    compiled = CompiledNetwork(mine, fixed=fixed)
     compiled.compiled = lambda x: 1 / 0
     with pytest.warns(UserWarning, match="could not be compiled"):
         logits = compiled(torch.rand(3, 1, 4, 4))

@@ -17,8 +17,9 @@ import robustatlas as ra
 from command_line import entered
 from helpers_core import brief, broken_defense
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
-from robustatlas.checks.verdict import EXCLUDED, FEW, Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.indicators import INDICATORS, DiagnosedSamples, Indicator, Measurement
+from robustatlas.checks.verdict import EXCLUDED, FEW
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.reading import question_of, readings_of
 from robustatlas.evaluation.samples import choose_samples
@@ -119,8 +120,8 @@ def test_the_directional_derivative_is_a_cosine() -> None:
         return ra.Classifier(ra.surrogate(lambda x: x @ weight.T, lambda x: x @ claimed.T))
 
     def values(claimed: Tensor) -> Tensor:
-        look = LookedAt(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
-        found: Measured = INDICATORS["gradient"]().measure(look)
+        look = DiagnosedSamples(model(claimed), x, labels, Noise.of(0, torch.arange(5), "diagnosis"))
+        found: Measurement = INDICATORS["gradient"]().measure(look)
         return found.values
 
     assert values(weight).allclose(torch.ones(5, dtype=torch.float64), atol=1e-4)
@@ -138,7 +139,9 @@ def record(doubtful: int, samples: int, severity: str = "masked", told: bool = T
         "values": (0.0,) * samples, "doubtful": tuple(range(doubtful)),
     }  # fmt: skip
     reading = Reading.model_validate(reading)
-    return Diagnosis.of(DiagnosisRecord(asked="0", told=told, index=tuple(range(samples)), readings=(reading,)))
+    return Diagnosis.from_record(
+        DiagnosisRecord(asked="0", told=told, index=tuple(range(samples)), readings=(reading,))
+    )
 
 
 def test_the_verdict_comes_from_intervals() -> None:

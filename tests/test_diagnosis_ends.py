@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.common.noise import Noise
 from robustatlas.engine.run_ends import observed_run, run_ends
 from robustatlas.outcomes import Run
@@ -53,7 +53,7 @@ HONEST = ra.evaluate(OffTheData("honest", 0.0), DATA, "linf", diagnose=False, **
 def of_the_images(diagnosis: Diagnosis) -> Diagnosis:
     """What is said of the samples as they are."""
     readings = tuple(reading for reading in diagnosis.record.readings if not reading.attack)
-    return Diagnosis.of(diagnosis.record.model_copy(update={"readings": readings}))
+    return Diagnosis.from_record(diagnosis.record.model_copy(update={"readings": readings}))
 
 
 LIES = [
@@ -92,7 +92,7 @@ def test_a_model_without_a_run_is_looked_at_as_well() -> None:
 def test_a_sound_network_is_called_so_up_to_what_was_looked_at(tmp_path: Path) -> None:
     model = ra.load_model("builtin:digits-linf")
     result = ra.evaluate(model, DATA, ["linf", "corruption-fog"], run=tmp_path / "run", **FEW)
-    assert result.diagnosis is not None and result.diagnosis.looked_at == {"linf": (0.05, 0.1, 0.2)}
+    assert result.diagnosis is not None and result.diagnosis.checked_strengths == {"linf": (0.05, 0.1, 0.2)}
     said = "at the points where attacks ended (linf up to 0.2), not at other strengths."
     assert result.diagnosis.verdict == "sound" and result.diagnosis.sentence.endswith(said)
     assert said in entered("show", tmp_path / "run").line
@@ -117,7 +117,7 @@ def test_the_gate_fails_where_a_required_strength_was_not_looked_at(tmp_path: Pa
     assert "linf at 0.3" in missing
     ra.evaluate(model, DATA, "linf", run=run, samples=40, strengths={"linf": [0.3]}, progress=False)
     again = ra.load_result(run)
-    assert again.diagnosis is not None and again.diagnosis.looked_at == {"linf": (0.05, 0.1, 0.2, 0.3)}
+    assert again.diagnosis is not None and again.diagnosis.checked_strengths == {"linf": (0.05, 0.1, 0.2, 0.3)}
     assert check_verdict("diagnosis=sound", again).passed
 
 
@@ -161,7 +161,7 @@ def test_parts_resumed_runs_and_reused_evidence_are_looked_at_when_collected(tmp
         looked_at = []
         for call in calls:
             result = ra.evaluate(model, DATA, "linf", run=tmp_path / name, **call)
-            looked_at.append(result.diagnosis is not None and list(result.diagnosis.looked_at))
+            looked_at.append(result.diagnosis is not None and list(result.diagnosis.checked_strengths))
         assert looked_at[-1] == ["linf"] and looked_at[0] == {"parts": [], "reused": False}.get(name, ["linf"]), name
         values, doubtful = ends_in(result)
         assert values == pytest.approx(whole[0], rel=1e-2), name
@@ -173,7 +173,7 @@ def test_evidence_of_several_attacks_keeps_what_was_looked_at(tmp_path: Path) ->
     for attack in ("linf", "stadv"):
         ra.evaluate(model, DATA, attack, samples=40, strengths={attack: [0.05]}, run=tmp_path / "run", progress=False)
     found = ra.load_result(tmp_path / "run")
-    assert found.diagnosis is not None and found.diagnosis.looked_at == {"linf": (0.05,), "stadv": (0.05,)}
+    assert found.diagnosis is not None and found.diagnosis.checked_strengths == {"linf": (0.05,), "stadv": (0.05,)}
     assert check_verdict("diagnosis=sound", found).passed
 
 

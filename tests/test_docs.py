@@ -76,7 +76,7 @@ def test_the_reference_lists_all_that_is_public(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_version_stands_in_one_place() -> None:
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert cited and newest and cited[1] == newest[1] == ra.__version__
 
 

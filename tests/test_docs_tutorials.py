@@ -33,7 +33,7 @@ def test_from_a_network_to_a_latex_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROBUSTATLAS_DATA", "")
-    pictures.stand_in(tmp_path / "data", train=200, test=50)
+    pictures.replace_cifar10(tmp_path / "data", train=200, test=50)
     page = (DOCS / "paper_table.md").read_text(encoding="utf-8")
     shorter = {"range(5)": "range(1)", "--samples 100 ": "--samples 4 ", "--samples 50 ": "--samples 4 "}
     for short in shorter:
@@ -46,7 +46,7 @@ def test_from_a_network_to_a_latex_table(
             assert file
             (tmp_path / file[1]).write_text(code.replace("range(5)", "range(1)"), encoding="utf-8")
             continue
-        for command in examples.commands_in(step["shell"]):
+        for command in examples.block_commands(step["shell"]):
             for long, short in shorter.items():
                 command = command.replace(long, short)
             run(command)

@@ -87,7 +87,7 @@ def test_what_our_search_leaves_is_attacked_by_the_attacks_of_the_version(capsys
 
 
 def test_settings_made_after_construction_are_carried_out() -> None:
-    ensemble = Ensemble.of("linf")
+    ensemble = Ensemble.with_defaults("linf")
     assert ensemble.set_version("plus") == ["apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"]
     adversary = AutoAttack(digits_network(), version="custom", attacks_to_run=["apgd-ce", "square"], verbose=False)
     adversary.apgd.n_restarts, adversary.apgd.n_iter = 2, 7

@@ -28,7 +28,7 @@ from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.models.card import read_card
 from robustatlas.optimizers.sweep import Sweep
-from robustatlas.outcomes import query
+from robustatlas.outcomes import Outcome, query
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.gate.requirements import Requirement
 from robustatlas.report.gate.verdict import ruling_on
@@ -57,7 +57,7 @@ def some_data(model: ra.Classifier, count: int = 10, side: int = 12) -> tuple[Te
     return x, labels
 
 
-def outcome_of(name: str, model: ra.Classifier, data: tuple[Tensor, Tensor], **asked: object) -> ra.Outcome:
+def outcome_of(name: str, model: ra.Classifier, data: tuple[Tensor, Tensor], **asked: object) -> Outcome:
     return ra.evaluate(model, data, name, **QUIET | asked).outcome(name)  # type: ignore[arg-type]
 
 
@@ -451,11 +451,11 @@ def test_training_takes_strengths_as_people_type_them() -> None:
 
 
 def test_references_of_what_falls(tmp_path: Path) -> None:
-    """Given, trained and printed as people type them; in the file more is always worse."""
+    """Given, trained, printed and read as people type them."""
     command = "reference digits-cnn --data digits --strengths jpeg-quality=90,10 --epochs 1 --steps 1 --samples 20"
     told = entered(*command.split(), "--train-samples", 60, "--out", tmp_path).out
     assert re.search(r"jpeg-quality: 90 -> [\d.]+, 10 -> ", told)
-    assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [10, 90]
+    assert load_reference(str(tmp_path / "reference.json")).accuracies.strengths("jpeg-quality").tolist() == [90, 10]
     assert read_card(tmp_path / "jpeg-quality-90-seed0").trained_on == {"jpeg-quality": 90.0}
     with pytest.raises(UserError, match=r"not in falling order \(10, 90\)"):
         ReferencePlan("digits-cnn", {"jpeg-quality": [10, 90]})
@@ -464,7 +464,7 @@ def test_references_of_what_falls(tmp_path: Path) -> None:
 def test_calibration_of_what_falls(tmp_path: Path) -> None:
     """Among the qualities down to the one that is allowed."""
     falling = {1.0: 90.0, 2.0: 85.0, 4.0: 75.0, 8.0: 60.0, 16.0: 40.0, 32.0: 20.0}
-    cells = {"linf": falling, "jpeg-quality": {**falling, 64.0: 1.0}}
+    cells = {"linf": falling, "jpeg-quality": {100 - at: ata for at, ata in {**falling, 64.0: 1.0}.items()}}
     file = tmp_path / "ata.json"
     Reference("ata", "made up", AccuracyTable(95, cells), ("linf", "jpeg-quality")).to_json(file)
     told = entered("calibrate", "jpeg-quality", "--reference", file, "--up-to", 68).out
@@ -474,8 +474,8 @@ def test_calibration_of_what_falls(tmp_path: Path) -> None:
 
 def test_plots_count_as_people_type() -> None:
     """Ticks and unit of an axis: qualities, the best on the left."""
-    curve = RobustnessCurve([10.0, 60.0, np.inf], attack="jpeg-quality", unit=attack_named("jpeg-quality").about.unit)
-    axes = plot_curves(curve, up_to=80)
+    curve = RobustnessCurve([90.0, 40.0, -np.inf], attack="jpeg-quality", unit=attack_named("jpeg-quality").about.unit)
+    axes = plot_curves(curve, up_to=20)
     assert axes.get_xlabel() == "quality"
     axes.figure.canvas.draw()
     labels = {label.get_position()[0]: label.get_text() for label in axes.get_xticklabels()}

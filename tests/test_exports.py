@@ -12,7 +12,9 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.outcomes.tables import read_abouts
 from robustatlas.report.exports import EXPORTERS
-from robustatlas.report.exports.evidence import SCHEMA, evidence_of
+from robustatlas.report.exports.evidence import evidence_of
+
+SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "evidence.schema.json"
 
 
 def test_evidence_keeps_its_schema_and_says_what_the_run_holds(evaluated_run: Path, tmp_path: Path) -> None:

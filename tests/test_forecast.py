@@ -212,8 +212,8 @@ def test_whoever_watches_the_passes_may_prevent_one() -> None:
         model.logits(x)
         with pytest.raises(TimeoutError):
             model.logits(x)
-        with model.judged_by("wrong").counting() as others, pytest.raises(TimeoutError):
-            model.judged_by("wrong").logits(x)
+        with model.with_errors("wrong").counting() as others, pytest.raises(TimeoutError):
+            model.with_errors("wrong").logits(x)
     assert (net.calls, passes.forward, others.forward, model.forward_passes) == (1, 4, 0, 4)
     assert len(model.logits(x)) == 4
 

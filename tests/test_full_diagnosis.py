@@ -11,22 +11,22 @@ from helpers_core import broken_defense
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.checks.indicators import INDICATORS, LookedAt, Measured
-from robustatlas.checks.indicators.attack_failures import path
+from robustatlas.checks.indicators import INDICATORS, DiagnosedSamples, Measurement
+from robustatlas.checks.indicators.attack_failures import pgd_path
 from robustatlas.checks.indicators.binarisation import Binarisation
-from robustatlas.checks.indicators.searched import OWN, SEED, PlantedTest, Searched
+from robustatlas.checks.indicators.search_results import OWN, SEED, PlantedTest, SearchResults
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.trust import full
-from robustatlas.trust.full import binarisation
+from robustatlas.trust.binarisation import planted_test, points_at_l2_distance
 
 DATA = ra.load_dataset("digits")
 NEVER = float("inf")
 
 
-def searched(samples: int, **sizes: list[float]) -> Searched:
+def searched(samples: int, **sizes: list[float]) -> SearchResults:
     found = {OWN: [0.1] * samples, SEED: [0.1] * samples} | {name.replace("_", "-"): v for name, v in sizes.items()}
-    return Searched(
+    return SearchResults(
         epsilon=0.1,
         strengths=torch.tensor([0.02, 0.1, 0.3]),
         sizes={kind: torch.tensor(values) for kind, values in found.items()},
@@ -37,13 +37,13 @@ def searched(samples: int, **sizes: list[float]) -> Searched:
     )
 
 
-def look(model: ra.Classifier, samples: int = 16, found: Searched | None = None) -> LookedAt:
+def look(model: ra.Classifier, samples: int = 16, found: SearchResults | None = None) -> DiagnosedSamples:
     noise = Noise.of(0, torch.arange(samples), "full diagnosis")
     known = found or searched(samples)
-    return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise, searched=known)
+    return DiagnosedSamples(model, DATA.images[:samples], DATA.labels[:samples], noise, searched=known)
 
 
-def read(name: str, at: LookedAt) -> Measured:
+def read(name: str, at: DiagnosedSamples) -> Measurement:
     with at.model.evaluating():
         return INDICATORS[name]().measure(at)
 
@@ -113,8 +113,8 @@ def test_the_path_of_an_attack_is_pgd() -> None:
     weight = torch.tensor([[1.0, -1.0], [0.0, 0.0]])
     x = torch.tensor([[0.5, 0.5]])
     model = ra.Classifier(lambda v: v @ weight.T + torch.tensor([0.5, 0.0]))
-    at = LookedAt(model, x, torch.tensor([0]), Noise.of(0, torch.arange(1), ""))
-    found = path(at, 0.1, steps=5)
+    at = DiagnosedSamples(model, x, torch.tensor([0]), Noise.of(0, torch.arange(1), ""))
+    found = pgd_path(at, 0.1, steps=5)
     assert found.margins.flatten().tolist() == pytest.approx([0.5, 0.4, 0.3, 0.3, 0.3, 0.3])
     assert found.end.tolist() == [pytest.approx([0.4, 0.6])]
 
@@ -128,7 +128,7 @@ def weak(steps: int) -> Attack:
 def test_planted_examples_are_found_where_gradients_lead(name: str, finds: bool) -> None:
     model = ra.load_model(name)
     with model.evaluating():
-        test = binarisation(model, DATA.images[:6], attack_named("linf") if finds else weak(60), 0.1, seed=0)
+        test = planted_test(model, DATA.images[:6], attack_named("linf") if finds else weak(60), 0.1, seed=0)
     assert test is not None and int(test.set_up.sum()) >= 4
     share = float(test.found[test.set_up].float().mean())
     assert share >= 0.75 if finds else share == 0
@@ -144,21 +144,21 @@ def test_a_test_that_chance_passes_tells_nothing() -> None:
 def test_only_in_lp_balls_what_was_planted_and_missed_speaks_against_a_network() -> None:
     missed = PlantedTest(torch.zeros(20).bool(), torch.zeros(20).bool(), torch.ones(20).bool(), convex=True)
     found = replace(searched(20), binarised={"linf": missed, "stadv": replace(missed, convex=False)})
-    in_ball, by_warps = (full._reading(Binarisation(name), look(SOUND, 20, found)) for name in found.binarised)
+    in_ball, by_warps = (full._read_indicator(Binarisation(name), look(SOUND, 20, found)) for name in found.binarised)
     assert in_ball.decides and in_ball.severity == "masked"
     assert not by_warps.decides and by_warps.severity == "note" and "sound networks do so too" in by_warps.means
 
 
 def test_a_network_without_a_last_linear_layer_is_not_tested() -> None:
-    assert binarisation(ra.Classifier(lambda x: x.flatten(1)[:, :3]), DATA.images[:2], weak(2), 0.1, 0) is None
+    assert planted_test(ra.Classifier(lambda x: x.flatten(1)[:, :3]), DATA.images[:2], weak(2), 0.1, 0) is None
 
 
 def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robustatlas.checks.indicators.carlini._DRAWS", 20)
-    monkeypatch.setattr(full, "_OTHERS", ("fab",))
+    monkeypatch.setattr(full, "_OTHER_KINDS", ("fab",))
     monkeypatch.setattr(full, "_IMAGE_ATTACKS", ("stadv",))
     monkeypatch.setattr(full, "PLANTED", 1)
-    monkeypatch.setattr("robustatlas.checks.remedies.ways.distilled.__defaults__", (2,))
+    monkeypatch.setattr("robustatlas.checks.remedies.imitation.distill.__defaults__", (2,))
     monkeypatch.setattr("robustatlas.checks.indicators.randomness._DRAWS", 5)
     found = ra.diagnose(SOUND, DATA, samples=2, full=True)
     names = {finding.name for finding in found.indicators}
@@ -172,6 +172,6 @@ def test_all_are_read_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [0.2, 0.9])
 def test_points_at_an_l2_distance_are_there_after_clipping(length: float) -> None:
     x = DATA.images[:4]
-    points = full._at_length(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
+    points = points_at_l2_distance(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(0)), length)
     assert (points - x).flatten(1).norm(dim=1).allclose(torch.tensor(length), rtol=1e-3)
     assert float(points.min()) >= 0 and float(points.max()) <= 1

@@ -10,7 +10,7 @@ from PIL import Image
 from typer.main import get_command
 
 import robustatlas as ra
-from command_line import entered, every_command
+from command_line import entered, list_commands
 from helpers_core import digits_images, digits_network
 from robustatlas.cli import app
 from robustatlas.common.files import named
@@ -22,7 +22,7 @@ from robustatlas.report.page import build_report
 
 PATHS = [
     (name, command, parameter)
-    for name, command in every_command(get_command(app))
+    for name, command in list_commands(get_command(app))
     for parameter in command.params
     if "Path" in str(parameter.type_descriptor.annotation)
 ]

@@ -12,7 +12,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.metrics import adversarial_hypervolume, normalised_cross_entropy
-from robustatlas.models.classifier.rejection import confident
+from robustatlas.models.classifier.rejection import logits_of_confidence
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.report.facts.numbers import hypervolume_of
 
@@ -76,14 +76,14 @@ def test_other_searches_came_across_their_margins() -> None:
 def test_the_margin_of_the_logits_of_a_confidence_is_the_normalised_cross_entropy() -> None:
     torch.manual_seed(1)
     logits, labels = 4 * torch.randn(200, 7), torch.randint(7, (200,))
-    p = confident(logits, labels).softmax(1)
+    p = logits_of_confidence(logits, labels).softmax(1)
     others = p.scatter(1, labels[:, None], -torch.inf).amax(1)
     expected = normalised_cross_entropy(logits.softmax(1).gather(1, labels[:, None])[:, 0].numpy(), 7)
     np.testing.assert_allclose((p.gather(1, labels[:, None])[:, 0] - others).numpy(), expected, atol=1e-5)
     lost = logits.softmax(1).gather(1, labels[:, None])[:, 0] < 1 / 7
-    assert torch.equal(confident(logits, labels).argmax(1) != labels, lost)
+    assert torch.equal(logits_of_confidence(logits, labels).argmax(1) != labels, lost)
     extreme = torch.tensor([[200.0, 0.0], [-200.0, 0.0]], requires_grad=True)
-    confident(extreme, torch.tensor([0, 0])).sum().backward()
+    logits_of_confidence(extreme, torch.tensor([0, 0])).sum().backward()
     assert extreme.grad is not None
     assert extreme.grad.isfinite().all()
 

@@ -20,7 +20,8 @@ import robustatlas as ra
 from robustatlas.checks.sanity import check_model
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier.backward import going_back
-from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at
+from robustatlas.models.classifier.probing import kinks_at
+from robustatlas.models.classifier.smoothing import STEEPNESS
 from robustatlas.models.objectives import margin_of
 from robustatlas.training import Settings
 
@@ -285,7 +286,7 @@ def test_the_gradient_is_that_of_the_plain_network(name: str) -> None:
     torch.testing.assert_close(slopes(model, IMAGE, labels, False), slopes(plain, IMAGE, labels, False))
     if any(kinks):
         assert kinks == pytest.approx(known, rel=0.01)
-        mine, right = model.smoothed_by(known), plain.smoothed_by(known)
+        mine, right = model.with_smoothing(known), plain.with_smoothing(known)
         torch.testing.assert_close(slopes(mine, IMAGE, labels, True), slopes(right, IMAGE, labels, True))
     assert_same_state(net, before)
 
@@ -304,7 +305,7 @@ def test_smoothed_gradients_are_those_of_a_loop() -> None:
         back * torch.sigmoid(STEEPNESS / kinks[1] * second),
     )
     (back,) = torch.autograd.grad(first, x, back.view_as(first) * torch.sigmoid(STEEPNESS / kinks[0] * first))
-    torch.testing.assert_close(slopes(model.smoothed_by(kinks), IMAGE, labels, True), back)
+    torch.testing.assert_close(slopes(model.with_smoothing(kinks), IMAGE, labels, True), back)
 
 
 @pytest.mark.parametrize("name", OTHER)

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 import robustatlas as ra
-from robustatlas.checks.piecewise import piecewise_findings
-from robustatlas.checks.verdict import Finding
+from robustatlas.checks.findings import Finding
+from robustatlas.checks.run_findings import piecewise_findings
 from robustatlas.training import Settings, network_named, recipe_named
 
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from helpers_core import broken_defense
-from robustatlas.checks.audits import _code_of
-from robustatlas.checks.indicators import INDICATORS, LookedAt
-from robustatlas.checks.remedies import around, distilled, estimated, ways
+from robustatlas.checks.indicators import INDICATORS, DiagnosedSamples
+from robustatlas.checks.remedies import distill, find_gradient_remedies, model_with_estimated_gradient
+from robustatlas.checks.run_findings import remedy_code
 from robustatlas.common.bundle import flat
 from robustatlas.common.noise import Noise
 
@@ -21,9 +21,9 @@ DATA = ra.load_dataset("digits")
 EXAMPLES = Path(__file__).parents[1] / "examples" / "broken_defenses"
 
 
-def look(model: ra.Classifier, samples: int = 16) -> LookedAt:
+def look(model: ra.Classifier, samples: int = 16) -> DiagnosedSamples:
     noise = Noise.of(0, torch.arange(samples), "repair")
-    return LookedAt(model, DATA.images[:samples], DATA.labels[:samples], noise)
+    return DiagnosedSamples(model, DATA.images[:samples], DATA.labels[:samples], noise)
 
 
 GUILTY = {
@@ -38,16 +38,16 @@ GUILTY = {
 def test_the_guilty_module_is_found(name: str) -> None:
     model = ra.load_model(broken_defense(name))
     with model.evaluating():
-        assert around(model, look(model))[0].name == GUILTY[name]
+        assert find_gradient_remedies(model, look(model))[0].name == GUILTY[name]
 
 
 def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a linear model the estimate is unbiased; it does not depend on the batch, and its passes are counted."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
-    monkeypatch.setattr(ways, "PAIRS", 150)
+    monkeypatch.setattr("robustatlas.checks.remedies.imitation.PAIRS", 150)
     model = ra.Classifier(net)
-    view = estimated(model)
+    view = model_with_estimated_gradient(model)
     x = 0.3 + 0.4 * torch.rand(3, 1, 2, 3)
 
     def gradient(rows: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def test_an_estimated_gradient_points_where_the_gradient_does(monkeypatch: pytes
 def test_a_way_around_a_module_keeps_the_outputs() -> None:
     model = ra.load_model(broken_defense("false_gradients.py:random_signs"))
     with model.evaluating():
-        way = around(model, look(model))[0]
+        way = find_gradient_remedies(model, look(model))[0]
     assert torch.equal(look(way.model).clean, look(model).clean) and way.model.identity() == model.identity()
 
 
@@ -77,13 +77,16 @@ def test_a_distilled_network_agrees_with_its_teacher() -> None:
     """It has a gradient where its teacher has none, and on most images the same class."""
     model = ra.load_model(broken_defense("discrete_steps.py:black_and_white"))
     with model.evaluating():
-        student = ra.Classifier(distilled(model, DATA.images[:100], epochs=20))
+        student = ra.Classifier(distill(model, DATA.images[:100], epochs=20))
     seen = look(student)
     assert float((seen.clean.argmax(1) == look(model).clean.argmax(1)).float().mean()) > 0.7
     assert float(flat(seen.slopes[0]).abs().amax(1).min()) > 0
 
 
-CODE = {kind.code for kind in INDICATORS.values() if kind.code} | {_code_of("high effort"), _code_of("square-linf")}
+CODE = {kind.code for kind in INDICATORS.values() if kind.code} | {
+    remedy_code("high effort"),
+    remedy_code("square-linf"),
+}
 
 
 @pytest.mark.parametrize("code", sorted(CODE))

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_files
-from robustatlas.common.wording import value_as_typed
 from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, confidence_intervals, union_accuracy
 from robustatlas.outcomes import query
 from robustatlas.report.facts import facts_of
@@ -85,24 +84,24 @@ def check_seams(result: Result, folder: Path) -> None:
     data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
     assert load_result(written).accuracies() == table
     ends = (result.attacks[0], result.attacks[-1])
-    typed = {a: [value_as_typed(a, at) for at in result.strengths(a).tolist()] for a in result.attacks}
+    typed = {a: result.strengths(a).tolist() for a in result.attacks}
     counted = _counted(written, {attack: typed[attack] for attack in ends})
     assert counted["macro"] == {entry: found for entry, found in counted["lists"].items() if entry[0] in ends}
     assert facts["clean accuracy"]["value"] == table.clean == 100 * result.clean.sum() / result.samples
     for position, attack in enumerate(result.attacks):
-        outcome, grid = result.outcome(attack), result.strengths(attack)
+        outcome = result.outcome(attack)
         curve = RobustnessCurve.of(outcome)
         line = data["cards"][position]["curve"]["lines"][0]
-        for k, strength in enumerate(grid.tolist()):
+        for k, (strength, distance) in enumerate(zip(typed[attack], outcome.strengths.tolist(), strict=True)):
             accuracy = table.at(attack, strength)
-            broken = int(outcome.broken([strength]).sum())
+            broken = int(outcome.broken([distance]).sum())
             assert accuracy == 100 * (result.samples - broken) / result.samples
             assert float(curve.robust_accuracy(strength)) == accuracy
             assert float(curve.at(strength)) == 100 * broken / result.samples
-            assert counted["lists"][attack, typed[attack][k]] == (broken, result.samples)
+            assert counted["lists"][attack, strength] == (broken, result.samples)
             assert points[str((attack, k))].value == wanted[attack, k].value == accuracy
             assert facts["attacks"][attack]["accuracy"][k]["value"] == accuracy
-            assert line["error"][line["sizes"].index(strength)] == 100 * broken / result.samples
+            assert line["error"][line["sizes"].index(distance)] == 100 * broken / result.samples
             standing = result.clean & result.correct(attack)[:, k]
             assert result.survivors({attack: strength}).tolist() == standing.tolist()
     if all(outcome.monotone for outcome in result.outcomes.values()):

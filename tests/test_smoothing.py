@@ -18,7 +18,8 @@ from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
-from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_at, kinks_of, noting, smoothing
+from robustatlas.models.classifier.probing import kinks_at
+from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_from_moments, recording_relus, smoothing
 from robustatlas.models.defenses import BitDepthReduction, Defended
 
 RELUS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -77,7 +78,7 @@ def test_other_functions_go_back_as_they_are(name):
     (slope,) = torch.autograd.grad(smoothing(OTHERS[name], (1.0,))(x).sum(), x)
     (true,) = torch.autograd.grad(OTHERS[name](x).sum(), x)
     assert torch.equal(slope, true)
-    noting(OTHERS[name], moments)(x)
+    recording_relus(OTHERS[name], moments)(x)
     assert moments == [[]]
 
 
@@ -116,12 +117,12 @@ def test_a_pass_without_gradient_is_left_alone():
 def test_deviations_do_not_depend_on_how_passes_are_cut():
     x, net = torch.rand(8, 4), nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
     whole, cut = [], []
-    noting(net, whole)(x)
+    recording_relus(net, whole)(x)
     for part in x.split(2):
-        noting(net, cut)(part)
+        recording_relus(net, cut)(part)
     inside = net[0](x).double()
-    assert kinks_of(cut) == kinks_of(whole)
-    assert kinks_of(whole)[0] == pytest.approx(float(inside.std(correction=0)), rel=5e-3)
+    assert kinks_from_moments(cut) == kinks_from_moments(whole)
+    assert kinks_from_moments(whole)[0] == pytest.approx(float(inside.std(correction=0)), rel=5e-3)
 
 
 class Branching(nn.Module):
@@ -138,7 +139,7 @@ def test_a_network_that_calls_more_relus_at_times_takes_those_it_was_measured_wi
     assert len(kinks) == 1
     bright = torch.ones(2, 3, requires_grad=True)
     with going_back("smoothed"):
-        assert same_bits(model.smoothed_by(kinks).logits(bright), model.logits(bright))
+        assert same_bits(model.with_smoothing(kinks).logits(bright), model.logits(bright))
 
 
 @pytest.mark.parametrize("settings", [{}, {"compiled": True}, {"precision": "bfloat16"}, {"batch_size": 2}])
@@ -149,7 +150,7 @@ def test_a_classifier_gives_smoothed_gradients_where_they_are_asked_for(settings
     x = torch.rand(3, 4)
     kinks = kinks_at(model, x)
     assert len(kinks) == 1  # and not that of ``prepare``
-    smooth, labels = model.smoothed_by(kinks), torch.zeros(3, dtype=torch.int64)
+    smooth, labels = model.with_smoothing(kinks), torch.zeros(3, dtype=torch.int64)
 
     def slope(of: Classifier, way: str | None) -> tuple[Tensor, Tensor]:
         leaf = x.clone().requires_grad_()
@@ -167,7 +168,7 @@ def test_transformations_go_back_as_they_say_themselves_where_relus_are_smoothed
     model, x = Classifier(net), torch.rand(3, 4)
     leaf = x.clone().requires_grad_()
     with going_back("smoothed"):
-        (slope,) = torch.autograd.grad(model.smoothed_by(kinks_at(model, x)).logits(leaf).sum(), leaf)
+        (slope,) = torch.autograd.grad(model.with_smoothing(kinks_at(model, x)).logits(leaf).sum(), leaf)
     assert not slope.any()
 
 

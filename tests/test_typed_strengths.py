@@ -20,9 +20,27 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.common.wording import value_as_typed
-from robustatlas.metrics import AccuracyTable, RobustnessCurve, competitiveness_ratio, stability_constant
+from robustatlas.metrics import (
+    AccuracyTable,
+    RobustnessCurve,
+    adversarial_hypervolume,
+    audited,
+    change_of_slope,
+    common_strengths,
+    competitiveness_ratio,
+    envelope,
+    stability_constant,
+    union_accuracy,
+)
 from robustatlas.metrics.competitiveness import competitiveness_in_out, percent_seen
-from robustatlas.metrics.figures import plot_accuracy_matrix, plot_curves, plot_frontiers, plot_two_sided
+from robustatlas.metrics.figures import (
+    plot_accuracy_matrix,
+    plot_curves,
+    plot_frontier,
+    plot_frontiers,
+    plot_panels,
+    plot_two_sided,
+)
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes import query
@@ -38,6 +56,7 @@ from robustatlas.report.sheet import plot_gallery
 from robustatlas.results.result import Result
 from robustatlas.studies.numbers import label_of
 from robustatlas.studies.numbers import number_of as study_number
+from robustatlas.training.calibration import calibrate, calibrated
 from run_files import write
 from study_files import without_sizes, written
 
@@ -210,11 +229,21 @@ def of_references(attack: str, result: Result) -> dict[float, float]:
     weights: Any
     for strength in STANDING:
         weights = {attack: {strength: 1}}
-        ratio = competitiveness_ratio(
-            AccuracyTable(100, {attack: {20.0: 45, 50.0: 45, 80.0: 45}}), own, weights=weights
-        )
+        ratio = competitiveness_ratio(AccuracyTable(100, {attack: dict.fromkeys(STANDING, 45)}), own, weights=weights)
         seen[strength] = 100 * 45 / ratio
     return seen
+
+
+def of_steps(sizes: Any, broken: Any) -> dict[float, float]:
+    """Of the steps of a curve: the last size that is not smaller than a strength says what is broken there."""
+    return {s: 100 - 100 * float(broken[sizes >= s][-1]) / SAMPLES for s in STANDING}
+
+
+def of_audits(attack: str, result: Result) -> dict[float, float]:
+    """Of an audit of every sample by a search that finds nothing more."""
+    robust, rows = result.correct(attack), np.arange(result.samples)
+    found = audited(robust, rows, robust, result.strengths(attack))
+    return dict(zip(found.strengths.tolist(), found.estimate.tolist(), strict=True))
 
 
 IN_MEMORY: dict[str, Callable[[str, Result], dict[float, float]]] = {
@@ -223,6 +252,59 @@ IN_MEMORY: dict[str, Callable[[str, Result], dict[float, float]]] = {
     "frames of accuracies": of_frames,
     "frames of samples": of_sample_frames,
     "frames of curves": of_curve_frames,
+    "strengths and accuracies": lambda attack, result: dict(
+        zip(result.strengths(attack).tolist(), result.outcome(attack).accuracies().tolist(), strict=True)
+    ),
+    "correct": lambda attack, result: dict(
+        zip(result.strengths(attack).tolist(), 100 * result.correct(attack).mean(0), strict=True)
+    ),
+    "survivors": lambda attack, result: {s: 100 * float(result.survivors({attack: s}).mean()) for s in STANDING},
+    "accuracy_bounds": lambda attack, result: {s: result.accuracy_bounds({attack: s}).low for s in STANDING},
+    "attack_bounds": lambda attack, result: {s: result.attack_bounds(attack, s).high for s in STANDING},
+    "restrict": lambda attack, result: {
+        s: result.restrict({attack: [s]}).accuracies().values(attack)[0] for s in STANDING
+    },
+    "common_strengths": lambda attack, result: {
+        s: result.restrict({attack: [s]}).accuracies().at(attack, s) for s in common_strengths([result])[attack]
+    },
+    "minimal_size": lambda attack, result: {s: 100 * float((result.minimal_size(attack) < s).mean()) for s in STANDING},
+    "minimal_strength": lambda attack, result: {
+        s: 100 * float((result.minimal_strength(attack) < s).mean()) for s in STANDING
+    },
+    "union_accuracy of sizes": lambda attack, result: {
+        s: union_accuracy({attack: result.minimal_size(attack)}, {attack: s}) for s in STANDING
+    },
+    "union_accuracy of strengths": lambda attack, result: {
+        s: union_accuracy({attack: result.minimal_strength(attack)}, {attack: s}) for s in STANDING
+    },
+    "AccuracyTable.entries": lambda attack, result: dict(result.accuracies().entries[attack]),
+    "AccuracyTable.at": lambda attack, result: {s: result.accuracies().at(attack, s) for s in STANDING},
+    "AccuracyTable.strengths": lambda attack, result: dict(
+        zip(result.accuracies().strengths(attack).tolist(), result.accuracies().values(attack).tolist(), strict=True)
+    ),
+    "AccuracyTable.restrict": lambda attack, result: {
+        s: result.accuracies().restrict([attack], {attack: [s]}).values(attack)[0] for s in STANDING
+    },
+    "AccuracyTable.from_dict": lambda attack, result: dict(
+        AccuracyTable.from_dict(result.accuracies().to_dict()).entries[attack]
+    ),
+    "AccuracyTable again": lambda attack, result: dict(AccuracyTable(100, result.accuracies().entries).entries[attack]),
+    "RobustnessCurve.at": lambda attack, result: {s: 100 - float(result.curve(attack).at(s)) for s in STANDING},
+    "RobustnessCurve.robust_accuracy": lambda attack, result: dict(
+        zip(STANDING, result.curve(attack).robust_accuracy([*STANDING]).tolist(), strict=True)
+    ),
+    "RobustnessCurve of sizes": lambda attack, result: {
+        s: 100 - float(RobustnessCurve(result.minimal_size(attack), attack=attack).at(s)) for s in STANDING
+    },
+    "RobustnessCurve.steps": lambda attack, result: of_steps(*result.curve(attack).steps),
+    "RobustnessCurve.band": lambda attack, result: {
+        s: 100 - float(np.mean(result.curve(attack).band(1e-9).at(s))) for s in STANDING
+    },
+    "envelope": lambda attack, result: {s: 100 - float(envelope([result.curve(attack)]).at(s)) for s in STANDING},
+    "TwoSided.at": lambda attack, result: {
+        s: TwoSided(result.curve(attack), result.curve(attack), 20.0).at(s).most for s in STANDING
+    },
+    "Audited": lambda attack, result: of_audits(attack, result),
     "files of accuracies": lambda attack, result: {
         float(s): value for s, value in result.accuracies().to_dict()["entries"][attack].items()
     },
@@ -280,7 +362,11 @@ def test_headlines_and_unions_say_what_there_is(found: tuple[str, Result, Path])
     attack, _, run = found
     assert "searched next to it: 20" in entered("show", run, "--headline", f"{attack}@10", code=1).line
     assert "searched next to it: 80" in entered("show", run, "--union", f"{attack}=95", code=1).line
-    assert f"{attack}=120" in entered("show", run, "--union", f"{attack}=120", code=1).line
+    for option, text in (("--union", f"{attack}=120"), ("--headline", f"{attack}@120"), ("--union", f"{attack}=100")):
+        said = entered("show", run, option, text, code=1).line
+        assert text in said and "below 100" in said
+        assert "--strengths" not in said, "no command is proposed that would be refused"
+        assert re.search(rf"{attack}[@=]\d\d\b", said.replace(text, "")), "a strength of this attack is the example"
     assert "at 20" in entered("show", run, "--headline", f"{attack}@20").line
 
 
@@ -309,7 +395,7 @@ def test_a_reference_file_holds_what_was_typed(found: tuple[str, Result, Path], 
     document = {"name": "own", "source": "typed by hand", "accuracies": {"clean": 100, "entries": {attack: row}}}
     file.write_text(json.dumps(document), encoding="utf-8")
     read = load_reference(str(file))
-    assert read.accuracies.strengths(attack).tolist() == [20, 50, 80]
+    assert read.accuracies.strengths(attack).tolist() == [80, 50, 20]
     assert read.accuracies.values(attack).tolist() == [45, 45, 60]
     assert list(read.to_dict()["accuracies"]["entries"][attack]) == ["80.0", "50.0", "20.0"]
     told = json.loads(entered("show", run, "--json", "--reference", file).out)["reference"]["numbers"]
@@ -371,14 +457,23 @@ def test_figures_count_as_people_type(found: tuple[str, Result, Path]) -> None:
     attack, result, _ = found
     unit = attack_named(attack).about.unit
     curve = RobustnessCurve(result.minimal_size(attack), attack=attack, unit=unit)
-    known = RobustnessCurve(result.minimal_size(attack) / 2, attack=attack, unit=unit)
+    known = RobustnessCurve(50 + curve.minimal_sizes / 2, attack=attack, unit=unit)
+    both = TwoSided(known, curve, 20.0)
     for axes in (
-        plot_curves(curve),
-        plot_two_sided(TwoSided(known, curve, 80.0)),
-        plot_frontiers({"made": [1.0, 0.5, 0.0]}, 80.0, attack=attack, unit=unit),
+        plot_curves(curve, up_to=20),
+        plot_two_sided(both, at=50, up_to=20),
+        plot_panels({attack: {"made": curve}}, up_to={attack: 20}).axes[0],
+        plot_frontier([0.5, 0.0], 1.0, 20.0, attack=attack, unit=unit),
+        plot_frontiers({"made": [1.0, 0.5, 0.0]}, 20.0, attack=attack, unit=unit),
     ):
         assert tick_at(axes, 80) == "80"
+        assert axes.get_xlim() == (0, 80)
         assert "100 - " not in axes.get_xlabel()
+    assert str(both.at(50)) in plot_two_sided(both, at=50).get_legend().get_title().get_text()
+    for strange in (100, 120):
+        for draw in (plot_curves, plot_two_sided):
+            with pytest.raises(ra.UserError, match="below 100"):
+                draw(both if draw is plot_two_sided else curve, up_to=strange)  # type: ignore[operator]
     ends = [text.get_text() for text in plot_accuracy_matrix(result.accuracies().restrict([attack])).texts]
     assert "20" in ends and "80" not in ends
 
@@ -436,7 +531,11 @@ def test_arrays_are_read_as_they_are_typed() -> None:
     """Sizes too; 0 is misclassified without a change, inf is never."""
     sizes = {"resolution": [85, 0, inf, 20]}
     result = Result.from_arrays([0, 0, 0, 0], [0, 1, 0, 0], sizes, {"resolution": [80, 20]})
-    assert result.minimal_size("resolution").tolist() == [15, 0, inf, 80]
+    assert result.minimal_size("resolution").tolist() == [85, 100, -inf, 20]
+    assert result.minimal_strength("resolution").tolist() == [80, 100, -inf, 20]
+    again = {"resolution": result.minimal_size("resolution")}
+    same = Result.from_arrays([0, 0, 0, 0], [0, 1, 0, 0], again, {"resolution": result.strengths("resolution")})
+    assert same.minimal_size("resolution").tolist() == [85, 100, -inf, 20]
     assert result.accuracies().values("resolution").tolist() == [50, 25]
     with pytest.raises(ra.UserError, match=r"falling order \(20, 80\)"):
         Result.from_arrays([0, 0, 0, 0], [0, 1, 0, 0], sizes, {"resolution": [20, 80]})
@@ -449,6 +548,67 @@ def test_better_strengths_are_proposed_as_they_are_typed() -> None:
     option, _, steps = advice.option.removeprefix("--strengths resolution=").partition(":")
     assert float(option) < 20
     assert len(strengths_in(f"{option}:{steps}", "resolution")) == int(steps)
+
+
+def test_curves_say_where_they_change_as_it_is_typed(found: tuple[str, Result, Path]) -> None:
+    """Sizes of every kind are typed ones, in the order of harm; a size that changes nothing is refused."""
+    attack, result, _ = found
+    curve = result.curve(attack)
+    assert curve.minimal_sizes.tolist() == result.minimal_size(attack).tolist()
+    assert curve.jumps.tolist() == [85, 60, 30]
+    assert curve.quantile([0.1, 0.5, 0.9]).tolist() == [85, MEDIAN, -inf]
+    assert curve.band().sizes.tolist() == [100, 85, 60, 30]
+    assert curve.area(20) == pytest.approx((10 * 25 + 40 * 30 + 70 * 10) / 80)
+    other = RobustnessCurve([80] * 8 + [40] * 32, attack=attack)
+    assert [(one.start, one.end) for one in curve.crossings(other)] == [(80, 80), (60, 60), (40, 40)]
+    steep = RobustnessCurve(np.concatenate([np.linspace(100, 50, 50), np.linspace(50, 40, 50)]), attack=attack)
+    bend = change_of_slope(steep, up_to=40)
+    assert 48 < bend.size < 52
+    assert bend.low >= bend.size >= bend.high
+    for strange in (100, 120, inf):
+        with pytest.raises(ra.UserError, match="below 100"):
+            curve.area(strange)
+        with pytest.raises(ra.UserError, match="below 100"):
+            change_of_slope(curve, strange)
+    for asked in (lambda: curve.at(101), lambda: result.survivors({attack: 101})):
+        with pytest.raises(ra.UserError, match="at most 100"):
+            asked()
+    assert float(curve.at(100)) == 0
+
+
+def test_other_functions_read_strengths_as_they_are_typed() -> None:
+    grid = {90: 94.0, 80: 90.0, 70: 85.0, 60: 80.0, 50: 70.0, 40: 50.0, 30: 20.0}
+    linf = dict(zip((1, 2, 4, 8, 16, 32), (91.0, 88.0, 82.0, 71.0, 46.0, 23.0), strict=True))
+    table = AccuracyTable(95, {"linf": linf, "resolution": grid})
+    found = calibrate("resolution", table)
+    assert (found.strengths, found.smallest, found.largest) == ((80, 70, 60, 50, 40, 30), 90, 30)
+    assert calibrate("resolution", table, up_to=40).strengths == (90, 80, 70, 60, 50, 40)
+    (kept,) = [calibrated(Reference("own", "", table, ("linf", "resolution")), found).accuracies]
+    assert [*kept.entries["resolution"]] == [80, 70, 60, 50, 40, 30]
+    margins = [[0.8, 0.5, 0.2, -0.1]]
+    assert adversarial_hypervolume(margins, strengths=[80, 60, 40, 20], attack="resolution").mean == 0.375
+    with pytest.raises(ra.UserError):
+        adversarial_hypervolume(margins, strengths=[20, 40, 60, 80], attack="resolution")
+
+
+@given(st.data())
+def test_every_door_agrees_with_the_typed_sizes(data: st.DataObject) -> None:
+    """Of any sizes and strengths: a sample stands where it fails only from less than the strength, as counted here."""
+    attack = data.draw(st.sampled_from(ATTACKS))
+    strengths = sorted(data.draw(st.sets(st.integers(1, 99), min_size=1, max_size=5)), reverse=True)
+    sizes = np.array(data.draw(st.lists(st.sampled_from([-inf, *range(1, 101)]), min_size=1, max_size=20)), float)
+    labels = np.zeros(len(sizes), np.int64)
+    result = Result.from_arrays(labels, np.where(sizes == 100, 1, 0), {attack: sizes}, {attack: strengths})
+    table, curve = result.accuracies(), result.curve(attack)
+    assert result.strengths(attack).tolist() == [*table.entries[attack]] == strengths
+    assert result.minimal_size(attack).tolist() == curve.minimal_sizes.tolist() == sizes.tolist()
+    for strength in strengths:
+        expected = pytest.approx(100 * float((sizes < strength).mean()))
+        assert table.at(attack, strength) == expected
+        assert float(curve.robust_accuracy(strength)) == expected
+        assert 100 * float(result.survivors({attack: strength}).mean()) == expected
+        assert result.accuracy_bounds({attack: strength}).low == expected
+        assert union_accuracy({attack: result.minimal_strength(attack)}, {attack: strength}) == expected
 
 
 # ---- a study ------------------------------------------------------------------------------------------------------

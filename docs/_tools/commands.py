@@ -9,18 +9,18 @@ from typer.main import get_command
 from robustatlas.cli import app
 
 
-def every_command(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield each command of a group and of the groups inside it, with its names."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from every_command(command, *names, name)
+            yield from list_commands(command, *names, name)
         else:
             yield (*names, name), command
 
 
 def reference() -> str:
     """Return a table of all commands, and a section for each."""
-    commands = list(every_command(get_command(app)))
+    commands = list(list_commands(get_command(app)))
     rows = [f"| [`{' '.join(names)}`](#{'-'.join(names)}) | {_summary(command)} |" for names, command in commands]
     table = "\n".join(["| command | |", "| --- | --- |", *rows])
     return "\n\n".join([table, *(_section(names, command) for names, command in commands)])

@@ -57,7 +57,7 @@ EXTRAS = (
 )
 
 
-def commands_in(shell: str) -> list[str]:
+def block_commands(shell: str) -> list[str]:
     """The commands of a block, as they are typed."""
     return COMMAND.findall(shell)
 
@@ -101,7 +101,7 @@ class Session:
 
     def shell(self, block: re.Match[str]) -> str:
         how, shown = block["how"] or "", []
-        for command in commands_in(block["shell"]):
+        for command in block_commands(block["shell"]):
             status, printed = run_command(command, self.folder)
             if status:
                 self.faults.append(f"{self.page}: {command}\n{printed[-2000:]}")

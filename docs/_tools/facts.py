@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from commands import reference
-from facts_attacks import attacks_table, same_sets_table
+from facts_attacks import attacks_table, norm_attacks_table
 from facts_catalogue import (
     everyday_table,
     lp_default,
@@ -20,20 +20,20 @@ from facts_catalogue import (
     searches_table,
     suites_table,
 )
-from facts_certificates import both_sides_table, complete_table, cost_table, exact_table, strengths_table
+from facts_certificates import complete_table, cost_table, exact_table, strengths_table, widths_table
 from facts_intervals import interval_widths_table
 from facts_measured import (
-    beside_autoattack_table,
-    beside_papers_table,
-    beside_peers_table,
+    autoattack_table,
     claims_table,
     compiled_table,
     coverage_table,
+    papers_table,
+    peers_table,
     randomised_table,
     scheduling_table,
     training_table,
 )
-from facts_optimality import against_peers_table, effort_range
+from facts_optimality import effort_range, optimality_table
 from facts_search import (
     curve_cost_table,
     gaps_smoothed_table,
@@ -51,12 +51,12 @@ def _effort(effort: str) -> str:
 
 
 FACTS: dict[str, Callable[[], str]] = {
-    "against-peers": against_peers_table,
+    "against-peers": optimality_table,
     "attacks": attacks_table,
-    "beside-autoattack": beside_autoattack_table,
-    "beside-papers": beside_papers_table,
-    "beside-peers": beside_peers_table,
-    "certificates-both-sides": both_sides_table,
+    "beside-autoattack": autoattack_table,
+    "beside-papers": papers_table,
+    "beside-peers": peers_table,
+    "certificates-both-sides": widths_table,
     "certificates-complete": complete_table,
     "certificates-cost": cost_table,
     "certificates-exact": exact_table,
@@ -78,7 +78,7 @@ FACTS: dict[str, Callable[[], str]] = {
     "plans": plans_table,
     "randomised": randomised_table,
     "rules": rules_table,
-    "same-sets": same_sets_table,
+    "same-sets": norm_attacks_table,
     "scheduling": scheduling_table,
     "searches": searches_table,
     "suites": suites_table,

@@ -55,11 +55,11 @@ SEEN = {
     "ua-whirlpool": "eight whirls",
     "carben": "colour, rotation, contrast and grain together",
 }
-"""Of attacks at their usual strengths. Those that search a set of these show the same; corruptions are what they are called."""
+"""Looks of attacks at their usual strengths. Attacks on the same set look the same, and corruptions look as they are called."""
 
 
-def set_of(attack: Attack) -> str:
-    """The name of the attack whose set and strengths this one searches: itself, or a norm."""
+def set_name(attack: Attack) -> str:
+    """Return the name of the attack whose set and strengths this one searches: itself, or a norm."""
     same = [
         name
         for name in SEEN
@@ -69,7 +69,7 @@ def set_of(attack: Attack) -> str:
 
 
 def groups() -> dict[str, list[str]]:
-    """The attacks with a set of their own, by group, as they stand on the pictures."""
+    """Return the attacks with a set of their own, by group, as they stand on the pictures."""
     found: dict[str, list[str]] = {}
     called = [name for name in catalogue() if wording.wording(name).group in (wording.CORRUPTION, wording.EVERYDAY)]
     for name in (*SEEN, *called):
@@ -77,39 +77,39 @@ def groups() -> dict[str, list[str]]:
     return found
 
 
-def picture_of(group: str) -> Path:
+def picture_path(group: str) -> Path:
     return PICTURES / f"{group.lower().replace(' ', '-')}.jpg"
 
 
-def strengths_of(attack: Attack) -> str:
+def strength_range(attack: Attack) -> str:
     first, last = (wording.strength(attack.strengths[k], of=attack.name) for k in (0, -1))
     return f"{first} to {last}"
 
 
 def on_small_images(name: str) -> Attack:
-    """What a name means on images such as CIFAR-10's, which the usual strengths are meant for."""
+    """Return the attack of a name on images such as CIFAR-10's, which the usual strengths are meant for."""
     return catalogue()[name].on_images((32, 32))
 
 
-def paper_of(attack: Attack) -> str:
+def paper_name(attack: Attack) -> str:
     return next((match[0] for match in named_in(attack.about.source)), attack.about.source)
 
 
 def group_table(attacks: Sequence[Attack], papers: bool) -> str:
     rows = [
-        (f"`{one.name}`", *[paper_of(one)] * papers, one.about.unit, strengths_of(one), SEEN[one.name])
+        (f"`{one.name}`", *[paper_name(one)] * papers, one.about.unit, strength_range(one), SEEN[one.name])
         for one in attacks
     ]
     return table(("attack", *["paper"] * papers, "unit of strength", "strengths", "what one sees"), rows)
 
 
 def attacks_table() -> str:
-    """Every set, by group: its pictures, and a row for each attack on it. A paper that all share stands above."""
+    """Return for each group its picture, and a row for each attack. A paper that all share stands above."""
     parts = []
     for group, names in groups().items():
         attacks = [on_small_images(name) for name in names]
-        papers = list(dict.fromkeys(map(paper_of, attacks)))
-        place = picture_of(group).relative_to(ROOT / "docs").as_posix()
+        papers = list(dict.fromkeys(map(paper_name, attacks)))
+        place = picture_path(group).relative_to(ROOT / "docs").as_posix()
         parts += [f"## {group}", f"![{group}: the clean image and three strengths of each attack]({place})"]
         if len(papers) == 1 and group != wording.EVERYDAY:
             parts.append(f"From {papers[0]}.")
@@ -117,16 +117,16 @@ def attacks_table() -> str:
             parts.append(group_table(attacks, len(papers) > 1))
         else:
             every = ", ".join(f"`{name}`" for name in names)
-            severity = f"at severity {strengths_of(attacks[0])}"
+            severity = f"at severity {strength_range(attacks[0])}"
             where = severity if group == wording.CORRUPTION else "in the units of [their guide](everyday.md)"
             parts.append(f"They look as they are called, {where}: {every}.")
     return "\n\n".join(parts)
 
 
-def same_sets_table() -> str:
-    """Published attacks on the sets of the norms."""
+def norm_attacks_table() -> str:
+    """Return the published attacks on the sets of the norms, by paper."""
     found: dict[str, list[str]] = {}
     for name, attack in catalogue().items():
-        if set_of(attack) != name:
-            found.setdefault(paper_of(attack), []).append(f"`{name}`")
+        if set_name(attack) != name:
+            found.setdefault(paper_name(attack), []).append(f"`{name}`")
     return table(("paper", "attacks"), [(paper, " ".join(names)) for paper, names in found.items()])

@@ -20,52 +20,52 @@ from robustatlas.optimizers import OPTIMIZERS
 from robustatlas.report.citing import HOPPING, title_and_paper, what_runs
 
 
-def said(attack: Attack, search: Search | None = None) -> str:
+def search_words(attack: Attack, search: Search | None = None) -> str:
     return ", ".join(name for name, _ in what_runs(attack, search))
 
 
-def merged(said_of: dict[str, str]) -> list[tuple[str, str]]:
-    """What is said, and the names it is said of."""
+def merge_equal(texts: dict[str, str]) -> list[tuple[str, str]]:
+    """Return each text once, with the names that have it."""
     together: dict[str, list[str]] = {}
-    for name, words in said_of.items():
+    for name, words in texts.items():
         together.setdefault(words, []).append(name)
     return [(words, "`, `".join(names)) for words, names in together.items()]
 
 
-def grouped(attacks: Iterable[Attack], key: Callable[[Attack], Row]) -> list[Row]:
-    """A row for each different key, which begins with the names of the attacks that share it."""
+def group_equal_rows(attacks: Iterable[Attack], key: Callable[[Attack], Row]) -> list[Row]:
+    """Return a row for each different key, which begins with the names of the attacks that share it."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for attack in attacks:
         groups.setdefault(tuple(key(attack)), []).append(f"`{attack.name}`")
     return [(" ".join(names), *values) for values, names in groups.items()]
 
 
-def shown() -> list[Attack]:
-    """The catalogue with one attack for all common corruptions."""
+def table_attacks() -> list[Attack]:
+    """Return the catalogue with one attack for all common corruptions."""
     corruptions = [attack for name, attack in catalogue().items() if name.startswith("corruption-")]
     others = [attack for name, attack in catalogue().items() if not name.startswith("corruption-")]
     return [*others, *corruptions[:1]]
 
 
-def _named(markdown: str) -> str:
-    """All corruptions by one name, of which the catalogue's table shows the first."""
+def _name_corruptions_once(markdown: str) -> str:
+    """Return the table with one name for all corruptions, of which it shows the first."""
     return re.sub(r"`corruption-[a-z0-9-]+`", "`corruption-NAME`", markdown)
 
 
 def lp_default() -> str:
-    """What the default search of each norm runs, in words."""
-    found = merged({norm: said(catalogue()[norm]) for norm in NORMS})
+    """Return the runs of the default search of each norm, in words."""
+    found = merge_equal({norm: search_words(catalogue()[norm]) for norm in NORMS})
     return "; ".join(f"`{names}`: {words}" for words, names in found)
 
 
 def optimizers_table() -> str:
-    """What an attack may run, and the paper to cite for it."""
+    """Return the optimizers, each with the paper to cite for it."""
     named = dict.fromkeys([*map(title_and_paper, OPTIMIZERS.values()), HOPPING])
     return table(("what runs", "paper"), [(name, paper or "this package") for name, paper in named])
 
 
 def rules_table() -> str:
-    """The rules of a plan with their usual constants, and why they are there: first of searches, then of attacks."""
+    """Return the rules of a plan with their usual constants and reasons: those of searches, then those of attacks."""
     usual: dict[type[Rule], Rule] = {type(rule): rule for rule in (*Minimum.rules, *Descent.rules)}
     for attack in catalogue().values():
         for rule in attack.rules:
@@ -75,7 +75,7 @@ def rules_table() -> str:
 
 
 def plans_table() -> str:
-    """What a descent runs, with its constants: runs x steps of each role, and how far restarts move."""
+    """Return the runs of a descent with their constants: runs x steps of each role, and how far restarts move."""
     roles = {"bound": "bounds", "restart": "restarts", "ascend": "ascents"}
 
     def runs(attack: Attack) -> Row:
@@ -91,13 +91,13 @@ def plans_table() -> str:
         )
         return *cells, f"{patience[0].patience}, {patience[0].stubborn}" if patience else ""
 
-    descended = [attack for attack in shown() if attack.name in SEEN and "descent" in attack.searches]
-    return table(("attacks", *roles.values(), "patience"), grouped(descended, runs))
+    descended = [attack for attack in table_attacks() if attack.name in SEEN and "descent" in attack.searches]
+    return table(("attacks", *roles.values(), "patience"), group_equal_rows(descended, runs))
 
 
 def everyday_table() -> str:
-    """The everyday changes at the three sizes of their suite, below 85 pixels and from there on, and how fine the sweep
-    of each is."""
+    """Return the everyday changes with the three sizes of their suite, below 85 pixels and from there on, and the steps
+    of their sweeps."""
     rows = []
     for large in everyday_suite("default"):
         name, small = large.name, large.small or large
@@ -116,15 +116,15 @@ def everyday_table() -> str:
 
 
 def suites_table() -> str:
-    """The suites, and how many attacks each has."""
+    """Return the suites with the number of attacks in each."""
     rows = [(f"`{suite.name}`", suite.about, len(suite.build("default"))) for suite in SUITES.values()]
     return table(("suite", "what it is", "attacks"), rows, 1)
 
 
 def searches_table() -> str:
-    """Which searches are valid for which attacks, the default first."""
-    rows = grouped(shown(), lambda a: (" ".join(f"`{search}`" for search in a.searches),))
-    return _named(table(("attack", "searches, the default first"), rows))
+    """Return the valid searches of each attack, the default first."""
+    rows = group_equal_rows(table_attacks(), lambda a: (" ".join(f"`{search}`" for search in a.searches),))
+    return _name_corruptions_once(table(("attack", "searches, the default first"), rows))
 
 
 def papers_list() -> str:

@@ -17,11 +17,11 @@ def _name(row: dict[str, Any]) -> str:
     return f"`{name}`" if name.startswith("digits-") else name
 
 
-def _decided(row: dict[str, Any]) -> str:
+def _verdict_counts(row: dict[str, Any]) -> str:
     return f"{row['proven']}, {row['refuted']}, {row['not decided']}"
 
 
-def _by_network(part: str) -> Iterable[tuple[dict[str, dict[str, Any]], dict[str, Any]]]:
+def _rows_by_method(part: str) -> Iterable[tuple[dict[str, dict[str, Any]], dict[str, Any]]]:
     """Yield the rows of each network and strength by their methods, and one of them."""
     cases: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in _rows(part):
@@ -30,35 +30,35 @@ def _by_network(part: str) -> Iterable[tuple[dict[str, dict[str, Any]], dict[str
 
 
 def complete_table() -> str:
-    """What is proven, refuted and not decided of the same balls, with the median and the largest of the seconds."""
+    """Return counts of balls that are proven, refuted and not decided, with median and largest seconds."""
     rows = []
-    for methods, one in _by_network("complete"):
+    for methods, one in _rows_by_method("complete"):
         cells = []
         for method in ("beta-crown", "Marabou"):
             seconds = methods[method]["seconds"]
-            cells += [_decided(methods[method]), f"{median(seconds):.2f}; {max(seconds):.1f}"]
+            cells += [_verdict_counts(methods[method]), f"{median(seconds):.2f}; {max(seconds):.1f}"]
         rows.append((_name(one), one["strength"], one["samples"], methods["crown"]["proven"], *cells))
     head = ("network", "linf", "images", "`crown`", "`beta-crown`", "seconds", "Marabou", "seconds")
     return table(head, rows, 5)
 
 
 def strengths_table() -> str:
-    """What CROWN, and branch and bound, prove at one strength, with processor seconds an image."""
+    """Return counts proven by CROWN and by branch and bound at one strength, with processor seconds an image."""
     rows = [
         (
             _name(one),
             one["strength"],
             one["samples"],
             methods["crown"]["proven"],
-            _decided(methods["beta-crown"]),
+            _verdict_counts(methods["beta-crown"]),
             methods["beta-crown"]["processor seconds a sample"],
         )
-        for methods, one in _by_network("strengths")
+        for methods, one in _rows_by_method("strengths")
     ]
     return table(("network", "linf", "images", "`crown`", "`beta-crown`", "seconds"), rows, 3)
 
 
-def both_sides_table() -> str:
+def widths_table() -> str:
     rows = [
         (
             _name(row),

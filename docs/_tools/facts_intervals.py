@@ -1,4 +1,4 @@
-"""How many images an accuracy needs."""
+"""Table of the widths of intervals of accuracies by the number of images."""
 
 from facts_stored import table
 

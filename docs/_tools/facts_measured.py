@@ -95,15 +95,15 @@ def claims_table() -> str:
 
 
 PRINTED_FOR = ("printed for cifar10", "printed for imagenet100")
-"""Columns of what papers print of other images than those measured here."""
+"""Columns of numbers that papers print for other images than those measured here."""
 
 
 def printed_cells(row: Mapping[str, str]) -> list[str]:
-    """What papers print of the number of a row, for each of their data sets."""
+    """Return the numbers that papers print for a row, one for each of their data sets."""
     return [row.get(column, "none") for column in PRINTED_FOR]
 
 
-BESIDE_PAPERS = {
+PAPER_NUMBERS = {
     "hypervolume": (
         "published",
         ("model", "number"),
@@ -115,10 +115,10 @@ BESIDE_PAPERS = {
 }
 
 
-def beside_papers_table() -> str:
-    """What three papers print and the small studies measured; of the fourth, the distances between classes."""
+def papers_table() -> str:
+    """Return numbers of three papers beside those of the small studies; of the fourth the distances between classes."""
     rows = []
-    for study, (name, keys, models, number) in BESIDE_PAPERS.items():
+    for study, (name, keys, models, number) in PAPER_NUMBERS.items():
         for row in stored(f"studies/{study}/tables")[name]:
             said = " ".join(row[key] for key in keys)
             if row["model"].startswith(models) and (number in said or number == "UAR"):
@@ -140,22 +140,22 @@ def beside_papers_table() -> str:
     return table(("study", "number", "here", "printed for the same", PRINTED_FOR[0]), rows)
 
 
-def beside_autoattack_table() -> str:
-    """AutoAttack's accuracy at one epsilon, and that of the whole curve there."""
+def autoattack_table() -> str:
+    """Return AutoAttack's accuracy at one epsilon, and the accuracy of the whole curve there."""
     rows = []
     for row in stored("beside_autoattack")["rows"]:
         both = [row["autoattack"], row["robustatlas"]]
         told = [[f"{one['accuracy']:.1f} %" for one in both], [f"{one['passes']:,.0f}" for one in both]]
-        rows.append((_attacked(row), *told[0], *told[1], *(_by_threads(one)["2"] for one in both)))
+        rows.append((_row_label(row), *told[0], *told[1], *(_seconds_by_threads(one)["2"] for one in both)))
     head = ("network", "AutoAttack", "here", "its passes", "ours", "its seconds", "ours, for 20 strengths")
     return table(head, rows, 6)
 
 
-def beside_peers_table() -> str:
-    """Accuracy, passes and seconds on one core and on two, of suites of other libraries at one epsilon, and ours."""
+def peers_table() -> str:
+    """Return accuracy, passes and seconds of suites of other libraries at one epsilon, and of ours."""
     rows = []
     for row in stored("beside_peers")["rows"]:
-        network = _attacked(row)
+        network = _row_label(row)
         for name in (name for name in SUITES if name in row):
             way = row[name]
             seconds = [way["seconds"][count] for count in ("1", "2")]
@@ -172,10 +172,10 @@ SUITES = {
 }
 
 
-def _attacked(row: Mapping[str, Any]) -> str:
+def _row_label(row: Mapping[str, Any]) -> str:
     return f"{row['data']}, {row['samples']} images, linf {row['eps']:.3g}"
 
 
-def _by_threads(way: Mapping[str, Any]) -> Mapping[str, float]:
-    """Threads -> seconds; before other suites stood beside, only two threads were measured."""
+def _seconds_by_threads(way: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return seconds by number of threads; the oldest rows were measured on two threads only."""
     return way["seconds"] if isinstance(way["seconds"], dict) else {"2": way["seconds"]}

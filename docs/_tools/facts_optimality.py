@@ -15,8 +15,8 @@ def optimality_rows(subject: str) -> list[dict[str, Any]]:
     return [row for row in stored("optimality")["rows"] if row["subject"] == subject]
 
 
-def against_peers_table() -> str:
-    """Optimality of the default against the union of the other libraries and itself alone."""
+def optimality_table() -> str:
+    """Return the optimality of the default against the union of the other libraries and itself."""
     rows = []
     for subject, name in SUBJECTS.items():
         mine = {r["norm"]: r for r in optimality_rows(subject) if r["attack"] == "descent, default"}
@@ -27,7 +27,7 @@ def against_peers_table() -> str:
 
 
 def effort_range(effort: str) -> tuple[float, float]:
-    """Least and most times the passes of the default that an effort took, over all that was measured."""
+    """Return the smallest and the largest ratio of an effort's passes to the default's, over all measurements."""
     by = {(r["subject"], r["norm"], r["attack"]): r["passes"] for r in stored("optimality")["rows"] if r.get("passes")}
     ratios = [
         passes / by[subject, norm, "descent, default"]

@@ -1,4 +1,4 @@
-"""What tables of stored measurements are made of."""
+"""Stored measurements, and tables of them."""
 
 import json
 from collections.abc import Iterable, Sequence

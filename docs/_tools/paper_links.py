@@ -25,7 +25,7 @@ class Links(SphinxPostTransform):
     def run(self, **_: Any) -> None:
         for text in list(self.document.findall(nodes.Text)):
             parents = (nodes.reference, nodes.literal, nodes.literal_block, nodes.title, nodes.raw, nodes.comment)
-            if any(isinstance(parent, parents) for parent in _above(text)):
+            if any(isinstance(parent, parents) for parent in _ancestors(text)):
                 continue
             made: list[nodes.Node] = []
             end = 0
@@ -48,7 +48,7 @@ class Links(SphinxPostTransform):
                 text.parent.replace(text, [*made, nodes.Text(text[end:])])
 
 
-def _above(node: nodes.Node) -> Iterator[nodes.Node]:
+def _ancestors(node: nodes.Node) -> Iterator[nodes.Node]:
     while node.parent is not None:
         node = node.parent
         yield node

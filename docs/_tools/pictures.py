@@ -1,4 +1,4 @@
-"""Pictures of CIFAR-10's size drawn from nothing, in the place of CIFAR-10 where pages are built without a download."""
+"""Pictures of CIFAR-10's size that replace CIFAR-10, so that pages are built without a download."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 CLASSES, SIDE = 10, 32
 
 
-def drawn(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images [N, 32, 32, 3] and labels [N]: stripes whose direction, width and colour belong to the class."""
+def striped_pictures(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return images [N, 32, 32, 3] and labels [N]: stripes whose direction, width and colour belong to the class."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % CLASSES
     angle = np.pi * labels / CLASSES + random.normal(0, 0.06, count)
@@ -24,10 +24,10 @@ def drawn(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return (255 * images.clip(0, 1)).round().astype(np.uint8), labels
 
 
-def stand_in(folder: Path, train: int = 2000, test: int = 200) -> None:
-    """Let `cifar10` be such pictures, for this process and its children."""
+def replace_cifar10(folder: Path, train: int = 2000, test: int = 200) -> None:
+    """Make `cifar10` such pictures, for this process and its children."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, count, seed in (("train", train, 0), ("test", test, 1)):
-        images, labels = drawn(count, seed)
+        images, labels = striped_pictures(count, seed)
         np.savez(folder / f"cifar10_{name}.npz", images=images, labels=labels)
     os.environ["ROBUSTATLAS_DATA"] = str(folder.resolve())

@@ -22,7 +22,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)\)")
 
 
 def contents(index: str) -> str:
-    """The contents at the side, from the lists of the index."""
+    """Return the contents at the side, from the lists of the index."""
     trees = []
     for title, listed in SECTION.findall(index):
         if names := ENTRY.findall(listed):
@@ -30,18 +30,18 @@ def contents(index: str) -> str:
     return "\n\n".join(trees)
 
 
-def written(app: Sphinx, page: str, source: list[str]) -> None:
+def prepare_page(app: Sphinx, page: str, source: list[str]) -> None:
     folder = (Path(app.srcdir) / page).parent
 
-    def held(link: re.Match[str]) -> str:
+    def text_or_link(link: re.Match[str]) -> str:
         place = (folder / link[2]).resolve()
         inside = place.is_relative_to(app.srcdir)
         known = inside and place.relative_to(app.srcdir).with_suffix("").as_posix() in app.env.found_docs
         return link[0] if known or (place.suffix != ".md" and inside) else link[1]
 
     if page == "changelog":
-        source[0] = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8")
-    text = LINK.sub(held, ONLY_HERE.sub(r"\1", source[0]))
+        source[0] = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    text = LINK.sub(text_or_link, ONLY_HERE.sub(r"\1", source[0]))
     source[0] = f"{text}\n\n{contents(text)}\n" if page == "index" else text
 
 
@@ -55,6 +55,6 @@ def prose(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: li
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("source-read", written)
+    app.connect("source-read", prepare_page)
     app.connect("autodoc-process-docstring", prose, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""What pages take for granted, and how their long examples are made short when the documentation is built."""
+"""Code that runs before the examples of a page, and replacements that shorten long examples."""
 
 PREAMBLES = {
     "data_and_models": """
@@ -69,7 +69,7 @@ images, labels = data.images, data.labels
     "paper_table": """
 import pictures
 from pathlib import Path
-pictures.stand_in(Path("data"))
+pictures.replace_cifar10(Path("data"))
 """,
     "runs": """
 import robustatlas as ra

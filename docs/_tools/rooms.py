@@ -16,20 +16,20 @@ ROW, LEFT, WORDS = 26, 12, 108
 
 
 def rooms() -> list[str]:
-    """The rooms from top to bottom; without the modules beside them."""
+    """Return the rooms from top to bottom, without the modules beside them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = [it for it in settings["tool"]["importlinter"]["contracts"] if it.get("exhaustive")]
     return [layer for layer in layers["layers"] if "|" not in layer]
 
 
-def said(room: str) -> str:
-    """What the room says of itself, in its first sentence."""
+def room_summary(room: str) -> str:
+    """Return the first sentence of a room's docstring."""
     text = ast.get_docstring(ast.parse((ROOT / "src" / "robustatlas" / room / "__init__.py").read_text("utf-8"))) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("`", "").rstrip(".")
 
 
 def imports(names: list[str]) -> set[tuple[str, str]]:
-    """Pairs of rooms of which the first imports the second."""
+    """Return pairs of rooms of which the first imports the second."""
     graph = build_graph("robustatlas", cache_dir=None)
     of = {module: module.split(".")[1] for module in graph.modules if "." in module}
     pairs = {
@@ -41,9 +41,9 @@ def imports(names: list[str]) -> set[tuple[str, str]]:
     return {(first, second) for first, second in pairs if first in names and second in names}
 
 
-def drawn(names: list[str], pairs: set[tuple[str, str]]) -> str:
-    """The rooms as rows, their imports as dots to the right: all of them above the diagonal."""
-    long = {name: said(name) for name in names}
+def picture_text(names: list[str], pairs: set[tuple[str, str]]) -> str:
+    """Return the picture: rooms as rows, their imports as dots to the right, all of them above the diagonal."""
+    long = {name: room_summary(name) for name in names}
     dots = LEFT + WORDS + round(6.7 * max(map(len, long.values())))
     width, height = dots + ROW * len(names) + 3 * LEFT, ROW * (len(names) + 1) + 78
     parts = [
@@ -69,4 +69,4 @@ def drawn(names: list[str], pairs: set[tuple[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(rooms(), imports(rooms())), encoding="utf-8")
+    PICTURE.write_text(picture_text(rooms(), imports(rooms())), encoding="utf-8")

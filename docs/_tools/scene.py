@@ -12,7 +12,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from facts_attacks import PICTURES, groups, on_small_images, picture_of
+from facts_attacks import PICTURES, groups, on_small_images, picture_path
 from numpy.typing import NDArray
 from torch import nn
 
@@ -79,14 +79,14 @@ def scene(kind: int, seed: int) -> NDArray[np.float32]:
 
 
 def scenes(count: int, first: int) -> ra.Dataset:
-    """So many pictures, the classes in turn."""
+    """Return a number of pictures, the classes in turn."""
     labels = np.arange(count) % len(CLASSES)
     images = np.stack([scene(int(kind), first + k) for k, kind in enumerate(labels)])
     return ra.Dataset.of(torch.from_numpy(images), torch.from_numpy(labels), "scenes", classes=CLASSES)
 
 
-def trained() -> ra.Classifier:
-    """A small network for the scenes, the same each time."""
+def train_network() -> ra.Classifier:
+    """Return a small network for the scenes, the same each time."""
     torch.manual_seed(0)
     data = scenes(160, 1000)
     net = nn.Sequential(
@@ -107,7 +107,7 @@ def trained() -> ra.Classifier:
 def grid_runs(
     model: ra.Classifier, attack: ra.Attack, image: torch.Tensor, label: int, strengths: tuple[float, ...]
 ) -> torch.Tensor:
-    """What twenty steps of ascent make of one image at each strength, ``[S, C, H, W]``."""
+    """Return one image after twenty steps of ascent at each strength, ``[S, C, H, W]``."""
     count = len(strengths)
     x, labels = image.expand(count, -1, -1, -1).contiguous(), torch.full((count,), label)
     epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.of(0, torch.zeros(count), "gallery")
@@ -159,7 +159,7 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
 
 def main(chosen: Sequence[str]) -> None:
     """Draw the sheets of the groups of attacks that are named, of all where none is."""
-    model, data = trained(), scenes(8, 0)
+    model, data = train_network(), scenes(8, 0)
     everyday = {attack.name: attack for attack in attacks_of("everyday", sides=(SIDE, SIDE))}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for number, (group, names) in enumerate(groups().items()):
@@ -167,7 +167,7 @@ def main(chosen: Sequence[str]) -> None:
             continue
         attacks = [everyday.get(name) or on_small_images(name) for name in names]
         k = number % len(CLASSES)
-        sheet(model, attacks, data.images[k], int(data.labels[k]), picture_of(group))
+        sheet(model, attacks, data.images[k], int(data.labels[k]), picture_path(group))
 
 
 if __name__ == "__main__":

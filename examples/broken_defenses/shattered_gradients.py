@@ -52,19 +52,19 @@ def _with_activation(net: nn.Sequential, activation: Callable[[], nn.Module]) ->
     return nn.Sequential(*layers)
 
 
-def _trained_with(activation: Callable[[], nn.Module], seed: int) -> nn.Sequential:
+def _train_network(activation: Callable[[], nn.Module], seed: int) -> nn.Sequential:
     net = trained_network(seed, lambda: _with_activation(digits_cnn(), activation))
     assert isinstance(net, nn.Sequential)
     return net
 
 
 def k_winners() -> Model:
-    """Which units are kept changes from step to step (Xiao et al. 2020, k-winners-take-all).
+    """Keep the k largest units of each layer; they change from step to step (Xiao et al. 2020, k-winners-take-all).
 
     Tramèr et al. 2020 attack it with gradients averaged over a neighbourhood, by antithetic finite differences. No
     function has that gradient, so this defense takes no `attacked`.
     """
-    return _trained_with(WinnersTakeAll, 21)
+    return _train_network(WinnersTakeAll, 21)
 
 
 def jumping_activation(attacked: bool = False) -> Model:
@@ -72,7 +72,7 @@ def jumping_activation(attacked: bool = False) -> Model:
 
     The adaptive attack goes back through the activation without its jump.
     """
-    net = _trained_with(Jump, 22)
+    net = _train_network(Jump, 22)
     return attackable(net, _with_activation(net, lambda: nn.LeakyReLU(0.5)), attacked)
 
 
@@ -81,7 +81,7 @@ def sawtooth_activation(attacked: bool = False) -> Model:
 
     The adaptive attack goes back through the activation without its teeth.
     """
-    net = _trained_with(Sawtooth, 23)
+    net = _train_network(Sawtooth, 23)
     return attackable(net, _with_activation(net, nn.ReLU), attacked)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from robustatlas.attacks.definition import Attack, AttackInfo, AttackRun, Plan
     from robustatlas.certificates.certify import certify
     from robustatlas.common.errors import UserError
-    from robustatlas.compat.adapters import external
+    from robustatlas.compat.external import external
     from robustatlas.data import Dataset, load_dataset
     from robustatlas.evaluation import evaluate
     from robustatlas.evaluation.verification import verify
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
-    from robustatlas.outcomes import Outcome
     from robustatlas.results.result import Result, load_result
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
@@ -43,7 +42,6 @@ __all__ = [
     "AttackRun",
     "Classifier",
     "Dataset",
-    "Outcome",
     "Plan",
     "Result",
     "ThreatModel",
@@ -82,7 +80,6 @@ _HOME = {
     "Classifier": "models.classifier",
     "Dataset": "data",
     "AttackRun": "attacks.definition",
-    "Outcome": "outcomes",
     "Plan": "attacks.definition",
     "Result": "results.result",
     "ThreatModel": "threats.base",
@@ -92,7 +89,7 @@ _HOME = {
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",
-    "external": "compat.adapters",
+    "external": "compat.external",
     "from_gradient": "models.frameworks",
     "from_jax": "models.frameworks",
     "from_predictions": "models.frameworks",

@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 
 STOPPED = "Stopped. What was finished before is kept; the same command goes on from there."
-"""What is said of a Ctrl-C where a command has nothing better to say."""
+"""Sentence after a Ctrl-C, for commands that have none of their own."""
 
 INTERRUPTED = 130
 """The exit code of a Ctrl-C."""

@@ -1,4 +1,4 @@
-"""What a package that extends robustatlas imports: for each kind of thing its base class, its registry, some helpers.
+"""Names for packages that extend robustatlas: for each kind of thing its base class, its registry and some helpers.
 
 A new thing is one file, and one line that names it: an entry point of one's own package, or an entry in the registry.
 That holds for threat models, attacks, optimizers, searches, metrics, recipes, certificates, indicators, sources of
@@ -21,7 +21,7 @@ _WHERE = {
     "attacks.search": "SEARCHES Schedule",
     "certificates": "CERTIFICATES",
     "certificates.base": "MARGIN_OF_SIZES Certificate Samples Subject norm_of",
-    "checks.indicators": "INDICATORS Indicator LookedAt Measured",
+    "checks.indicators": "INDICATORS DiagnosedSamples Indicator Measurement",
     "common.bundle": "Bundle Fixed over per_sample",
     "metrics.averages": "average_accuracy",
     "metrics.bootstrap": "SampleStatistic",

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 import torch
+from typer.main import get_command
 
 import robustatlas as ra
 from command_line import entered
@@ -16,6 +17,7 @@ from robustatlas.attacks.definition import Attack, Search
 from robustatlas.attacks.kinds import kinds
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
+from robustatlas.cli import app
 from robustatlas.common import wording
 from robustatlas.common.papers import known, named_in, papers
 from robustatlas.optimizers import OPTIMIZERS
@@ -103,7 +105,7 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
     for name, blocks in runs.items():
         for block in blocks:
             if block["shell"] is not None:
-                commands = examples.commands_in(block["shell"])
+                commands = examples.block_commands(block["shell"])
                 printed = examples.COMMAND.sub("", block["shell"]).strip()
                 assert commands and bool(printed) is (block["how"] != "silent"), (name, commands)
             assert block["text"] is None or block["text"].strip(), name
@@ -111,10 +113,10 @@ def test_what_commands_and_python_print_stands_below_them() -> None:
 
 def test_every_attack_has_a_picture_and_words() -> None:
     shown = {name for names in facts_attacks.groups().values() for name in names}
-    seen = {facts_attacks.set_of(attack) for attack in catalogue().values()}
+    seen = {facts_attacks.set_name(attack) for attack in catalogue().values()}
     assert seen == shown, "say what one sees in SEEN of docs/_tools/facts_attacks.py"
     assert wording.OTHER not in facts_attacks.groups(), "give an attack its group in common/wording.py"
-    pictures = {group: facts_attacks.picture_of(group) for group in facts_attacks.groups()}
+    pictures = {group: facts_attacks.picture_path(group) for group in facts_attacks.groups()}
     lacking = [group for group, file in pictures.items() if not file.is_file() or file.stat().st_size < 5_000]
     assert lacking == [], "run: python docs/_tools/scene.py"
 
@@ -191,6 +193,29 @@ def test_the_page_on_runs_names_the_tested_versions() -> None:
     pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
     assert f"Python {pythons[0]} to {pythons[-1]}, torch {pinned[1]} " in PAGES["docs/runs.md"]
+
+
+def test_package_readme_citation_licence_and_changelog_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if re.search(r"Python :: 3\.\d", c)]
+    torch_floor = next(
+        re.fullmatch(r"torch>=(.+)", need)[1] for need in project["dependencies"] if need[:7] == "torch>="
+    )
+    cff, changelog = ((ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
+
+    assert project["requires-python"] == f">={pythons[0]}"
+    assert f"python-{pythons[0]}%2B" in README and f"Python {pythons[0]} or newer" in README
+    assert f"pytorch-{torch_floor}%2B" in README
+    assert f"Python {pythons[0]} to {pythons[-1]}, torch {torch_floor} or newer" in changelog
+    assert {word.lower() for word in project["keywords"]} == {
+        word.lower() for word in re.findall(r"^  - ([^:\n]+)$", cff, re.MULTILINE)
+    }
+    assert f"license: {project['license']}\n" in cff and f"[{project['license']} licence](LICENSE)" in README
+    author = re.search(r"^  - name: (.+)$", cff, re.MULTILINE)
+    assert author and author[1] in README and author[1] in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    commands = set(get_command(app).commands)  # type: ignore[attr-defined]
+    named = set(re.findall(r"`([a-z]+)`", changelog[changelog.index("## 0.1.0") :]))
+    assert len(named) > 15 and named <= commands, named - commands
 
 
 def test_suites_and_efforts_of_the_pages_exist() -> None:

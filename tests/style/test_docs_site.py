@@ -83,7 +83,7 @@ def test_the_command_line_reference_has_every_option(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "_tools"))
     written = (ROOT / "docs" / "api" / "cli.md").read_text("utf-8")
 
-    for names, command in import_module("commands").every_command(get_command(app)):
+    for names, command in import_module("commands").list_commands(get_command(app)):
         begin = written.index(f"\n## {' '.join(names)}\n")
         part = written[begin : written.find("\n## ", begin + 1)]
         for parameter in command.params:

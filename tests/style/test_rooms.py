@@ -15,7 +15,7 @@ def test_the_picture_of_the_rooms_is_that_of_the_code(monkeypatch: pytest.Monkey
     drawing = import_module("rooms")
     rooms = drawing.rooms()
     assert {path.parent.name for path in (ROOT / "src" / "robustatlas").glob("*/__init__.py")} == set(rooms)
-    assert drawing.PICTURE.read_text(encoding="utf-8") == drawing.drawn(rooms, drawing.imports(rooms)), (
+    assert drawing.PICTURE.read_text(encoding="utf-8") == drawing.picture_text(rooms, drawing.imports(rooms)), (
         "draw it again: python docs/_tools/rooms.py"
     )
 

@@ -15,7 +15,7 @@ SAID_BY = {
     "training/callbacks/watching.py": ("_failed", "_none_fitted", "_uncopied", "_undrawn"),
     "evaluation/evaluating.py": ("_sentence_on_rejections",),
     "evaluation/attack_choice.py": ("fitting_attacks",),
-    "checks/verdict.py": ("warned",),
+    "checks/sentences.py": ("_masked_meaning", "_doubtful_meaning"),
     "metrics/audit.py": ("concern",),
     "training/watch.py": ("concerns",),
     "training/given.py": ("output_warnings",),
@@ -41,6 +41,8 @@ SHORTEST = 12
 """Shorter pieces of a sentence say nothing by themselves."""
 ENTIRE = 60
 """Shorter strings in ``sanity`` are parts of a sentence, such as names."""
+WHOLE = 30
+"""Shorter strings of the functions above are words, such as keys."""
 
 Text = ast.Constant | ast.JoinedStr
 
@@ -78,7 +80,9 @@ def warnings_of(path: Path) -> Iterator[list[str]]:
                 yield found
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in SAID_BY.get(name, ()):
-            yield from (pieces(text) for text in sentences(node) if isinstance(text, ast.JoinedStr))
+            for text in sentences(node):
+                if isinstance(text, ast.JoinedStr) or len(str(text.value)) >= WHOLE:
+                    yield pieces(text)
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "warn":
             if isinstance(node.args[0], (ast.Constant, ast.JoinedStr)):
                 yield pieces(node.args[0])

@@ -59,7 +59,7 @@ def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callab
     def build(protocol: ProtocolName) -> list[Attack]:
         table = load_reference(reference).accuracies
         names = [name for name in table.attacks if not only or name in only]
-        return [uar_attack(name, tuple(map(float, table.strengths(name))), protocol, steps) for name in names]
+        return [uar_attack(name, tuple(map(float, table.distances(name))), protocol, steps) for name in names]
 
     return build
 

@@ -9,7 +9,7 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.certificates.base import Samples, norm_of
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.failing import BackwardError, slope_of
+from robustatlas.models.classifier.probing import BackwardError, input_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.color import Line
@@ -85,7 +85,7 @@ def _slope(model: Classifier, threat: ThreatModel, samples: Samples, theta: Tens
     with torch.enable_grad():
         margin = margin_of(model.logits(threat.apply(samples.x, leaf), verifying=True), samples.labels)
         try:
-            slope = slope_of(-margin, leaf)
+            slope = input_gradient(-margin, leaf)
         except BackwardError:
             slope = None
     return margin.detach(), None if slope is None else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)

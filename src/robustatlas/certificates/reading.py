@@ -28,7 +28,7 @@ from robustatlas.certificates.readings import (
 from robustatlas.certificates.windowed import Shape
 from robustatlas.common.errors import UserError, first_line, quiet_logger
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.normalisation import normalised
+from robustatlas.models.classifier.network import normalise
 from robustatlas.models.classifier.outputs import as_logits, logits_in
 
 
@@ -43,7 +43,7 @@ class _Whole(nn.Module):
             self.register_buffer(name, values.to(self._dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        prepared = normalised(x, dict(self._buffers))  # type: ignore[arg-type]
+        prepared = normalise(x, dict(self._buffers))  # type: ignore[arg-type]
         return as_logits(logits_in(self.net(prepared)), self._outputs)
 
 

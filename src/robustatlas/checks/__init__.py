@@ -1,1 +1,1 @@
-"""What looks at a model without a run of its own: sanity, indicators, remedies, the verdict; records of audits."""
+"""Checks of a model that need no run of their own: sanity, indicators, remedies, findings and the verdict."""

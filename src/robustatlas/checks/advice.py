@@ -8,7 +8,7 @@ MISLEADING = (
     "Find the step whose backward pass misleads and give it another one (straight_through, surrogate), or add attacks "
     "that need no gradient (square-linf)"
 )
-"""What to do where the gradient says little about the model."""
+"""Advice for a gradient that says little about the model."""
 HONEST_GRADIENT = "model = ra.Classifier(net, prepare=ra.straight_through(step))"
 """Line of code for a step in front of the network whose own gradient is missing or misleads."""
 WITHOUT_GRADIENTS = 'ra.evaluate(model, data, "square-linf")'

@@ -80,7 +80,7 @@ def print_accuracies(
     if (point := breaking_point(result)) is not None:
         console.print(safe(half_words(point.attack, point.half, masked(result, [point.attack]))))
     if result.diagnosis is not None:
-        style = "yellow" if result.diagnosis.doubted else "dim"
+        style = "yellow" if result.diagnosis.has_doubts else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
     if result.missing:
         lacking = safe(counts(result.missing))
@@ -211,9 +211,9 @@ def _rows(result: Result, attack: str) -> Iterator[tuple[str, Sequence[float], S
 
 def _over(table: OutcomeTable, attacks: Sequence[str]) -> Iterator[tuple[str, Sequence[float], Sequence[Interval]]]:
     """The worst case over attacks that have the same strengths, and their mean."""
-    grid = table.strengths(attacks[0]).tolist()
+    grid = table.distances(attacks[0]).tolist()
     standing: list[Mapping[str, float]] = [dict.fromkeys(attacks, each) for each in grid]
-    yield "worst case", [100 * float(table.survivors(at).mean()) for at in standing], ()
+    yield "worst case", [100 * float(table.survivors_within(at).mean()) for at in standing], ()
     means = np.mean([table.outcome(attack).accuracies() for attack in attacks], axis=0)
     yield "mean", means.tolist(), ()
 

@@ -1,5 +1,4 @@
-"""What an evaluation or a certification is asked for: the options, the same for one model and for many, and the attacks
-they name."""
+"""Options of an evaluation or a certification, the same for one model and for many, and the attacks that they name."""
 
 from __future__ import annotations
 
@@ -177,7 +176,7 @@ BatchSize = Annotated[
 ]
 
 
-def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
+def parse_batch_size(given: str | None) -> int | Literal["auto"] | None:
     if given in (None, "auto"):
         return "auto" if given else None
     if not given.isdecimal() or not int(given):
@@ -185,15 +184,17 @@ def batch_size_of(given: str | None) -> int | Literal["auto"] | None:
     return int(given)
 
 
-def named(given: str | None, model: Classifier) -> list[str]:
-    """The names that are given, with commas between them, or those of the attacks that suit the model."""
+def attack_names(given: str | None, model: Classifier) -> list[str]:
+    """Return the names that are given, with commas between them, or those of the attacks that suit the model."""
     from robustatlas.attacks.suites import default_attacks
 
     return list(default_attacks(model)) if given is None else names_in(given)
 
 
-def chosen(names: list[str], protocol: definition.ProtocolName, features: str | None) -> list[str | definition.Attack]:
-    """:func:`robustatlas.attacks.wanted.requested_attacks`; torch comes with it, and help need not wait for that."""
-    from robustatlas.attacks.wanted import requested_attacks
+def requested_attacks(
+    names: list[str], protocol: definition.ProtocolName, features: str | None
+) -> list[str | definition.Attack]:
+    """Return the attacks of some names. The import is late because it brings torch, for which help need not wait."""
+    from robustatlas.attacks import wanted
 
-    return requested_attacks(names, protocol, features)
+    return wanted.requested_attacks(names, protocol, features)

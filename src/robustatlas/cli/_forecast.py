@@ -1,4 +1,4 @@
-"""What a request would take, as a table: the same for evaluations, certificates, fields and studies."""
+"""Table of the forecast of a request, the same for evaluations, certificates, fields and studies."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from robustatlas.metrics.trainings import OverTrainings
 from robustatlas.report.facts.groups import Groups
 
 LEVEL = 0.05
-"""Of the tests over trainings, as in table II of Guo et al. 2024."""
+"""Level of the tests over trainings, as in table II of Guo et al. 2024."""
 
 Group = Annotated[
     list[str] | None,
@@ -54,7 +54,7 @@ def parse_groups(given: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _directories(pattern: Path) -> list[Path]:
-    """Those whose path fits, in order."""
+    """Return the directories whose path matches, in order."""
     root = Path(pattern.anchor)
     fitting = [pattern] if pattern.is_dir() else root.glob(str(pattern.relative_to(pattern.anchor)))
     return sorted(place for place in fitting if place.is_dir())

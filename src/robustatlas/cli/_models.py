@@ -96,7 +96,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dict[str, Any]:
-    """What a model without weights for the classes is told of them, as arguments of its source; nothing for others.
+    """Return the arguments for the source of a model without weights for the classes; nothing for other models.
 
     Example:
         >>> zero_shot("hf-clip:net", Path("names.txt"), ["a {}"])
@@ -106,27 +106,27 @@ def zero_shot(model: str, classes: Path | None, prompt: list[str] | None) -> dic
         if prompt:
             raise UserError(f"--prompt is for models behind hf-clip: and open_clip:, and {model!r} is none.")
         return {}
-    told = {"classes": None if classes is None else str(classes), "prompt": prompt or None}
-    return {name: value for name, value in told.items() if value is not None}
+    arguments = {"classes": None if classes is None else str(classes), "prompt": prompt or None}
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
-def are_pictures(data: str | None) -> bool:
-    """Whether a data set of that name holds pictures, which become images as their model takes them."""
+def has_pictures(data: str | None) -> bool:
+    """Return True if a data set of this name holds pictures, which become images of the model's size."""
     return data is not None and data.startswith(("imagefolder:", "hf:"))
 
 
-def data_for(
+def load_data(
     model: Classifier | None, name: str, resize: int | None = None, crop: int | None = None, channels: int | None = None
 ) -> Dataset:
-    """The data set of that name.
+    """Return the data set of a name.
 
-    Pictures in folders have the size and channels that are given, or else those of ``model`` (None: not known). Their
-    classes have the order of the model's names, where it has any.
+    Pictures in folders get the size and channels that are given, or else those of ``model`` (None: not known). Their
+    classes have the order of the model's names, if it has any.
     """
     from robustatlas.data import load_dataset
 
     kind = name.partition(":")[0]
-    if model is None or not are_pictures(name):
+    if model is None or not has_pictures(name):
         return load_dataset(name, resize=resize, crop=crop, channels=channels)
     if resize is None and crop is None:
         resize, crop = _stated_size(model)
@@ -136,7 +136,7 @@ def data_for(
 
 
 def _stated_size(model: Classifier) -> tuple[int | None, int | None]:
-    """What the preprocessing of a model resizes pictures to, and cuts out of them."""
+    """Return the sizes to which the preprocessing of a model resizes and crops pictures."""
     from robustatlas.models.resizing import Resizing
 
     stated = model.prepare
@@ -148,12 +148,12 @@ def _stated_size(model: Classifier) -> tuple[int | None, int | None]:
 
 
 def _stated_channels(model: Classifier) -> int | None:
-    from robustatlas.models.classifier.channels import channels_taken
+    from robustatlas.models.classifier.network import input_channels
     from robustatlas.models.resizing import Resizing
 
     if model.prepare is not None and not isinstance(model.prepare, Resizing):
         return None
-    taken = channels_taken(model.net)
+    taken = input_channels(model.net)
     return taken if taken in (1, 3) else None
 
 

@@ -51,13 +51,19 @@ def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, flo
         return found
     for item in joined.split(","):
         name, _, value = (part.strip() for part in item.partition("@" if "@" in item else "="))
-        strength = read_strength(value, name)
-        if not name or name in found or not 0 < strength < math.inf:
-            sign, top = "@" if option == "--headline" else "=", falls_from(name)
-            below = "" if top is None else f" below {text_as_typed(top)}"
+        strength, top, sign = read_strength(value, name), falls_from(name), "@" if option == "--headline" else "="
+        if name in found:
+            raise UserError(f"{option} {joined!r} names {name} twice; give each attack once.")
+        if not name or math.isnan(strength):
             raise UserError(
                 f"{option} {joined!r} is not understood at {item.strip()!r}; expected each attack once with a "
-                f"strength{below}, such as linf{sign}8/255,l2{sign}0.5."
+                f"strength, such as linf{sign}8/255,l2{sign}0.5."
+            )
+        if not 0 < strength < math.inf:
+            limit = "above 0" if top is None else f"below {text_as_typed(top)}, where it changes nothing"
+            raise UserError(
+                f"{option} {item.strip()} is no strength of {name}: they lie {limit}, such as "
+                f"{name}{sign}{'0.1' if top is None else text_as_typed(0.8 * top)}."
             )
         found[name] = strength
     return found

@@ -32,7 +32,7 @@ _HEADINGS = ("difference", "p", "ahead")
 
 
 def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], leading: str, every: bool) -> None:
-    """Who is ahead of whom: a table for each pair, or of more than three one table of the ``leading`` number."""
+    """Print who is ahead: a table for each pair; for more than three pairs one table of the ``leading`` number."""
     if every or len(pairs) <= _TABLES:
         for pair in pairs:
             _print_pair(console, names, pair)
@@ -70,25 +70,25 @@ def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
 
 
 def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
-    """Where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` the tests of these."""
+    """Print where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` their tests."""
     invalid = {**masked(runs[0].table), **masked(runs[1].table)}
-    grid = {attack: runs[0].table.strengths(attack) for attack in runs[0].table.attacks if attack not in invalid}
-    tables = (runs[0].table.restrict(grid), runs[1].table.restrict(grid))
+    grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
+    tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
     volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
-    said = [
-        *_at_strengths(*tables, pair),
-        *_crossings(*tables, pair),
+    sentences = [
+        *_strength_sentences(*tables, pair),
+        *_crossing_sentences(*tables, pair),
         *(_hypervolume_tests(*volumes, pair) if explain else []),
     ]
     if invalid:
-        said.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
-    if said:
+        sentences.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
+    if sentences:
         console.print(f"\n[bold]{safe(pair[0])}[/bold] and [bold]{safe(pair[1])}[/bold]")
-    for sentence in said:
+    for sentence in sentences:
         console.print(f"- {safe(sentence)}")
 
 
-def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
+def _strength_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
         significant = test.p_values <= _SIGNIFICANT
@@ -99,7 +99,7 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
         )
         for name, won in wins:
             if won.any():
-                where = _range(attack, first.strengths(attack)[won])
+                where = _range(attack, first.distances(attack)[won])
                 sentences.append(
                     f"{attack}: {name} is right more often at {won.sum()} of {total} strengths, {where} "
                     "(McNemar, corrected)."
@@ -107,10 +107,10 @@ def _at_strengths(first: OutcomeTable, second: OutcomeTable, names: tuple[str, s
     return sentences
 
 
-def _crossings(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
+def _crossing_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
-        curves = [RobustnessCurve.of(model.outcome(attack)) for model in (first, second)]
+        curves = [RobustnessCurve.of(model.outcome(attack)).by_distance for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
             before, after = sides if falls_from(attack) is None else reversed(sides)

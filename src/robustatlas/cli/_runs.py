@@ -89,7 +89,7 @@ Joined = Annotated[
 
 
 def steadiness(alpha: float | None, difficulty: str | None) -> Steadiness | None:
-    """Which stability constants the options ask for; None: the usual ones."""
+    """Return the stability constants that the options ask for; None: the usual ones."""
     from robustatlas.report.facts.steadiness import ALPHA, Steadiness
 
     if alpha is None and difficulty in (None, "reference"):

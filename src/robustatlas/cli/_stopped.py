@@ -1,4 +1,4 @@
-"""What is said when Ctrl-C ends a command."""
+"""Sentences after a Ctrl-C ends a command: what is kept of its work."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ from robustatlas.outcomes import Run
 
 
 @contextmanager
-def stopped_by_hand(sentence: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C inside ends the command with a ``sentence`` on what is kept, made when it is needed."""
+def end_on_interrupt(sentence: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C inside end the command with a ``sentence`` on what is kept, which is made when it is needed."""
     try:
         yield
     except KeyboardInterrupt:
@@ -24,8 +24,8 @@ def stopped_by_hand(sentence: Callable[[], str]) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def what_is_kept(folder: Path) -> str:
-    """How many of the samples that were asked for last the run in ``folder`` holds, attack by attack."""
+def interrupted_sentence(folder: Path) -> str:
+    """Return how many of the samples of the last request the run in ``folder`` holds, attack by attack."""
     counts = _counts(folder)
     kept = [
         f"{done:,} of {asked:,} {'samples ' if not position else ''}of {attack}"

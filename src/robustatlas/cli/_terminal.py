@@ -1,4 +1,4 @@
-"""How commands print: names of others made harmless, tables that use the width there is."""
+"""Printing of commands: escaped texts of users, and tables that use the width of the terminal."""
 
 import io
 import os
@@ -24,12 +24,14 @@ _GAP = 2
 
 
 _NARROWEST = 20
-"""Columns below which what a terminal says of its width is taken for no answer."""
+"""Width in columns below which the answer of a terminal is ignored."""
 
 
 def fit_terminal() -> None:
-    """Have everything that is printed reach the terminal: letters that its encoding lacks are spelt, and a width in
-    which nothing can stand (``COLUMNS=0``) is not believed."""
+    """Make everything that is printed reach the terminal.
+
+    Letters that its encoding lacks are spelt. A width in which nothing can stand (``COLUMNS=0``) is ignored.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             stream.reconfigure(errors="backslashreplace")
@@ -43,7 +45,7 @@ safe = terminal_text
 
 
 def table(*columns: str) -> Table:
-    """A table whose first column names the rows, and whose other cells stay on one line."""
+    """Return a table whose first column names the rows, and whose other cells stay on one line."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for position, column in enumerate(columns):
         made.add_column(
@@ -53,12 +55,12 @@ def table(*columns: str) -> Table:
 
 
 def shown(interval: Interval | None, form: str = ".1f") -> str:
-    """A number with its interval, for a cell."""
+    """Return a number with its interval, for a cell."""
     return "-" if interval is None else escape(f"{interval:{form}}")
 
 
 def in_groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Positions of columns, in groups that fit the room side by side; at least one in each.
+    """Return positions of columns, in groups that fit the room side by side; at least one in each.
 
     Example:
         >>> in_groups([4, 4, 4], room=12)

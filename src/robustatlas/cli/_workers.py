@@ -63,8 +63,8 @@ Part = Annotated[
 ]
 
 
-def workers_from(given: str) -> int | Literal["auto"]:
-    """What ``--workers`` says, where it may be "auto"."""
+def parse_workers(given: str) -> int | Literal["auto"]:
+    """Return the value of ``--workers``, which may be "auto"."""
     if given == "auto":
         return "auto"
     if not given.isdecimal() or int(given) < 1:
@@ -72,22 +72,22 @@ def workers_from(given: str) -> int | Literal["auto"]:
     return int(given)
 
 
-def cluster_from(
+def requested_cluster(
     ray: bool, address: str | None, gpus: float | None, workers: int | str | None
 ) -> Cluster | bool | None:
-    """What these options say, as ``evaluate(ray=...)`` takes it."""
+    """Return the options of Ray as ``evaluate(ray=...)`` takes them."""
     from robustatlas.evaluation import Cluster
 
     if gpus is None and address is None:
         return ray or None
     if gpus is not None and not ray and address is None:
         raise UserError("--ray-gpus is for workers of Ray; give --ray or --ray-address as well.")
-    count = workers_from(workers) if isinstance(workers, str) else workers
+    count = parse_workers(workers) if isinstance(workers, str) else workers
     return Cluster(address=address, workers=None if count == "auto" else count, gpus=gpus or 0.0)
 
 
 def share_here(part: str | None) -> Share:
-    """What ``--part`` says, or else the surroundings; that these were asked is said."""
+    """Return the share of ``--part``, or else of the environment; the latter is printed."""
     from robustatlas.evaluation.workers.share import share_of, share_of_environment
 
     found = share_of_environment() if part is None else None

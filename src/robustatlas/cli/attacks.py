@@ -44,10 +44,10 @@ def attacks(
         suite = SUITES[name]
         console.print(f"[bold]{suite.name}[/bold]: {suite.about}.")
         attacks = suite.build("default")
-        console.print(_table_of(attacks))
+        console.print(_attack_table(attacks))
         if small := [attack.small for attack in attacks if attack.small is not None]:
             console.print(f"On images whose shorter side is below {LARGE} pixels:")
-            console.print(_table_of(small))
+            console.print(_attack_table(small))
     else:
         _explain(console, name, plans)
 
@@ -58,7 +58,7 @@ def _span(attack: Attack) -> str:
 
 
 def _unit(attack: Attack) -> str:
-    """Of its strengths, and whose they are where they are not those of a source."""
+    """Return the unit of the strengths, and the origin of strengths that were calibrated here."""
     return "; ".join(filter(None, [unit_as_typed(attack.about.unit, of=attack.name), attack.about.calibrated]))
 
 
@@ -66,13 +66,13 @@ def _list(console: Console) -> None:
     from robustatlas.attacks.catalogue import catalogue
     from robustatlas.attacks.suites import SUITES
 
-    for family, members in by_family(catalogue()).items():
+    for family, members in group_by_family(catalogue()).items():
         console.print(f"[bold]{family}[/bold]")
         if family == CORRUPTION:
             names = ", ".join(name.removeprefix("corruption-") for name in members)
             console.print(f"corruption-NAME, at severities 1 to 5: {names}\n")
         else:
-            console.print(_table_of(members.values()))
+            console.print(_attack_table(members.values()))
     console.print("[bold]Suites[/bold]")
     suites = Table("suite", "attacks", box=box.SIMPLE_HEAD, pad_edge=False)
     for suite in SUITES.values():
@@ -81,8 +81,8 @@ def _list(console: Console) -> None:
     console.print("'robustatlas attacks NAME' explains an attack or a suite.")
 
 
-def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
-    """Attacks by the family of their threat model, in the order of reports.
+def group_by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
+    """Return the attacks by the family of their threat model, in the order of reports.
 
     A published attack by itself, such as ``fab-l2``, stands apart from the attack that its threat model is named after.
     """
@@ -97,7 +97,7 @@ def by_family(attacks: Mapping[str, Attack]) -> dict[str, dict[str, Attack]]:
     return dict(sorted(found.items(), key=lambda item: GROUPS.index(item[0].removesuffix(_SINGLE))))
 
 
-def _table_of(attacks: Iterable[Attack]) -> Table:
+def _attack_table(attacks: Iterable[Attack]) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("attack", no_wrap=True)
     made.add_column("strengths", no_wrap=True)

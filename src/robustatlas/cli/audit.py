@@ -36,9 +36,9 @@ def audit(
 
     given = None
     own = weights is not None or settings or mean is not None or std is not None or device is not None
-    if own or _models.are_pictures(data):
+    if own or _models.has_pictures(data):
         identity = load_result(run).identity
         source = identity.model.source if identity is not None else ""
         given = _models.loaded(source, weights, settings, mean, std, device)
-    images = None if data is None else _models.data_for(given, data)
+    images = None if data is None else _models.load_data(given, data)
     print_accuracies(audited(run, images, model=given, samples=samples, seed=seed), Console(highlight=False))

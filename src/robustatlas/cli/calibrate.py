@@ -10,8 +10,7 @@ from rich.table import Table
 
 from robustatlas.cli._help import ATTACKS, OUTPUT, REFERENCE
 from robustatlas.cli._terminal import safe
-from robustatlas.common.wording import strength
-from robustatlas.outcomes.strengths import read_strength
+from robustatlas.common.wording import text_as_typed
 
 
 def calibrate(
@@ -67,17 +66,16 @@ def calibrate(
     from robustatlas.training.calibration import calibrated
 
     source = load_reference(reference)
-    largest = None if up_to is None else read_strength(up_to, attack)
-    found = choose(attack, source, like, clean=clean, below=below, up_to=largest)
+    found = choose(attack, source, like, clean=clean, below=below, up_to=up_to)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(attack, justify="right")
     table.add_column("ATA, %", justify="right")
     for at, ata in zip(found.strengths, found.ata, strict=True):
-        table.add_row(strength(at, of=attack), f"{ata:.1f}")
+        table.add_row(text_as_typed(at), f"{ata:.1f}")
     console = Console(highlight=False)
     console.print(table)
     for what, value in (("smallest worth while (eps_min)", found.smallest), ("largest (eps_max)", found.largest)):
-        console.print(f"{what}: {'not reached' if value is None else strength(value, of=attack)}")
+        console.print(f"{what}: {'not reached' if value is None else text_as_typed(value)}")
     console.print(f"distance to {like}: {found.cost:.2f} points")
     if found.far:
         console.print(f"[yellow]Warning:[/yellow] {safe(found.mark(like))}", soft_wrap=True)

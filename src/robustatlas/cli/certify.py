@@ -13,7 +13,7 @@ from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
-from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import print_run
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
@@ -129,10 +129,10 @@ def certify(
     from robustatlas.evaluation.workers.memory import hand_back_at_once
 
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    dataset = _models.data_for(classifier, data, resize, crop, channels)
+    dataset = _models.load_data(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
-        attacks=_asked.chosen(names_in(attacks, ["linf", "l2"]), "default", None),
+        attacks=_asked.requested_attacks(names_in(attacks, ["linf", "l2"]), "default", None),
         strengths=parse_strengths(strengths or []),
         seed=seed,
         run=folder,
@@ -143,7 +143,7 @@ def certify(
         part=share_here(part),
         workers=workers,
         devices=names_in(devices) or None,
-        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
         cores=cores_for(classifier, dataset.rows, threads),
     )
     chosen = _method(method, method_setting or ())
@@ -153,7 +153,7 @@ def certify(
         print_forecast(expected, "certificate", "samples", str(classifier.device))
         return
     hand_back_at_once()
-    with stopped_by_hand(
+    with end_on_interrupt(
         lambda: f"Stopped. What is finished is kept in {folder}; the same command goes on from there."
     ):
         result = certify_request(classifier, dataset, request, chosen)

@@ -17,7 +17,7 @@ from robustatlas.common.files import named
 from robustatlas.outcomes import storage
 
 if TYPE_CHECKING:
-    from robustatlas.checks.verdict import Diagnosis
+    from robustatlas.checks.diagnosis import Diagnosis
 
 
 def diagnose(
@@ -85,11 +85,11 @@ def diagnose(
     is_run = storage.is_run(run)
     given = None
     own = weights is not None or mean is not None or std is not None or settings
-    if not is_run or own or _models.are_pictures(data):
+    if not is_run or own or _models.has_pictures(data):
         source = load_result(run).identity if is_run else None
         name = source.model.source if source is not None else subject
         given = _models.loaded(name, weights, settings, mean, std, device)
-    images = None if data is None else _models.data_for(given, data)
+    images = None if data is None else _models.load_data(given, data)
     found = diagnosed(
         run if is_run or given is None else given,
         images,

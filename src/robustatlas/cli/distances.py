@@ -133,13 +133,15 @@ def _print_broken(console: Console, duplicates: list[list[int]], corrupted: list
     if duplicates:
         console.print(
             f"[yellow]Identical images with different labels[/yellow], passed over, {len(duplicates)} "
-            f"pair{'s' * (len(duplicates) > 1)}: {_some([f'{first} and {second}' for first, second in duplicates])}"
+            f"pair{'s' * (len(duplicates) > 1)}: {_list_few([f'{first} and {second}' for first, second in duplicates])}"
         )
     if corrupted:
-        console.print(f"[yellow]Images that are not finite[/yellow], left out, {len(corrupted)}: {_some(corrupted)}")
+        console.print(
+            f"[yellow]Images that are not finite[/yellow], left out, {len(corrupted)}: {_list_few(corrupted)}"
+        )
     if constant:
-        console.print(f"[yellow]Images of a single value[/yellow], {len(constant)}: {_some(constant)}")
+        console.print(f"[yellow]Images of a single value[/yellow], {len(constant)}: {_list_few(constant)}")
 
 
-def _some(items: list[int] | list[str]) -> str:
+def _list_few(items: list[int] | list[str]) -> str:
     return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")

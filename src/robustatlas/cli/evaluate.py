@@ -16,7 +16,7 @@ from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strength_of, parse_strengths
-from robustatlas.cli._stopped import stopped_by_hand, what_is_kept
+from robustatlas.cli._stopped import end_on_interrupt, interrupted_sentence
 from robustatlas.cli._terminal import print_run, print_what_to_do
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
@@ -186,8 +186,8 @@ def evaluate(
     wanted, how = parse_strengths(strengths or []), _precision(precision)
     asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
-    chosen = _asked.chosen(_asked.named(attacks, classifier), protocol, features)  # type: ignore[arg-type]
-    dataset = _models.data_for(classifier, data, resize, crop, channels)
+    chosen = _asked.requested_attacks(_asked.attack_names(attacks, classifier), protocol, features)  # type: ignore[arg-type]
+    dataset = _models.load_data(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
         attacks=chosen,
@@ -199,7 +199,7 @@ def evaluate(
         border=border,  # type: ignore[arg-type]
         seed=seed,
         run=folder,
-        batch_size=_asked.batch_size_of(batch_size),
+        batch_size=_asked.parse_batch_size(batch_size),
         exclude=names_in(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
@@ -207,9 +207,9 @@ def evaluate(
         audit=audit,
         progress=True,
         part=share_here(part),
-        workers=_workers.workers_from(workers),
+        workers=_workers.parse_workers(workers),
         devices=names_in(devices) or None,
-        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
         cores=_cores(threads, classifier, dataset, verbose),
     )
     _check_headline(first or {}, classifier, dataset, request)
@@ -236,7 +236,7 @@ def _evaluated(
 
     folder = cast(Path, request.run)
     hand_back_at_once()
-    with stopped_by_hand(partial(what_is_kept, folder)):
+    with end_on_interrupt(partial(interrupted_sentence, folder)):
         result = evaluated_and_audited(model, data, request)
     _conclude(result, card, folder, request, first)
 
@@ -298,7 +298,7 @@ def _conclude(
     others = f"Part {share} is done; the other parts, or the same 'evaluate' without --part, do the rest."
     print_accuracies(result, console, rest=others if share.of > 1 else None, first=first)
     print_run(folder, console)
-    if result.diagnosis is not None and result.diagnosis.doubted:
+    if result.diagnosis is not None and result.diagnosis.has_doubts:
         print_what_to_do(folder, console)
 
 

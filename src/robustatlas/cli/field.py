@@ -15,7 +15,7 @@ from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import COMPUTE, GENERAL, OUTPUT, FullHelp
 from robustatlas.cli._options import names_in, parse_strengths
-from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe, table
 from robustatlas.cli._workers import share_here
 from robustatlas.common.files import named
@@ -108,29 +108,29 @@ def field(
 
     entries = read_field(models)
     request = Request(
-        attacks=None if attacks is None else _asked.chosen(names_in(attacks), protocol, features),  # type: ignore[arg-type]
+        attacks=None if attacks is None else _asked.requested_attacks(names_in(attacks), protocol, features),  # type: ignore[arg-type]
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]
         strengths=parse_strengths(strengths or []),
         samples=samples,
         seed=seed,
-        batch_size=_asked.batch_size_of(batch_size),
+        batch_size=_asked.parse_batch_size(batch_size),
         exclude=names_in(exclude),
         progress=True,
         part=share_here(part),
-        workers=_workers.workers_from(workers),
-        ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+        workers=_workers.parse_workers(workers),
+        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
     )
-    rows = partial(_models.data_for, name=data)
+    rows = partial(_models.load_data, name=data)
     throughput = DeviceThroughput.parse_optional(device_throughput)
     each = partial(forecast_field, device_throughput=device_throughput) if dry_run else evaluate_field
     kept = f"Stopped. What was finished is kept in {named(store)}; the same command goes on from there."
     done: list[Done] = []
     medians: dict[str, dict[str, str]] = {}
     why: dict[str, str] = {}
-    with stopped_by_hand(lambda: kept):
-        for one in each(entries, rows, store, request, device=device, begin=_begun):
+    with end_on_interrupt(lambda: kept):
+        for one in each(entries, rows, store, request, device=device, begin=_print_name):
             _tell(one, len(entries) - len(done) - 1)
             if one.result is not None:
                 medians[one.entry.name] = _row(one.result)
@@ -148,7 +148,7 @@ def field(
         raise typer.Exit(1)
 
 
-def _begun(entry: FieldModel) -> None:
+def _print_name(entry: FieldModel) -> None:
     Console(stderr=True, highlight=False).print(safe(entry.name), soft_wrap=True)
 
 

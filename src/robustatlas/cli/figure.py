@@ -10,7 +10,7 @@ from robustatlas.cli._options import names_in
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
-from robustatlas.common.wording import listed, shortened_apart
+from robustatlas.common.wording import listed, shortened_apart, value_as_typed
 from robustatlas.report.facts import what_is_shared
 from robustatlas.results.many import Results
 
@@ -52,7 +52,9 @@ def figure(
     names = shortened_apart(shared.names, _LONGEST)
     tables = [shared.on(run).table for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
-    save_figure(plot_panels(curves, up_to={a: shared.grid[a][-1] for a in asked}, error=error), output)
+    save_figure(
+        plot_panels(curves, up_to={a: value_as_typed(a, shared.grid[a][-1]) for a in asked}, error=error), output
+    )
     for note in shared.notes:
         typer.echo(visible_text(note))
     typer.echo(f"Figure: {visible_text(str(output))}")

@@ -77,7 +77,7 @@ def gallery(
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    chosen = _asked.chosen(names_in(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
-    images, grids = _models.data_for(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
+    chosen = _asked.requested_attacks(names_in(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
+    images, grids = _models.load_data(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
     save_figure(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
     typer.echo(f"Gallery: {visible_text(str(output))}")

@@ -24,7 +24,7 @@ PUBLISHED = "multirobustbench-cifar10"
 
 
 class _BuildUnlessTold(TyperGroup):
-    """What follows ``leaderboard`` goes to ``build`` where no command is named."""
+    """Group of commands that gives its arguments to ``build`` if no command is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = not args or args[0] in (*self.commands, *ctx.help_option_names)
@@ -76,7 +76,7 @@ def build(
 
 
 def _advice(results: Results, chosen: Reference | None, asked: str | None) -> Iterator[str]:
-    """What runs lack for the ranking that a reference gives, and how they get it."""
+    """Yield sentences on what runs lack for the ranking that a reference gives, and how they get it."""
     from robustatlas.attacks.suites import SUITES
 
     if chosen is not None:
@@ -124,11 +124,11 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
             f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {in_shell(folder)}`."
         )
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
+        return ThreadingHTTPServer(("127.0.0.1", port), partial(_QuietHandler, directory=str(folder)))
     except OSError as error:
         raise UserError(f"Port {port} cannot be used ({error.strerror}); choose another one with --port.") from error
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing about single requests."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from robustatlas.cli import _models, _training, _workers
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._options import parse_strengths
-from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
@@ -183,14 +183,14 @@ def reference(
         trained=parse_strengths(trained or []) or None,
         seeds=seeds,
         presets=presets,
-        **_asked_of_all(presets, recipe, steps, parse_settings(set_ or []), given, for_ or []),
+        **_plan_arguments(presets, recipe, steps, parse_settings(set_ or []), given, for_ or []),
         samples=samples,
         search=search,  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]
         features=features,
     )
     share, test = share_here(part), load_dataset(data)
-    with stopped_by_hand(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
+    with end_on_interrupt(lambda: f"Stopped. What is done is in {out}; the same command goes on from there."):
         found = make_reference(
             plan,
             training,
@@ -200,18 +200,18 @@ def reference(
             device,
             progress=True,
             workers=1 if workers is None else workers,
-            ray=_workers.cluster_from(ray, ray_address, ray_gpus, workers),
+            ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
         )
     _print(found, missing(plan, out, len(test)) if found is None else [], out / "reference.json")
 
 
-def _asked_of_all(
+def _plan_arguments(
     presets: str, recipe: str, steps: int | None, options: dict[str, Any], given: dict[str, Any], for_: Sequence[str]
 ) -> dict[str, Any]:
-    """What a plan is asked for: of all attacks, in place of what a preset prints where one is named, and of some."""
+    """Return the arguments of a plan: for all attacks, replacing those of a preset if one is named, and for some."""
     from robustatlas.training import Settings
 
-    some = _parse_for(for_)
+    some = _parse_attack_settings(for_)
     if not presets:
         asked = {"recipe": recipe, "steps": steps, "recipe_settings": options, "settings": Settings(**given)}
         return asked | {"per_attack": some or None}
@@ -220,11 +220,11 @@ def _asked_of_all(
     return {"settings": Settings(seed=given["seed"]), "per_attack": {"all": every, **some}}
 
 
-def _parse_for(given: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``elastic:steps=30`` by attack.
+def _parse_attack_settings(given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings of each attack from options such as ``elastic:steps=30``.
 
     Example:
-        >>> _parse_for(["elastic:steps=30", "elastic:epochs=2"])
+        >>> _parse_attack_settings(["elastic:steps=30", "elastic:epochs=2"])
         {'elastic': {'steps': 30, 'epochs': 2}}
     """
     from robustatlas.models import parse_settings
@@ -244,7 +244,7 @@ def _print(found: Reference | None, left: Sequence[str], file: Path) -> None:
         console.print(f"This part is done; {len(left)} trainings are missing: {', '.join(left)}.", soft_wrap=True)
         return
     for attack in found.accuracies.attacks:
-        entries = zip(found.accuracies.strengths(attack), found.accuracies.values(attack), strict=True)
+        entries = zip(found.accuracies.distances(attack), found.accuracies.values(attack), strict=True)
         console.print(f"{attack}: " + ", ".join(f"{strength(s, 3, of=attack)} -> {a:.1f}" for s, a in entries))
     for mark in (*found.marks, *found.warnings):
         console.print(f"[yellow]Warning:[/yellow] {safe(mark)}", soft_wrap=True)

@@ -37,6 +37,7 @@ from robustatlas.common.wording import (
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
+from robustatlas.outcomes.bounds import UPPER_BOUND_ONLY
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
@@ -343,9 +344,11 @@ def _write_csv(facts: RunFacts) -> None:
         for at, entry in zip(attack.strengths.tolist(), attack.typical or (), strict=bool(attack.typical)):
             typical[attack.attack, at] = entry.value
     columns = ["attack", "strength", "accuracy", "low", "high"]
-    if facts.invalid:
+    unsearched = {(attack.attack, at) for attack in facts.attacks for at in attack.unsearched}
+    if facts.invalid or unsearched:
         columns.append("note")
-        rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else None] for at in rows}
+        bound = {at: UPPER_BOUND_ONLY if (at[0], value_as_typed(*at)) in unsearched else None for at in rows}
+        rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else bound[at]] for at in rows}
     if typical:
         columns.append("typical")
         rows = {at: [*rows[at], typical.get(at)] for at in rows}
@@ -373,7 +376,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{some(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.entries[attack])):
+        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.by_distance[attack])):
             raise UserError(
                 f"--trained-on {attack}={text_as_typed(most)} is beyond every strength of {reference.name}; {meant}."
             )

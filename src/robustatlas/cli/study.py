@@ -12,7 +12,7 @@ from rich.console import Console
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import COMPUTE, OUTPUT, FullHelp
-from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe, tables_that_fit
 from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
@@ -106,7 +106,7 @@ def study(
         _print_differences(studies.differences_of(what))
         return
     share = share_here(part)
-    with stopped_by_hand(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
+    with end_on_interrupt(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
         done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
     _print(done, [step.name for step in studies.chosen(studies.steps_of(what), only or ())])
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING, FullHelp
-from robustatlas.cli._stopped import stopped_by_hand
+from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe
 from robustatlas.common.wording import strength, text_as_typed
 
@@ -237,7 +237,7 @@ def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
 def _train_once(asked: TrainingRequest, data: Dataset, extra: Dataset | None, out: Path, seed: int) -> None:
     from robustatlas.report.training import write_training_page
 
-    with stopped_by_hand(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
+    with end_on_interrupt(lambda: f"Stopped. The checkpoint is in {out}; the same command goes on from there."):
         trained = asked.train(data, out, seed, extra, progress=True)
     _say(trained, out, write_training_page(out))
 

@@ -1,1 +1,1 @@
-"""Other libraries: their attacks as ours, ours as theirs, and classes with the names of theirs."""
+"""Compatibility with other libraries: their attacks as ours, and classes with their names and signatures."""

@@ -1,5 +1,4 @@
-"""AutoAttack's class, carried out by this package: the same call and the same verdict or a stronger one, and the whole
-curve up to epsilon besides."""
+"""AutoAttack's class, carried out by this package: the same calls, at least as strong, and the whole curve besides."""
 
 import tempfile
 import time
@@ -24,17 +23,23 @@ from robustatlas.data.arrays import tensor_of
 from robustatlas.data.labels import class_numbers
 from robustatlas.evaluation import evaluate
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.placement import first_float, usable
+from robustatlas.models.classifier.placement import first_float, usable_device
 from robustatlas.results.result import Result, load_result
 
 OURS = "robustatlas"
-"""What the search that goes first is called where robust accuracies are printed."""
+"""Name of the search that goes first, in the lines that are printed."""
 
 
 @dataclass(frozen=True)
-class _Given:
-    """Inputs ``x`` [N, ...] in [0, 1], their ``labels`` [N], at most ``bs`` of them at once, and as what the model
-    classifies them, ``predicted`` [N]."""
+class _Inputs:
+    """Inputs of an evaluation.
+
+    Attributes:
+        x: [N, ...] in [0, 1].
+        labels: [N].
+        bs: largest number of inputs in a batch.
+        predicted: [N] classes that the model gives them.
+    """
 
     x: Tensor
     labels: Tensor
@@ -43,15 +48,15 @@ class _Given:
 
     @property
     def right(self) -> Tensor:
-        """[N]: whether they are classified correctly."""
+        """[N] True where the model is right."""
         return self.predicted == self.labels
 
 
 class AutoAttack:
-    """The constructor, methods and defaults of AutoAttack (fra31/auto-attack, ``autoattack.AutoAttack``).
+    """Class with the constructor, methods and defaults of ``autoattack.AutoAttack`` (fra31/auto-attack).
 
     ``run_standard_evaluation`` first looks for the smallest adversarial example of every sample, and then lets
-    AutoAttack's own attacks of the version, with whatever settings were made on them, attack what that left standing.
+    AutoAttack's own attacks of the version, with the settings that were made on them, attack the samples left standing.
     ``result`` then holds the whole curve up to ``eps``, with intervals.
 
     Args:
@@ -65,7 +70,7 @@ class AutoAttack:
         is_tf_model: not supported; see :func:`robustatlas.from_tensorflow` for such models.
         device: where to compute; without CUDA the default is the CPU, which is said.
         log_path: a file that gets a copy of what is printed.
-        fast: leave AutoAttack's own attacks out: what is left standing is attacked no more.
+        fast: leave AutoAttack's own attacks out.
 
     Attributes:
         apgd, apgd_targeted, fab, square: settings of the attacks, such as ``apgd.n_restarts``, ``fab.n_target_classes``
@@ -73,7 +78,7 @@ class AutoAttack:
         result: after an evaluation, the :class:`robustatlas.Result` of it.
 
     Raises:
-        UserError: a norm, version or attack that there is not, or a model of TensorFlow.
+        UserError: an unknown norm, version or attack, or a model of TensorFlow.
 
     Example:
         >>> import robustatlas as ra
@@ -106,11 +111,11 @@ class AutoAttack:
         if not 0 < real(eps) < float("inf"):
             raise UserError(f"eps={brief(repr(eps))} is not a strength; expected a positive number, such as 8/255.")
         self.model, self.norm, self.epsilon, self.seed, self.verbose = model, norm, float(eps), seed, verbose
-        self.device = _device(model, device)
+        self.device = _choose_device(model, device)
         self.log_path = None if log_path is None else named(log_path)
         self.fast = fast
         self.result: Result | None = None
-        self._ensemble = Ensemble.of(NORMS[norm])
+        self._ensemble = Ensemble.with_defaults(NORMS[norm])
         self.apgd, self.apgd_targeted = self._ensemble.apgd, self._ensemble.apgd_targeted
         self.fab, self.square = self._ensemble.fab, self._ensemble.square
         self.attacks_to_run = list(attacks_to_run)
@@ -137,12 +142,12 @@ class AutoAttack:
         self.attacks_to_run = self._ensemble.set_version(version) or self.attacks_to_run
 
     def get_logits(self, x: Tensor) -> Tensor:
-        """Logits [B, C] of the model."""
+        """Return the logits [B, C] of the model."""
         return self._classifier().logits(tensor_of(x).to(self.device))
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
-        """The share of the inputs [N, ...] that are classified correctly, in [0, 1]."""
-        share = float(self._begun(x_orig, y_orig, bs).right.float().mean())
+        """Return the share of the inputs [N, ...] that are classified correctly, in [0, 1]."""
+        share = float(self._check_inputs(x_orig, y_orig, bs).right.float().mean())
         self._say(f"clean accuracy: {share:.2%}")
         return share
 
@@ -173,26 +178,26 @@ class AutoAttack:
         Raises:
             UserError: inputs, labels or a model that do not fit, in one sentence.
         """
-        begun, given = time.monotonic(), self._begun(x_orig, y_orig, bs if batch_size is None else batch_size)
-        run = self._folder(state_path)
+        start, inputs = time.monotonic(), self._check_inputs(x_orig, y_orig, bs if batch_size is None else batch_size)
+        run = self._run_folder(state_path)
         self._say(f"using {self.version} version including {', '.join(self.attacks_to_run)}.")
-        standing, found = given.right.clone(), given.x.clone()
-        self._say(f"initial accuracy: {_share(standing)}")
+        standing, found = inputs.right.clone(), inputs.x.clone()
+        self._say(f"initial accuracy: {_format_share(standing)}")
         if not standing.any():
             self._say("no sample is classified correctly: nothing is left to attack")
-            return (found, given.predicted) if return_labels else found
+            return (found, inputs.predicted) if return_labels else found
         whole_curve = replace(attack_named(NORMS[self.norm]), strengths=grid(self.epsilon))
         own = [] if self.fast else [(name, self._ensemble.attack(name, self.epsilon)) for name in self.attacks_to_run]
         for name, attack in [(OURS, whole_curve), *own]:
             if standing.any():
                 asked = torch.ones_like(standing) if name == OURS else standing
-                rows, examples = self._broken(attack, given, asked, run, diagnose=name == OURS)
+                rows, examples = self._find_examples(attack, inputs, asked, run, diagnose=name == OURS)
                 found[rows], standing[rows] = examples, False
-                spent = time.monotonic() - begun
-                self._say(f"robust accuracy after {name.upper()}: {_share(standing)} (total time {spent:.1f} s)")
+                spent = time.monotonic() - start
+                self._say(f"robust accuracy after {name.upper()}: {_format_share(standing)} (total time {spent:.1f} s)")
         self.result = load_result(run)
-        predicted = self._logits(found, given.bs).argmax(1).to(found.device)
-        self._say(f"robust accuracy: {_share(predicted == given.labels)}")
+        predicted = self._logits(found, inputs.bs).argmax(1).to(found.device)
+        self._say(f"robust accuracy: {_format_share(predicted == inputs.labels)}")
         return (found, predicted) if return_labels else found
 
     def run_standard_evaluation_individual(
@@ -216,42 +221,50 @@ class AutoAttack:
         Returns:
             attack -> what :meth:`run_standard_evaluation` returns, of that attack alone.
         """
-        given, each = self._begun(x_orig, y_orig, bs if batch_size is None else batch_size), {}
+        inputs, results = self._check_inputs(x_orig, y_orig, bs if batch_size is None else batch_size), {}
         for name in self.attacks_to_run:
-            begun = time.monotonic()
-            found, standing = given.x.clone(), given.right.clone()
+            start = time.monotonic()
+            found, standing = inputs.x.clone(), inputs.right.clone()
             if standing.any():
                 attack = self._ensemble.attack(name, self.epsilon)
-                rows, examples = self._broken(attack, given, given.right, None)
+                rows, examples = self._find_examples(attack, inputs, inputs.right, None)
                 found[rows], standing[rows] = examples, False
-            spent = time.monotonic() - begun
-            self._say(f"robust accuracy by {name.upper()}: {_share(standing)} (time attack: {spent:.1f} s)")
-            each[name] = (found, self._logits(found, given.bs).argmax(1)) if return_labels else found
-        return each
+            spent = time.monotonic() - start
+            self._say(f"robust accuracy by {name.upper()}: {_format_share(standing)} (time attack: {spent:.1f} s)")
+            results[name] = (found, self._logits(found, inputs.bs).argmax(1)) if return_labels else found
+        return results
 
-    def _begun(self, x_orig: Any, y_orig: Any, bs: Any) -> _Given:
+    def _check_inputs(self, x_orig: Any, y_orig: Any, bs: Any) -> _Inputs:
+        """Return inputs, labels and predictions, or refuse them in one sentence."""
         check_default_device()
         size = count_of("bs", bs)
         x = check_inputs(tensor_of(x_orig), y_orig)
         labels = torch.from_numpy(class_numbers(y_orig, "Labels")).to(x.device)
         logits = self._logits(x, size)
         check_logits(logits, len(x), labels)
-        return _Given(x, labels, size, logits.argmax(1).to(x.device))
+        return _Inputs(x, labels, size, logits.argmax(1).to(x.device))
 
-    def _broken(
-        self, attack: Attack, given: _Given, asked: Tensor, run: Path | None, *, diagnose: bool = False
+    def _find_examples(
+        self, attack: Attack, inputs: _Inputs, asked: Tensor, run: Path | None, *, diagnose: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Of the samples that are ``asked`` [N] about, the positions of those that are classified correctly and that
-        ``attack`` breaks within epsilon, with the examples."""
+        """Return the positions of the samples that an attack breaks within epsilon, and their examples.
+
+        Args:
+            attack: to run.
+            inputs: of the evaluation.
+            asked: [N] True for the samples to attack; those misclassified before are left out of what is returned.
+            run: folder that keeps the outcomes; None: none.
+            diagnose: make a diagnosis as well.
+        """
         result = evaluate(
             self._classifier(),
-            (given.x, given.labels),
+            (inputs.x, inputs.labels),
             [attack],
             search=attack.searches[0],
             samples=asked.nonzero().flatten().tolist(),
             seed=self.seed or 0,
             run=run,
-            batch_size=given.bs,
+            batch_size=inputs.bs,
             keep_adversarial=True,
             diagnose=diagnose,
             progress=None if self.verbose else False,
@@ -259,21 +272,21 @@ class AutoAttack:
         within = result.clean & result.outcome(attack.name).broken([self.epsilon])[:, 0]
         index, examples = result.adversarial(attack.name)
         kept = np.isin(index, result.index[within])
-        rows, found = torch.from_numpy(index[kept]).to(given.x.device), torch.from_numpy(examples[kept]).to(given.x)
-        return rows, found.reshape(-1, *given.x.shape[1:])  # of none, arrays do not say of what
+        rows, found = torch.from_numpy(index[kept]).to(inputs.x.device), torch.from_numpy(examples[kept]).to(inputs.x)
+        return rows, found.reshape(-1, *inputs.x.shape[1:])  # an empty array has no shape of images
 
     def _classifier(self) -> Classifier:
         draws = self.apgd.eot_iter if self.apgd.eot_iter > 1 else None
         return Classifier(self.model, device=self.device, draws=draws)
 
     def _logits(self, x: Tensor, bs: int) -> Tensor:
-        """[N, C] of inputs [N, ...]."""
+        """Return the logits [N, C] of inputs [N, ...], in batches of ``bs``."""
         classifier = self._classifier()
         with classifier.evaluating(), torch.no_grad():
             parts = [classifier.logits(part.to(classifier.device, classifier.dtype)) for part in torch.split(x, bs)]
         return torch.cat(parts)
 
-    def _folder(self, state_path: str | Path | None) -> Path:
+    def _run_folder(self, state_path: str | Path | None) -> Path:
         if state_path is not None:
             return named(state_path)
         self._kept = tempfile.TemporaryDirectory(prefix="robustatlas-")
@@ -287,13 +300,13 @@ class AutoAttack:
                 file.write(sentence + "\n")
 
 
-def _share(of: Tensor) -> str:
-    return f"{float(of.float().mean()):.2%}"
+def _format_share(mask: Tensor) -> str:
+    return f"{float(mask.float().mean()):.2%}"
 
 
-def _device(model: Any, device: str | torch.device) -> torch.device:
+def _choose_device(model: Any, device: str | torch.device) -> torch.device:
     if str(device).startswith("cuda") and not torch.cuda.is_available():
         own = first_float(model)
         warn(f"device={str(device)!r} is the default, and there is no CUDA here: the CPU computes.")
         return own.device if own is not None else torch.device("cpu")
-    return usable(device)
+    return usable_device(device)

@@ -1,4 +1,4 @@
-"""The settings that scripts make on AutoAttack's attacks, and the plans of ours that carry them out."""
+"""Settings that scripts make on AutoAttack's attacks, and the attacks of ours that carry them out."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from robustatlas.optimizers.square import Square
 Version = Literal["standard", "plus", "rand", "custom"]
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t")
-"""What ``attacks_to_run`` can name."""
+"""Names that ``attacks_to_run`` can hold."""
 
 NORMS = {"Linf": "linf", "L2": "l2", "L1": "l1"}
 
 
 class AttackSettings:
-    """Attributes that can be set after construction; a name that there is not gets one sentence."""
+    """Attributes that can be set after construction. An unknown name is refused in one sentence."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ class AttackSettings:
 
 @dataclass
 class APGDSettings(AttackSettings):
-    """Of ``adversary.apgd`` and ``adversary.apgd_targeted``."""
+    """Settings of ``adversary.apgd`` and ``adversary.apgd_targeted``."""
 
     n_iter: int = 100
     n_restarts: int = 1
@@ -52,7 +52,7 @@ class APGDSettings(AttackSettings):
     verbose: bool = False
 
     def optimizer(self, norm: str) -> Optimizer[Any]:
-        """APGD in a norm."""
+        """Return APGD in a norm."""
         if norm == "l1":
             return APGDL1(steps=self.n_iter, schedule=LARGE_RADIUS if self.use_largereps else INSIDE)
         return APGD(steps=self.n_iter, rho=self.rho)
@@ -60,7 +60,7 @@ class APGDSettings(AttackSettings):
 
 @dataclass
 class FABSettings(AttackSettings):
-    """Of ``adversary.fab``."""
+    """Settings of ``adversary.fab``."""
 
     n_iter: int = 100
     n_restarts: int = 1
@@ -75,7 +75,7 @@ class FABSettings(AttackSettings):
 
 @dataclass
 class SquareSettings(AttackSettings):
-    """Of ``adversary.square``."""
+    """Settings of ``adversary.square``."""
 
     n_queries: int = 5000
     n_restarts: int = 1
@@ -87,7 +87,7 @@ class SquareSettings(AttackSettings):
 
 @dataclass
 class Ensemble:
-    """The attacks of AutoAttack with their settings."""
+    """Attacks of AutoAttack with their settings."""
 
     norm: str
     apgd: APGDSettings
@@ -96,12 +96,12 @@ class Ensemble:
     square: SquareSettings
 
     @classmethod
-    def of(cls, norm: str) -> Ensemble:
-        """As they stand after construction, before a version is set."""
+    def with_defaults(cls, norm: str) -> Ensemble:
+        """Return the settings as they are after construction, before a version is set."""
         return cls(norm, APGDSettings(n_restarts=5), APGDSettings(), FABSettings(n_restarts=5), SquareSettings())
 
     def set_version(self, version: Version) -> list[str]:
-        """Make the settings of a version; the attacks that it runs (none for ``"custom"``).
+        """Make the settings of a version, and return the attacks that it runs (none for ``"custom"``).
 
         Source: Croce and Hein 2020, and the code of AutoAttack (fra31/auto-attack, ``set_version``).
         """
@@ -124,7 +124,7 @@ class Ensemble:
         return []
 
     def attack(self, name: str, epsilon: float) -> Attack:
-        """One of AutoAttack's attacks at one strength, by optimizers of ours that make the same steps."""
+        """Return one of AutoAttack's attacks at one strength, by optimizers of ours that make the same steps."""
         if name not in ATTACKS:
             raise UserError(
                 f"attacks_to_run names {name!r}" + instead(name, ATTACKS, f"there are {', '.join(ATTACKS)}")
@@ -139,11 +139,11 @@ class Ensemble:
             return (AttackRun(self.apgd.optimizer(self.norm), objective, count=self.apgd.n_restarts),)
         if name == "apgd-t":
             optimizer, classes = self.apgd_targeted.optimizer(self.norm), self.apgd_targeted.n_target_classes
-            towards = AttackRun(optimizer, "dlr", count=classes, targets="logits")
-            return (towards,) * self.apgd_targeted.n_restarts
+            run = AttackRun(optimizer, "dlr", count=classes, targets="logits")
+            return (run,) * self.apgd_targeted.n_restarts
         if name == "square":
-            random = Square(steps=self.square.n_queries, share=self.square.p_init)
-            return (AttackRun(random, "margin", count=self.square.n_restarts),)
+            square = Square(steps=self.square.n_queries, share=self.square.p_init)
+            return (AttackRun(square, "margin", count=self.square.n_restarts),)
         fab = FAB(self.fab.n_iter, self.fab.alpha_max, self.fab.eta, self.fab.beta, exact=True)
         restarts = 1 if name == "fab-t" else self.fab.n_restarts
         return (AttackRun(fab, "margin", count=self.fab.n_target_classes, targets="logits"),) * restarts

@@ -111,7 +111,7 @@ def _confirmed(execution: Execution, new: Batch) -> Tensor:
     if execution.attack.eight_bit and threat.additive:
         size = threat.size(new.problem.x, x_adv - new.problem.x)
     with torch.no_grad(), charge_passes(execution.model, records, rows):
-        verdict = execution.model.judged(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
+        verdict = execution.model.judge(x_adv, new.problem.labels, new.problem.noise.child(JUDGED))
     records.finite &= verdict.logits.isfinite().all()
     inside = is_inside(x_adv)
     good = verdict.wrong & inside

@@ -70,7 +70,7 @@ def open_records(
     """Return the records after one clean pass."""
     with torch.no_grad():
         rows = torch.split(torch.arange(len(x), device=x.device), slots)
-        judged = [model.judged(x[part], labels[part], noise.take(part).child(CLEAN)) for part in rows]
+        judged = [model.judge(x[part], labels[part], noise.take(part).child(CLEAN)) for part in rows]
         logits = torch.cat([verdict.logits for verdict in judged])
         wrong, possible, mistakes, drawn = (
             torch.cat([getattr(verdict, name) for verdict in judged])

@@ -74,7 +74,7 @@ def look_at_draws(execution: Execution) -> Draws:
     for part in torch.split(places, execution.slots):
         points = _draw(execution, part)
         with torch.no_grad():
-            verdict = model.judged(points.changed, records.labels[points.rows], points.noise.child(JUDGED))
+            verdict = model.judge(points.changed, records.labels[points.rows], points.noise.child(JUDGED))
         wrong[part], sizes[part] = verdict.wrong, points.size
         records.forward.index_add_(0, points.rows, verdict.drawn)
         records.finite &= verdict.logits.isfinite().all()
@@ -126,7 +126,7 @@ def _verify(execution: Execution, candidates: Tensor) -> list[Mistakes]:
         for part, group in zip(torch.split(places, execution.slots), torch.split(groups, execution.slots), strict=True):
             points = _draw(execution, part)
             with torch.no_grad():
-                verdict = execution.model.judged(
+                verdict = execution.model.judge(
                     points.changed, records.labels[points.rows], points.noise.child(JUDGED).child(VERIFIED)
                 )
             records.forward.index_add_(0, points.rows, verdict.drawn)

@@ -22,7 +22,7 @@ from robustatlas.engine.typical import enter_draws, look_at_draws
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Columns, Report, Task, join_rows
 from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.rejection import folded
+from robustatlas.models.classifier.rejection import fold_rejection
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.circumstances import circumstances
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers
@@ -174,8 +174,8 @@ class _AttackedBatch:
         """Attack samples ``x`` [M, ...]. If memory runs out and the batch may be halved, return what is finished."""
         attack, gradient = task.attack, task.record.gradient
         # Smoothed by what the run recorded when the model was first measured, wherever this chunk is attacked.
-        attacked = model if gradient is None else model.smoothed_by(gradient.kinks)
-        attacked = attacked.judged_by(attack.errors)
+        attacked = model if gradient is None else model.with_smoothing(gradient.kinks)
+        attacked = attacked.with_errors(attack.errors)
         noise = Noise.of(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
         records, draws, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
@@ -249,13 +249,13 @@ class _AttackedBatch:
         records, index = self._recorded, self.index[self.settled]
         found = np.zeros(len(index), np.int64)
         rows = torch.from_numpy(np.flatnonzero(np.isin(self.index, examples[0]))).to(records.x.device)
-        model = self.model.judged_by(self.task.attack.errors)
+        model = self.model.with_errors(self.task.attack.errors)
         rounded = as_file(torch.from_numpy(examples[1])).to(records.x)
         wrong = []
         for images, chosen in zip(torch.split(rounded, batch_size), torch.split(rows, batch_size), strict=True):
             with torch.no_grad():
                 noise = records.noise.take(chosen).child(JUDGED)
-                wrong.append(model.judged(images, records.labels[chosen], noise).wrong.cpu())
+                wrong.append(model.judge(images, records.labels[chosen], noise).wrong.cpu())
         if wrong:
             found[np.isin(index, examples[0])] = np.where(torch.cat(wrong).numpy(), 1, -1)
         return found
@@ -291,7 +291,7 @@ def clean_answers(model: Classifier, x: Tensor, labels: Tensor, batch: int) -> C
     for part, truth in zip(torch.split(x, batch), torch.split(labels, batch), strict=True):
         with torch.no_grad():
             logits = model.logits(part, verifying=True)
-        margin = margin_of((folded(logits, truth, "accepted") if rejects else logits).softmax(1), truth)
+        margin = margin_of((fold_rejection(logits, truth, "accepted") if rejects else logits).softmax(1), truth)
         classes = logits[:, :-1] if rejects else logits
         answers.append((classes.argmax(1), logits.argmax(1) == logits.shape[1] - 1, margin.float()))
     names = ("clean_prediction", "clean_rejected", "clean_margin")

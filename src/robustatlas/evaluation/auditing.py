@@ -14,8 +14,8 @@ from robustatlas.attacks.catalogue import catalogue, searched_by
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import maximal_passes
-from robustatlas.checks.indicators import LookedAt
-from robustatlas.checks.remedies import around, estimated
+from robustatlas.checks.indicators import DiagnosedSamples
+from robustatlas.checks.remedies import find_gradient_remedies, model_with_estimated_gradient
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
@@ -137,8 +137,8 @@ def _audit_positions(index: NDArray[np.int64], samples: int, seed: int) -> NDArr
 def _count_improved(found: Result, result: Result, name: str) -> int:
     """Return the number of samples that the audit broke at a smaller strength than the run."""
     rows = np.flatnonzero(np.isin(result.index, found.index))
-    before = dict(zip(result.index[rows].tolist(), result.minimal_strength(name)[rows].tolist(), strict=True))
-    after = zip(found.index.tolist(), found.minimal_strength(name).tolist(), strict=True)
+    before = dict(zip(result.index[rows].tolist(), result.outcome(name).minimal_strength[rows].tolist(), strict=True))
+    after = zip(found.index.tolist(), found.outcome(name).minimal_strength.tolist(), strict=True)
     return sum(strength < before[position] for position, strength in after)
 
 
@@ -155,10 +155,10 @@ def _kinds(
         work = choose_samples(data, list(positions[:_LOOKED_AT]))
         x, labels = work.rows[:_LOOKED_AT].to(model.device, model.dtype), work.labels.to(model.device)
         noise = Noise.of(0, torch.from_numpy(work.index).to(model.device), "repair")
-        ways = around(model, LookedAt(model, x, labels, noise))
+        ways = find_gradient_remedies(model, DiagnosedSamples(model, x, labels, noise))
     for way in ways:
         yield way.name, way.model, attack
-    yield "estimated gradient", estimated(model), _shortened(attack)
+    yield "estimated gradient", model_with_estimated_gradient(model), _shortened(attack)
 
 
 def _attacks_of_threat(attack: Attack) -> list[Attack]:
@@ -172,7 +172,7 @@ def _attacks_of_threat(attack: Attack) -> list[Attack]:
 def _recorded(name: str, result: Result, ours: str) -> Attack:
     """Return the attack `ours` with the threat model and the strengths that a result has under `name`."""
     records = [record.model_copy(update={"name": ours}) for record in result.records.values() if record.name == name]
-    return replace(recorded_attack(ours, records), strengths=tuple(result.strengths(name).tolist()))
+    return replace(recorded_attack(ours, records), strengths=tuple(result.distances(name).tolist()))
 
 
 def _shortened(attack: Attack) -> Attack:

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.search.plan import AttackRun
-from robustatlas.checks.indicators import LookedAt, Measured
-from robustatlas.checks.indicators.ends import EndGradient
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.indicators import DiagnosedSamples, Measurement
+from robustatlas.checks.indicators.gradients import EndGradient
 from robustatlas.engine.run_ends import Ends, observed_run, run_ends
 from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_fits, reading_of
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -36,7 +36,7 @@ def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diag
     samples of the diagnosis."""
     diagnosis = diagnosed(store, model, question)
     index = np.array(diagnosis.record.index, np.int64)
-    before = {attack.name: diagnosis.looked_at.get(attack.name, ()) for attack in question.attacks}
+    before = {attack.name: diagnosis.checked_strengths.get(attack.name, ()) for attack in question.attacks}
     question = replace(question, attacks=[_add_strengths(attack, before[attack.name]) for attack in question.attacks])
     through = {
         attack.name: attack.strengths
@@ -44,11 +44,11 @@ def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diag
         if len(attack.strengths) > len(before[attack.name])
         and np.isin(index, store.finished(attack.name, attack.strengths)).all()
     }
-    if not through or not diagnosis.open:
+    if not through or not diagnosis.can_change:
         return diagnosis
     levels = withstood(store.table(list(through), index, through), index)
     record = with_ends(model, question, diagnosis.record, levels)
-    return Diagnosis.of(store.keep_diagnosis(record))
+    return Diagnosis.from_record(store.keep_diagnosis(record))
 
 
 def _add_strengths(attack: Attack, strengths: Sequence[float]) -> Attack:
@@ -89,7 +89,7 @@ def with_ends(
     """
     if levels is None:
         question = replace(question, attacks=[_reduce_to_three_strengths(attack) for attack in question.attacks])
-    model = with_what_gradient_it_has(model, question.work.rows[:2])
+    model = drop_failing_gradient(model, question.work.rows[:2])
     asked = [(attack, run) for attack, run in _searching(question) if levels is None or attack.name in levels]
     if model.knowledge != "gradients" or not asked or not record.index:
         return record
@@ -131,7 +131,7 @@ class _Searches:
     ) -> _Searches:
         """Return the runs on the samples of a stored diagnosis."""
         rows = rows_of(question.work.index, np.array(record.index, np.int64))
-        return cls(model.judged_by(attack.errors), question, attack, run, torch.from_numpy(rows))
+        return cls(model.with_errors(attack.errors), question, attack, run, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:
         """[n] index of the largest strength at which a run fails; -1: none."""
@@ -156,10 +156,10 @@ class _Searches:
         standing = np.flatnonzero(levels >= 0)
         looked_at = torch.from_numpy(standing[:most])
         judged = torch.arange(len(levels)) < (standing[most] if len(standing) > most else len(levels))
-        found = Measured(torch.ones(len(levels), dtype=torch.float64), torch.zeros_like(judged), judged)
+        found = Measurement(torch.ones(len(levels), dtype=torch.float64), torch.zeros_like(judged), judged)
         if len(looked_at):
             parts = halve_until_it_fits(self.question.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
-            tested = Measured.joined(parts)
+            tested = Measurement.concatenate(parts)
             found.values[looked_at], found.doubtful[looked_at], judged[looked_at] = (
                 tested.values.double(),
                 tested.doubtful,
@@ -172,12 +172,12 @@ class _Searches:
         """Return for batches of ``size`` if a run finds nothing of the samples at ``places``."""
         return [~self._ends(part, levels)[1].fooled.cpu() for part in torch.split(places, size)]
 
-    def _tested(self, places: Tensor, levels: Tensor, size: int) -> list[Measured]:
+    def _tested(self, places: Tensor, levels: Tensor, size: int) -> list[Measurement]:
         """The derivative test where runs of the samples at ``places`` end, so many at once: the worse of the last point
         and the best."""
         return [self._measure_worse_point(*self._ends(part, levels)) for part in torch.split(places, size)]
 
-    def _measure_worse_point(self, at: Tensor, ends: Ends) -> Measured:
+    def _measure_worse_point(self, at: Tensor, ends: Ends) -> Measurement:
         found = self._measured(at, ends.last)
         other = (ends.best != ends.last).flatten(1).any(1).nonzero().squeeze(1).cpu()
         if len(other):
@@ -195,7 +195,7 @@ class _Searches:
         with seeded(self.question.seed, model.device):
             return rows, run_ends(model, self.attack, self.run, x, labels, noise, levels[places])
 
-    def _measured(self, rows: Tensor, x: Tensor) -> Measured:
+    def _measured(self, rows: Tensor, x: Tensor) -> Measurement:
         labels, noise = self.question.work.labels[rows].to(x.device), self.question.noise(rows, self.model.device)
-        look = LookedAt(self.model, x, labels, noise, {self.run.backward})
-        return Measured.joined([EndGradient(self.attack.name).measure(look)])
+        look = DiagnosedSamples(self.model, x, labels, noise, {self.run.backward})
+        return Measurement.concatenate([EndGradient(self.attack.name).measure(look)])

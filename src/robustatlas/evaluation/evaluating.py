@@ -102,8 +102,8 @@ def _diagnose_before(run: Run, ready: PreparedAttacks, question: Question) -> No
     """Diagnose the run unless it is, and warn if the verdict speaks against what it will find."""
     with ready.explaining_memory():
         diagnosis = diagnosed(run, ready.model, question)
-    if diagnosis.doubted:
-        show_warning(ready.display, diagnosis.warned)
+    if diagnosis.has_doubts:
+        show_warning(ready.display, diagnosis.warning)
 
 
 def _diagnose_after(run: Run, ready: PreparedAttacks, question: Question) -> None:
@@ -111,8 +111,8 @@ def _diagnose_after(run: Run, ready: PreparedAttacks, question: Question) -> Non
     with ready.explaining_memory():
         before = diagnosed(run, ready.model, question)
         diagnosis = diagnosed_at_ends(run, ready.model, question)
-    if diagnosis.doubted and diagnosis.warned != before.warned:
-        show_warning(ready.display, diagnosis.warned)
+    if diagnosis.has_doubts and diagnosis.warning != before.warning:
+        show_warning(ready.display, diagnosis.warning)
 
 
 def _sentence_on_rejections(result: Result, attack: Attack) -> str | None:

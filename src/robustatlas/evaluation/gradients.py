@@ -10,7 +10,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from robustatlas.checks.sanity.gradients import margin_gradients, without_gradient
+from robustatlas.checks.sanity.gradients import margin_gradients, share_without_gradient
 from robustatlas.common.bundle import flat
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
@@ -38,7 +38,7 @@ def gradient_record(
     """
     if not ways:
         return None
-    without = without_gradient(model, *sample, sorted(ways, key=str))
+    without = share_without_gradient(model, *sample, sorted(ways, key=str))
     return projected_gradients(model, first, ways).model_copy(update={"without": without})
 
 

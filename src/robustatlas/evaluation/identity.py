@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.checks.sanity.gradients import AT_ONCE
+from robustatlas.checks.sanity.gradients import CHECK_BATCH
 from robustatlas.common.bundle import per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
@@ -18,7 +18,7 @@ from robustatlas.evaluation.gradients import projected_gradients
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, Origin, seeded
 from robustatlas.models.classifier.backward import Backward
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.circumstances import now
@@ -99,7 +99,7 @@ def _probe_gradients(
     images = _probe_images(shape)
     classes = len(record.probe[0]) - (model.rejection is not None)
     labels = torch.tensor(record.probe)[:, :classes].argmax(1)
-    able = with_what_gradient_it_has(model, images[:1])
+    able = drop_failing_gradient(model, images[:1])
     return projected_gradients(able, Beginning(images, labels, tuple(range(len(images)))), ways)
 
 
@@ -165,7 +165,7 @@ def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int
     others, in other company."""
     company = torch.arange(len(x), device=x.device).roll(number)
     noise = Noise.of(number, company, "answers")
-    parts = torch.split(company, -(-AT_ONCE // (number + 1)))
+    parts = torch.split(company, -(-CHECK_BATCH // (number + 1)))
     with torch.no_grad(), seeded(number, model.device):
         logits = torch.cat(
             [model.logits(x[part], labels=labels[part], noise=noise.take(part), verifying=True) for part in parts]

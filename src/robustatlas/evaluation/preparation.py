@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.attacks.definition import Attack, Plan, Search
-from robustatlas.checks.sanity import GRADIENTS, check_attacks, check_classes, check_model, ways_back
+from robustatlas.checks.sanity import GRADIENTS, backward_rules, check_attacks, check_classes, check_model
 from robustatlas.common.errors import UserError
 from robustatlas.common.host import looking_is_free
 from robustatlas.common.wording import invalid_sentence
@@ -26,8 +26,7 @@ from robustatlas.evaluation.request import EIGHT_BIT, Data, Request
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples
 from robustatlas.models.classifier import Classifier, seeded, undisturbed
 from robustatlas.models.classifier.backward import Backward
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
-from robustatlas.models.classifier.smoothing import kinks_at
+from robustatlas.models.classifier.probing import drop_failing_gradient, kinks_at
 from robustatlas.outcomes.records import GradientRecord
 from robustatlas.threats.levels import check_levels
 from robustatlas.threats.probe import probe
@@ -82,7 +81,7 @@ def prepare_attacks(model: Classifier, samples: ChosenSamples, request: Request,
     searches = {attack.name: attack.searched_by(request.search) for attack in attacks}
     warnings = check_attacks(model, attacks, samples.rows) + check_model(model, samples.rows, samples.labels)
     warnings += check_classes(samples.labels, samples.classes, model, drawn=request.is_number_of_samples)
-    model = with_what_gradient_it_has(model, samples.rows[:_TRIED_BACKWARD])
+    model = drop_failing_gradient(model, samples.rows[:_TRIED_BACKWARD])
     attacks, left_out = fitting_attacks(attacks, named, _on_device(model, samples.rows[:1]))
     model, attacks = _smoothed(model, attacks, searches, samples)
     _check_threats(attacks, _on_device(model, samples.rows[:4]))
@@ -106,7 +105,7 @@ def _smoothed(
     ):
         return model, attacks
     kinks = kinks_at(model, _on_device(model, samples.first.images))
-    return model.smoothed_by(kinks), attacks if any(kinks) else [attack.unsmoothed() for attack in attacks]
+    return model.with_smoothing(kinks), attacks if any(kinks) else [attack.unsmoothed() for attack in attacks]
 
 
 def _attack_tasks(
@@ -136,7 +135,7 @@ def _gradients(model: Classifier, samples: ChosenSamples, plans: Sequence[Plan])
 
 def _gradient_ways(plan: Plan) -> frozenset[Backward | None]:
     smoothed: frozenset[Backward | None] = frozenset({"smoothed"} if plan.has_smoothed_runs else ())
-    return ways_back(plan) | smoothed
+    return backward_rules(plan) | smoothed
 
 
 def _settings(model: Classifier, samples: ChosenSamples, request: Request) -> ChunkSettings:

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from robustatlas.attacks.definition import Attack, Plan
-from robustatlas.checks.indicators import INDICATORS, Indicator, LookedAt, Measured
-from robustatlas.checks.sanity import ways_back
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.indicators import INDICATORS, DiagnosedSamples, Indicator, Measurement
+from robustatlas.checks.sanity import backward_rules
 from robustatlas.common.noise import Noise
 from robustatlas.common.scalars import generator_of
 from robustatlas.engine.run_ends import observed_run
 from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
-from robustatlas.models.classifier.failing import with_what_gradient_it_has
+from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run, hashes
 from robustatlas.outcomes.circumstances import now
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
@@ -70,7 +70,7 @@ class Question:
     @property
     def digest(self) -> str:
         """Digest that is equal for equal questions."""
-        ways = sorted({str(way) for plan in self.plans for way in ways_back(plan)})
+        ways = sorted({str(way) for plan in self.plans for way in backward_rules(plan)})
         objectives = sorted({run.objective for plan in self.plans for run in plan.runs})
         spans = [list(span) for span in spans_of(self.work.index)]
         taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
@@ -113,10 +113,10 @@ def _passes_at_ends(plans: Sequence[Plan]) -> int:
 
 def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
-    model = with_what_gradient_it_has(model, question.work.rows[:2])
+    model = drop_failing_gradient(model, question.work.rows[:2])
     with model.counting() as passes:
         chosen = halve_until_it_fits(question.batch, lambda size: _select_samples(model, question, size))
-        gradients = model.knowledge == "gradients" and any(map(ways_back, question.plans))
+        gradients = model.knowledge == "gradients" and any(map(backward_rules, question.plans))
         indicators = [
             indicator()
             for indicator in question.indicators
@@ -146,10 +146,10 @@ def diagnosed(store: Run, model: Classifier, question: Question) -> Diagnosis:
     known = [record for record in store.diagnoses() if record.asked == question.digest]
     if not known:
         known = [store.keep_diagnosis(readings_of(model, question))]
-    return Diagnosis.of(known[-1])
+    return Diagnosis.from_record(known[-1])
 
 
-def reading_of(indicator: Indicator, found: Measured, severity: str | None = None) -> Reading:
+def reading_of(indicator: Indicator, found: Measurement, severity: str | None = None) -> Reading:
     """Return the reading of an indicator, as it is stored."""
     values = [
         _rounded(value) if judged else None
@@ -196,17 +196,17 @@ def _select_samples(model: Classifier, question: Question, size: int) -> Tensor:
 
 def _measured(
     model: Classifier, question: Question, chosen: Tensor, indicators: Sequence[Indicator], size: int
-) -> list[Measured]:
+) -> list[Measurement]:
     """Return the measurements of each indicator on all samples, in batches of ``size``."""
-    ways = {way for plan in question.plans for way in ways_back(plan)} or {None}
-    parts: list[list[Measured]] = []
+    ways = {way for plan in question.plans for way in backward_rules(plan)} or {None}
+    parts: list[list[Measurement]] = []
     for rows in torch.split(chosen, size):
-        look = LookedAt(model, *question.work.load(model, rows), question.noise(rows, model.device), ways)
+        look = DiagnosedSamples(model, *question.work.load(model, rows), question.noise(rows, model.device), ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:
         nothing = torch.zeros(0)
-        return [Measured(nothing, nothing.bool(), nothing.bool()) for _ in indicators]
-    return [Measured.joined(found) for found in zip(*parts, strict=True)]
+        return [Measurement(nothing, nothing.bool(), nothing.bool()) for _ in indicators]
+    return [Measurement.concatenate(found) for found in zip(*parts, strict=True)]
 
 
 def halve_until_it_fits(size: int, attempt: Callable[[int], T]) -> T:

@@ -19,7 +19,7 @@ class Audited:
     """Robust accuracies, in percent, that the dear search would leave on all samples.
 
     Attributes:
-        strengths: [S] of the attack.
+        strengths: [S] of the attack, as people type them.
         found: [S] what the cheap search leaves.
         estimate: [S] what the dear search would leave.
         low, high: [S] bounds of that.

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import falls_from
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.outcome import check_minimal, percent
-from robustatlas.outcomes.strengths import snapped
+from robustatlas.outcomes.strengths import read_sizes, read_strength, snapped
 
 
 def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = None, *, clean: bool = False) -> float:
@@ -35,7 +36,7 @@ def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = 
     if not table.attacks:
         raise UserError("The set of attacks is empty; name at least one attack.")
     accuracies.require_percent()
-    accuracies.warn_of_invalid(table.attacks)
+    accuracies.warn_of_doubts(table.attacks)
     if clean and math.isnan(table.clean):
         raise UserError("The accuracy table has no clean accuracy; leave it out of the average with clean=False.")
     values = np.concatenate([table.values(attack) for attack in table.attacks])
@@ -46,10 +47,11 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
     """Share of samples that no nested attack breaks, each attack up to its own strength, in percent.
 
     Args:
-        minimal_strengths: attack -> [N] smallest strength (or size) at which each sample was broken; 0 where it is
-            misclassified clean, inf where it never was. The same N samples in the same order for every attack.
-        at: attack -> largest strength the adversary may use; only these attacks take part. At a strength that was not
-            searched the share is an upper bound only.
+        minimal_strengths: attack -> [N] least harmful strength (or size), as people type it, at which each sample was
+            broken; 0 where it is misclassified clean, inf where it never was (or 100 and -inf where typed strengths
+            fall). The same N samples in the same order for every attack.
+        at: attack -> most harmful strength the adversary may use, as people type it; only these attacks take part. At
+            a strength that was not searched the share is an upper bound only.
 
     Returns:
         percent, in [0, 100].
@@ -68,10 +70,12 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
     for attack, strength in at.items():
         if attack not in minimal_strengths:
             raise UserError(f"There are no minimal strengths of {attack!r}; given: {', '.join(minimal_strengths)}.")
-        if not isinstance(strength, int | float | np.number) or not strength >= 0:
-            raise UserError(f"The largest strength of {attack} is {strength}; a number >= 0 is expected.")
-        minimal = check_minimal(minimal_strengths[attack], attack)
-        survives[attack] = snapped(minimal, [strength]) > strength
+        distance, top = read_strength(strength, attack), falls_from(attack)
+        if not distance >= 0:
+            expected = "a number >= 0" if top is None else f"a number of at most {top:g}"
+            raise UserError(f"The largest strength of {attack} is {strength}; {expected} is expected.")
+        minimal = check_minimal(read_sizes(minimal_strengths[attack], attack), attack)
+        survives[attack] = snapped(minimal, [distance]) > distance
     sizes = {attack: len(mask) for attack, mask in survives.items()}
     if len(set(sizes.values())) > 1:
         raise UserError(

@@ -124,7 +124,7 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
         raise UserError(f"Only one of {first.name} and {second.name} was evaluated with {', '.join(alone)}.")
     tests = {}
     for attack in first.attacks:
-        strengths, others = first.strengths(attack), second.strengths(attack)
+        strengths, others = first.distances(attack), second.distances(attack)
         if len(strengths) != len(others) or not all(map(same_strength, strengths, others)):
             raise UserError(
                 f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}; take those they "

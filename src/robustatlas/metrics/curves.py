@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError, brief
 from robustatlas.common.scalars import real, reals
 from robustatlas.common.tabular import Grid, Tabular
-from robustatlas.common.wording import axis, counted, value_as_typed
+from robustatlas.common.wording import axis, counted, falls_from, value_as_typed
 from robustatlas.common.wording import size as written
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
 from robustatlas.outcomes.outcome import Outcome, check_minimal, percent
+from robustatlas.outcomes.strengths import read_places, read_sizes, sizes_as_typed
 
 BandKind = Literal["simultaneous", "pointwise"]
 
@@ -26,13 +27,15 @@ _SHOWN = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class Band:
-    """A confidence band of a robustness curve: a step function on [0, inf).
+    """A confidence band of a robustness curve: a step function of the size.
 
     Attributes:
-        sizes: [K] increasing, the first is 0; the bounds hold from each size up to the next.
+        sizes: [K] as people type them, in the order of harm, the first without a change; the bounds hold from each size
+            up to the next.
         low, high: [K] bounds of the robust error, percent.
         confidence: of the band.
         kind: `simultaneous` (the whole curve lies within, DKW) or `pointwise` (each point does, Clopper-Pearson).
+        attack: name of the attack, by which sizes are read.
 
     Example:
         >>> low, high = RobustnessCurve([0.1] * 30).band(0.95).at(0.2)
@@ -45,14 +48,16 @@ class Band:
     high: NDArray[np.float64]
     confidence: float
     kind: BandKind
+    attack: str = ""
 
     def at(self, size: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper bound [...] of the robust error at sizes [...] >= 0.
+        """Return the lower and upper bound [...] of the robust error at sizes [...], as people type them.
 
         Raises:
-            UserError: a size that is negative or NaN.
+            UserError: a size that no image can be changed by.
         """
-        position = np.searchsorted(self.sizes, _sizes(size), side="right") - 1
+        known = read_places(self.sizes, self.attack)
+        position = np.searchsorted(known, _places(size, self.attack), side="right") - 1
         return self.low[position], self.high[position]
 
 
@@ -60,10 +65,10 @@ class Band:
 class Crossing:
     """A place where one robustness curve goes from above the other to below it.
 
-    The two curves are equal on [`start`, `end`) and differ in opposite senses before and after.
+    The two curves are equal from `start` to before `end` and differ in opposite senses before and after.
 
     Attributes:
-        start: perturbation size at which the curve that had the smaller error loses its lead.
+        start: perturbation size, as people type it, at which the curve that had the smaller error loses its lead.
         end: size from which the other curve has the smaller error; equal to `start` where they jump past each other.
         better_before: 0 or 1, the curve with the smaller robust error before; 0 is the one `crossings` was called on.
         better_after: the other one.
@@ -99,12 +104,14 @@ class RobustnessCurve(Tabular):
     robust_error, low, high. The last three are in percent; low and high are the pointwise band at 95 %.
 
     Attributes:
-        minimal_sizes: [N] size of the smallest adversarial example of each sample; 0 where the clean input is
-            misclassified, inf where none was found.
-        attack: name of the attack.
+        minimal_sizes: [N] size of the smallest adversarial example of each sample, as people type it; 0 where the clean
+            input is misclassified, inf where none was found. Where typed strengths fall (a quality of 90, 50, 10),
+            these are 100 and -inf, and 0 and inf are read as they are.
+        attack: name of the attack, by which sizes are read and written in all methods.
         unit: what the size measures, for labels of axes.
-        judged: of an attack that judges each strength by itself: its strengths [S], and the number of samples broken
-            on clean inputs and at each of them [S + 1]; None for the distribution of the minimal sizes.
+        judged: of an attack that judges each strength by itself: its strengths [S] as people type them, and the number
+            of samples broken on clean inputs and at each of them [S + 1]; None for the distribution of the minimal
+            sizes.
         model: what its colour and dash are chosen by in figures; empty where that is not known.
 
     Raises:
@@ -118,6 +125,9 @@ class RobustnessCurve(Tabular):
         array([25., 50., 50.])
         >>> float(curve.quantile(0.5)), round(curve.area(0.4), 1)
         (0.1, 50.0)
+        >>> curve = RobustnessCurve([100, 80, 30, -float("inf")], attack="resolution")
+        >>> curve.at([100, 80, 50]), float(curve.quantile(0.75))
+        (array([25., 50., 50.]), 30.0)
     """
 
     minimal_sizes: NDArray[np.float64]
@@ -127,20 +137,36 @@ class RobustnessCurve(Tabular):
     model: str = ""
 
     def __post_init__(self) -> None:
-        sizes = check_minimal(self.minimal_sizes, self.attack or "the curve").copy()
+        sizes = sizes_as_typed(self._distances, self.attack)
         sizes.setflags(write=False)
         object.__setattr__(self, "minimal_sizes", sizes)
 
+    @cached_property
+    def _distances(self) -> NDArray[np.float64]:
+        return check_minimal(read_sizes(self.minimal_sizes, self.attack), self.attack or "the curve").copy()
+
+    @cached_property
+    def by_distance(self) -> RobustnessCurve:
+        """The curve over the distance from the unchanged image, which rises with the harm under every attack.
+
+        It has no attack, so that its methods take and return distances.
+        """
+        if falls_from(self.attack) is None:
+            return self
+        judged = None if self.judged is None else (read_places(self.judged[0], self.attack), self.judged[1])
+        return replace(self, minimal_sizes=self._distances, attack="", judged=judged)
+
     def _grid(self) -> Grid:
-        found = self.quantile(_SHOWN)
-        last = self.jumps[-1:] if np.isinf(found).any() else ()
+        rising = self.by_distance
+        found = rising.quantile(_SHOWN)
+        last = rising.jumps[-1:] if np.isinf(found).any() else ()
         sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
-        low, high = self.band(kind="pointwise").at(sizes)
+        low, high = rising.band(kind="pointwise").at(sizes)
         rows = [
             (written(float(size), of=self.attack), f"{error:.1f}", f"{below:.1f} to {above:.1f}")
-            for size, error, below, above in zip(sizes, self.at(sizes), low, high, strict=True)
+            for size, error, below, above in zip(sizes, rising.at(sizes), low, high, strict=True)
         ]
-        median = float(self.quantile(0.5))
+        median = float(rising.quantile(0.5))
         half = "half never break" if np.isinf(median) else f"half break at {written(median, of=self.attack)}"
         about = f"{self.attack or 'Robustness curve'} on {counted(self.samples, 'sample')}: {half}"
         return Grid(
@@ -152,16 +178,17 @@ class RobustnessCurve(Tabular):
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         band = self.band(kind="pointwise")
-        sizes = np.array([value_as_typed(self.attack, size) for size in band.sizes.tolist()])
-        return {"size": sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
+        return {"size": band.sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
     def of(cls, outcome: Outcome) -> RobustnessCurve:
-        """The curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
+        """Return the curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
+        attack, unit = outcome.attack, outcome.unit
         if outcome.monotone:
-            return cls(outcome.minimal_size, outcome.attack, outcome.unit)
+            return cls(sizes_as_typed(outcome.minimal_size, attack), attack, unit)
         counts = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
-        return cls(outcome.minimal_strength, outcome.attack, outcome.unit, (outcome.strengths, counts))
+        judged = (sizes_as_typed(outcome.strengths, attack), counts)
+        return cls(sizes_as_typed(outcome.minimal_strength, attack), attack, unit, judged)
 
     @property
     def samples(self) -> int:
@@ -170,25 +197,32 @@ class RobustnessCurve(Tabular):
 
     @cached_property
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Sizes [K], increasing from 0, and the number of samples broken [K] from each of them up to the next."""
+        """Sizes [K] in the order of harm, the first without a change, and the number of samples broken [K] from each of
+        them up to the next."""
+        sizes, counts = self._steps
+        return sizes_as_typed(sizes, self.attack), counts
+
+    @cached_property
+    def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         if self.judged is not None:
-            return np.concatenate([[0.0], self.judged[0]]), self.judged[1]
-        finite = np.sort(self.minimal_sizes[np.isfinite(self.minimal_sizes)])
+            return np.concatenate([[0.0], read_places(self.judged[0], self.attack)]), self.judged[1]
+        finite = np.sort(self._distances[np.isfinite(self._distances)])
         sizes = np.unique(np.concatenate([[0.0], finite]))
         return sizes, np.searchsorted(finite, sizes, side="right")
 
     @cached_property
     def jumps(self) -> NDArray[np.float64]:
-        """The finite sizes [K] at which the curve changes, increasing; 0 among them where there are clean errors."""
+        """Finite sizes [K] at which the curve changes, in the order of harm; that without a change is among them where
+        there are clean errors."""
         sizes, counts = self.steps
         return np.asarray(sizes[np.diff(counts, prepend=0) != 0])
 
     def at(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust error at sizes [...] >= 0, in percent [...]."""
+        """Return the robust error in percent [...] at sizes [...], as people type them."""
         return percent(self._broken(size), self.samples)
 
     def robust_accuracy(self, size: ArrayLike) -> NDArray[np.float64]:
-        """Robust accuracy at sizes [...] >= 0, in percent [...]: 100 - R(size).
+        """Return the robust accuracy in percent [...] at sizes [...], as people type them: 100 - R(size).
 
         It stands on the sizes that were found: at strengths that were not searched it is an upper bound only (see
         :meth:`robustatlas.Result.accuracy_bounds`).
@@ -196,7 +230,8 @@ class RobustnessCurve(Tabular):
         return percent(self.samples - self._broken(size), self.samples)
 
     def quantile(self, share: ArrayLike) -> NDArray[np.float64]:
-        """Smallest sizes [...] at which the shares [...] in [0, 1] of the samples are broken; inf where never.
+        """Return the least harmful sizes [...] at which the shares [...] in [0, 1] of the samples are broken, as people
+        type them; inf where never, -inf where typed strengths fall.
 
         Raises:
             UserError: a share outside of [0, 1].
@@ -206,23 +241,23 @@ class RobustnessCurve(Tabular):
             raise UserError(f"Shares of samples between 0 and 1 are expected; given: {shares.tolist()}.")
         # The tolerance undoes the rounding of shares such as 3 * (1 / 3).
         rank = np.ceil(shares * self.samples - 1e-9)
-        sizes, counts = self.steps
+        sizes, counts = self._steps
         reached = np.searchsorted(np.maximum.accumulate(counts), rank)
-        return np.where(rank <= 0, 0.0, np.append(sizes, np.inf)[reached])
+        return sizes_as_typed(np.where(rank <= 0, 0.0, np.append(sizes, np.inf)[reached]), self.attack)
 
     def area(self, up_to: float) -> float:
-        """Mean robust error over sizes between 0 and `up_to`, in percent: the area under the curve, over `up_to`.
+        """Return the mean robust error in percent over the sizes between no change and `up_to`, as people type it.
 
-        100 - area is the mean of min(minimal size, up_to) / up_to: how far the samples stay robust on average.
+        It is the area under the curve, over the width. 100 - area is the mean of min(minimal size, up_to) / up_to: how
+        far the samples stay robust on average.
 
         Raises:
-            UserError: `up_to` is not a positive finite size.
+            UserError: `up_to` changes nothing, or is not finite.
         """
-        if not 0 < real(up_to) < np.inf:
-            raise UserError(f"The area is taken up to a positive finite size; given: {brief(up_to)}.")
-        sizes, counts = self.steps
-        widths = np.diff(np.minimum(np.append(sizes, np.inf), up_to))
-        return float(percent(counts @ widths, self.samples) / up_to)
+        end = read_end(up_to, self.attack, "up_to")
+        sizes, counts = self._steps
+        widths = np.diff(np.minimum(np.append(sizes, np.inf), end))
+        return float(percent(counts @ widths, self.samples) / end)
 
     def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
         """Confidence band of the curve, for samples drawn independently.
@@ -239,19 +274,19 @@ class RobustnessCurve(Tabular):
             [0.0, 100.0]
         """
         check_confidence(confidence)
-        sizes = self.steps[0]
+        sizes, broken = self._steps
         if kind == "simultaneous":
-            error = self.at(sizes)
+            error = percent(broken, self.samples)
             half_width = dkw_half_width(self.samples, confidence)
             low, high = np.maximum(error - half_width, 0), np.minimum(error + half_width, 100)
         elif kind == "pointwise":
-            low, high = proportion_bounds(self._broken(sizes), self.samples, confidence)
+            low, high = proportion_bounds(broken, self.samples, confidence)
         else:
             raise UserError(f"There is no band {kind!r}; the kinds are {', '.join(get_args(BandKind))}.")
-        return Band(sizes, low, high, confidence, kind)
+        return Band(sizes_as_typed(sizes, self.attack), low, high, confidence, kind, self.attack)
 
     def crossings(self, other: RobustnessCurve, confidence: float = 0.95, tolerance: float = 1e-9) -> list[Crossing]:
-        """Where the curves cross: one model is more robust at smaller sizes, the other at larger ones.
+        """Return where the curves cross: one model is more robust under less harm, the other under more.
 
         A crossing is significant where the simultaneous bands of the two curves are apart somewhere before it and
         somewhere after it. Each band has the confidence 1 - (1 - confidence) / 2, so that both hold together.
@@ -262,7 +297,7 @@ class RobustnessCurve(Tabular):
             tolerance: sizes that differ by no more, relative to the larger one, are the same size.
 
         Returns:
-            the crossings, by increasing size. Curves that merely touch do not cross.
+            the crossings, in the order of harm. Curves that merely touch do not cross.
 
         Raises:
             UserError: a confidence outside of (0, 1), or a tolerance outside of [0, 1).
@@ -279,9 +314,10 @@ class RobustnessCurve(Tabular):
             )
         if not isinstance(other, RobustnessCurve):
             raise UserError(f"Curves cross other curves; given: {brief(repr(other))}.")
-        sizes = _merged(np.concatenate([self.jumps, other.jumps]), tolerance)
+        ours, theirs = self.by_distance, other.by_distance
+        sizes = _merged(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
-        gap = self.at(reach) - other.at(reach)
+        gap = ours.at(reach) - theirs.at(reach)
         leads = np.flatnonzero(gap != 0)
         if leads.size == 0:
             return []
@@ -292,8 +328,8 @@ class RobustnessCurve(Tabular):
         chance = dkw_half_width(self.samples, both) + dkw_half_width(other.samples, both)
         return [
             Crossing(
-                start=float(sizes[leads[turn] + 1]),
-                end=float(sizes[leads[turn + 1]]),
+                start=value_as_typed(self.attack, float(sizes[leads[turn] + 1])),
+                end=value_as_typed(self.attack, float(sizes[leads[turn + 1]])),
                 better_before=int(sign[turn] > 0),
                 better_after=int(sign[turn] < 0),
                 gap_before=float(before.max()),
@@ -310,8 +346,8 @@ class RobustnessCurve(Tabular):
         return plot_curves([self], ax=ax, **options)
 
     def _broken(self, size: ArrayLike) -> NDArray[np.int64]:
-        sizes, counts = self.steps
-        return np.asarray(counts[np.searchsorted(sizes, _sizes(size), side="right") - 1])
+        sizes, counts = self._steps
+        return np.asarray(counts[np.searchsorted(sizes, _places(size, self.attack), side="right") - 1])
 
 
 def dkw_half_width(samples: int, confidence: float) -> float:
@@ -350,8 +386,9 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
         raise UserError(f"An envelope is taken over curves of the same samples; these have {counts} samples.")
     if any(curve.judged is not None for curve in curves):
         raise UserError("An envelope is taken over sizes; one of the curves is judged at each strength by itself.")
-    sizes = np.minimum.reduce([curve.minimal_sizes for curve in curves])
-    return RobustnessCurve(sizes, attack=curves[0].attack, unit=curves[0].unit)
+    attack = curves[0].attack
+    sizes = np.minimum.reduce([curve.by_distance.minimal_sizes for curve in curves])
+    return RobustnessCurve(sizes_as_typed(sizes, attack), attack=attack, unit=curves[0].unit)
 
 
 def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
@@ -381,6 +418,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
         raise UserError(
             f"The attack's curve has {curve.samples} samples and the envelope {best.samples}; give the same samples."
         )
+    curve, best = curve.by_distance, best.by_distance
     up_to = float(best.jumps[-1]) if best.jumps.size else 0.0
     if up_to == 0:
         return 1.0
@@ -391,11 +429,25 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
     return (curve.area(up_to) - clean_error) / lost
 
 
-def _sizes(given: ArrayLike) -> NDArray[np.float64]:
-    sizes = reals(given, "sizes")
-    if not (sizes >= 0).all():
-        raise UserError("Robustness curves are defined at sizes >= 0; a smaller one or NaN is given.")
-    return sizes
+def read_end(given: float, attack: str, name: str) -> float:
+    """Return the distance of the size, as people type it, at which something about a curve ends.
+
+    Raises :class:`UserError` where it changes nothing or is not finite; `name` is that of the argument.
+    """
+    end, top = float(read_places(real(given), attack)), falls_from(attack)
+    if not 0 < end < np.inf:
+        expected = "a positive finite size" if top is None else f"a size of {attack} below {top:g}"
+        raise UserError(f"{name} is {brief(given)}; {expected} is expected.")
+    return end
+
+
+def _places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
+    """Return the distances of sizes that people type."""
+    places, top = read_places(given, attack), falls_from(attack)
+    if not (places >= 0).all():
+        limit = "sizes >= 0; a smaller one" if top is None else f"sizes of at most {top:g}; a larger one"
+        raise UserError(f"Robustness curves are defined at {limit} or NaN is given.")
+    return places
 
 
 def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import real, reals
 from robustatlas.outcomes.outcome import percent
+from robustatlas.outcomes.strengths import read_places
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,11 @@ class AdversarialHypervolume:
 
 
 def adversarial_hypervolume(
-    margins: ArrayLike, clean_margin: ArrayLike | None = None, strengths: ArrayLike | None = None
+    margins: ArrayLike,
+    clean_margin: ArrayLike | None = None,
+    strengths: ArrayLike | None = None,
+    *,
+    attack: str = "",
 ) -> AdversarialHypervolume:
     """Adversarial hypervolume from the lowest margins found within growing perturbation sizes.
 
@@ -74,6 +79,7 @@ def adversarial_hypervolume(
             another confidence than the margin see `normalised_cross_entropy`.
         clean_margin: [N] margins of the clean inputs. Without them clean errors show at the first level.
         strengths: [L] perturbation sizes of the levels, to check that they are equal steps up to epsilon.
+        attack: name of the attack, by which strengths are read as people type them; needed where typed strengths fall.
 
     Returns:
         the hypervolume of each sample and its mean, in [0, 1].
@@ -94,7 +100,7 @@ def adversarial_hypervolume(
     if found.ndim != 2 or found.size == 0:
         raise UserError(f"Margins [samples, levels] are expected; given an array of shape {found.shape}.")
     if strengths is not None:
-        _check_equal_steps(reals(strengths, "strengths"), found.shape[1])
+        _check_equal_steps(read_places(strengths, attack), found.shape[1])
     clean = _clean_margins(clean_margin, len(found))
     _check_margins(found, "the margins")
 

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
-from robustatlas.common.wording import strength, words_up_to
-from robustatlas.metrics.curves import RobustnessCurve
+from robustatlas.common.wording import strength, value_as_typed, words_up_to
+from robustatlas.metrics.curves import RobustnessCurve, read_end
 from robustatlas.metrics.intervals import check_confidence
 
 _POINTS = 100
@@ -22,9 +21,9 @@ class SlopeChange:
     """Where the best two lines through a robustness curve meet.
 
     Attributes:
-        size: where they meet.
-        low, high: interval of it, over samples drawn.
-        before, after: robust error in percent for a unit of size, left and right of it.
+        size: where they meet, as people type it.
+        low, high: interval of it, over samples drawn; `low` is the less harmful end.
+        before, after: robust error in percent for a unit of size, under less harm and under more.
         significant: whether the interval of ``after - before`` excludes 0.
 
     Example:
@@ -43,14 +42,14 @@ class SlopeChange:
 def change_of_slope(
     curve: RobustnessCurve, up_to: float, confidence: float = 0.95, replicates: int = 200, seed: int = 0
 ) -> SlopeChange:
-    """Where a robustness curve changes its slope most, between 0 and ``up_to``.
+    """Return where a robustness curve changes its slope most, between no change and ``up_to``.
 
     The continuous function of two straight pieces that is nearest to the curve in least squares, its intervals by
     drawing samples anew. Curves of networks that were trained against one strength rise faster beyond it.
 
     Args:
         curve: of minimal sizes.
-        up_to: right end of what is looked at.
+        up_to: most harmful size that is looked at, as people type it.
         confidence: of the intervals, in (0, 1).
         replicates: number of resamples.
         seed: of the draws.
@@ -59,7 +58,8 @@ def change_of_slope(
         the change.
 
     Raises:
-        UserError: ``up_to`` is no positive size, the curve does not rise before it, or the threat model is not nested.
+        UserError: ``up_to`` changes nothing or is not finite, the curve does not rise before it, or the threat model is
+            not nested.
 
     Source: Risse et al. 2021, Figure 3 shows such changes; the fit is ours.
 
@@ -72,19 +72,18 @@ def change_of_slope(
     if curve.judged is not None:
         raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
-    if not 0 < real(up_to) < np.inf:
-        raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")
+    end = read_end(up_to, curve.attack, "up_to")
     if replicates < 2:
         raise UserError(f"The number of replicates is {brief(replicates)}; at least 2 are expected, 200 are usual.")
-    grid = np.linspace(0, up_to, _POINTS)
+    grid = np.linspace(0, end, _POINTS)
     candidates = grid[_ENDS:-_ENDS]
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
-    wrong = np.float32(100) * (curve.minimal_sizes[:, None] <= grid)
+    wrong = np.float32(100) * (curve.by_distance.minimal_sizes[:, None] <= grid)
     knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(
-            f"The curve does not rise {words_up_to(curve.attack)} {strength(up_to, of=curve.attack)}; look farther."
+            f"The curve does not rise {words_up_to(curve.attack)} {strength(end, of=curve.attack)}; look farther."
         )
     generator, samples = np.random.default_rng(seed), len(wrong)
     drawn = (generator.integers(samples, size=samples) for _ in range(replicates))
@@ -94,9 +93,9 @@ def change_of_slope(
     low, high = (float(value) for value in np.percentile(knots, tails))
     least, most = np.percentile(bends, tails)
     return SlopeChange(
-        size=float(knot[0]),
-        low=low,
-        high=high,
+        size=value_as_typed(curve.attack, float(knot[0])),
+        low=value_as_typed(curve.attack, low),
+        high=value_as_typed(curve.attack, high),
         before=float(before[0]),
         after=float(before[0] + bend[0]),
         significant=bool(least > 0 or most < 0),

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import strength, words_up_to
-from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve
+from robustatlas.common.wording import strength, text_as_typed, words_up_to
+from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve, read_end
 
 CLOSED = 1.01
 """Upper over lower side of a sample below which it is closed."""
@@ -20,7 +20,7 @@ class Between:
     """The robust accuracy at one size, between two numbers in percent.
 
     Attributes:
-        size: of the perturbations.
+        size: of the perturbations, as people type it.
         least: the certified accuracy.
         most: the accuracy that attacks left.
         attack: name of the attack.
@@ -36,7 +36,7 @@ class Between:
     attack: str = ""
 
     def __str__(self) -> str:
-        at = strength(self.size, of=self.attack)
+        at = text_as_typed(self.size)
         return f"at least {self.least:.1f} %, at most {self.most:.1f} % robust at {at}"
 
 
@@ -47,7 +47,7 @@ class TwoSided:
     Attributes:
         certified: the curve of the certified sizes, an upper bound of the robust error.
         found: the curve of the sizes found, a lower bound of it.
-        largest: strength up to which the attack was run; beyond it nothing was looked for.
+        largest: most harmful strength at which the attack was run, as people type it; beyond it nothing was looked for.
 
     Raises:
         UserError: the curves are of different numbers of samples, or cross.
@@ -67,9 +67,10 @@ class TwoSided:
             raise UserError(
                 f"The sides are of {self.certified.samples} and {self.found.samples} samples; give the same to both."
             )
-        if (crossed := np.flatnonzero(self.lower > self.upper)).size:
+        lower, upper = self._distances
+        if (crossed := np.flatnonzero(lower > upper)).size:
             row, attack = int(crossed[0]), self.found.attack
-            example, least = (strength(float(side[row]), 6, of=attack) for side in (self.upper, self.lower))
+            example, least = (strength(float(side[row]), 6, of=attack) for side in (upper, lower))
             raise UserError(
                 f"Sample {row} has an example of size {example} and is certified {words_up_to(attack)} {least}: one of "
                 "the two is wrong; please report it."
@@ -77,22 +78,30 @@ class TwoSided:
 
     @property
     def lower(self) -> NDArray[np.float64]:
-        """``[N]``: certified sizes."""
+        """Certified sizes ``[N]``, as people type them."""
         return self.certified.minimal_sizes
 
     @property
     def upper(self) -> NDArray[np.float64]:
-        """``[N]``: sizes found."""
+        """Sizes found ``[N]``, as people type them."""
         return self.found.minimal_sizes
+
+    @property
+    def _distances(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.certified.by_distance.minimal_sizes, self.found.by_distance.minimal_sizes
+
+    @property
+    def _end(self) -> float:
+        return read_end(self.largest, self.found.attack, "largest")
 
     @cached_property
     def closed(self) -> NDArray[np.bool_]:
         """``[N]``: whether upper / lower < 1.01: both sides meet; so they do where the clean input is misclassified,
         and where nothing can be found up to the largest strength and nothing was."""
-        lower, upper = self.lower, self.upper
+        (lower, upper), end = self._distances, self._end
         with np.errstate(invalid="ignore"):
             met = (upper == 0) | ((lower > 0) & (upper < CLOSED * lower))
-        return np.asarray(met | ((upper > self.largest) & (lower * CLOSED > self.largest)))
+        return np.asarray(met | ((upper > end) & (lower * CLOSED > end)))
 
     @property
     def share_closed(self) -> float:
@@ -108,17 +117,18 @@ class TwoSided:
     def width(self) -> float:
         """The median of upper / lower over samples that are neither misclassified clean nor without a certified size;
         NaN where there is none. A side beyond the largest strength counts as that."""
-        known = (self.upper > 0) & (self.lower > 0)
+        lower, upper = self._distances
+        known = (upper > 0) & (lower > 0)
         if not known.any():
             return float("nan")
-        upper, lower = (np.minimum(side[known], self.largest) for side in (self.upper, self.lower))
+        upper, lower = (np.minimum(side[known], self._end) for side in (upper, lower))
         return float(np.median(upper / lower))
 
     def at(self, size: float) -> Between:
-        """The robust accuracy at a size, from both sides.
+        """Return the robust accuracy at a size, from both sides.
 
         Args:
-            size: >= 0.
+            size: as people type it.
 
         Returns:
             both numbers, which print as a sentence.

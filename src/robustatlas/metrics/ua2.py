@@ -38,7 +38,7 @@ def ua2(accuracies: AccuracyTable, level: Level = "medium") -> float:
     """
     if level not in LEVELS:
         raise UserError(f"level={level!r} is not known; expected one of {', '.join(LEVELS)}.")
-    grids = {attack: list(strengths) for attack, strengths in accuracies.entries.items()}
+    grids = {attack: accuracies.distances(attack).tolist() for attack in accuracies.attacks}
     found = level_positions(grids)
     if found is None:
         raise UserError(
@@ -72,14 +72,16 @@ def ua2_statistics(outcomes: OutcomeTable) -> dict[str, SampleStatistic]:
     """UA2 at every level, and the share of samples that no core attack breaks there; nothing where a core attack was
     not evaluated at the levels.
     """
-    grids = {attack: outcomes.strengths(attack).tolist() for attack in outcomes.attacks}
+    grids = {attack: outcomes.distances(attack).tolist() for attack in outcomes.attacks}
     found = level_positions(grids)
     if found is None:
         return {}
     accuracies = AccuracyStatistics(outcomes)
     means = {NAMES[level]: accuracies.average_at(places) for level, places in found.items()}
     worst = {
-        WORST[level]: share_statistic(outcomes.survivors({attack: grids[attack][at] for attack, at in places.items()}))
+        WORST[level]: share_statistic(
+            outcomes.survivors_within({attack: grids[attack][at] for attack, at in places.items()})
+        )
         for level, places in found.items()
     }
     return means | worst

@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError, brief
 from robustatlas.common.files import named
 from robustatlas.models.checkpoints import Fitted
 from robustatlas.models.classifier import Classifier, Origin, Precision
-from robustatlas.models.classifier.normalisation import Given, Statistic, statistic
+from robustatlas.models.classifier.network import Given, Statistic, statistic
 from robustatlas.models.sources import source_named
 from robustatlas.models.weights import load_weights
 

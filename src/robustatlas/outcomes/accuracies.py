@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,9 +18,23 @@ from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.files import named
 from robustatlas.common.tabular import Grid, Tabular, objects
-from robustatlas.common.wording import invalid_sentence, marked, value_as_typed
+from robustatlas.common.wording import invalid_sentence, marked, text_as_typed, value_as_typed
 from robustatlas.common.wording import strength as written
-from robustatlas.outcomes.strengths import check_strengths, read_strength, same_strength
+from robustatlas.outcomes.bounds import (
+    UPPER_BOUND_ONLY,
+    Point,
+    command_to_search,
+    describe_unsearched,
+    strengths_by_attack,
+    upper_bound_status,
+)
+from robustatlas.outcomes.strengths import (
+    check_strengths,
+    listed_strengths,
+    position_of,
+    read_strength,
+    same_strength,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,25 +43,29 @@ class AccuracyTable(Tabular):
 
     Attributes:
         clean: accuracy on the unperturbed inputs in [0, 100]; NaN where it was not measured.
-        entries: attack -> strength -> accuracy in [0, 100]. Strengths are positive and in increasing order.
+        entries: attack -> strength, as people type it -> accuracy in [0, 100]. Strengths are in the order of harm.
         invalid: attack -> share of the samples at which the model gave it no gradient to follow; its accuracies are too
             high. Metrics that count them warn (:class:`~robustatlas.common.errors.RobustnessWarning`).
+        unsearched: attack -> strengths at which sizes alone were searched, as by the search ``minimum``; its accuracies
+            there are upper bounds only. Metrics that count them warn, and no reference is made of them.
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` give one row for each entry: attack, strength (as people type it),
-    accuracy; first the clean accuracy, as that at strength 0 of an attack "clean".
+    accuracy, status ("upper bound only" or empty); first the clean accuracy, as that at strength 0 of an attack
+    "clean".
 
     Raises:
-        UserError: where a value is not a percentage, or strengths are not positive, increasing and distinct.
+        UserError: where a value is not a percentage, or strengths change nothing, are given twice or not in order.
 
     Example:
-        >>> table = AccuracyTable(clean=90.0, entries={"linf": {0.01: 80.0, 0.02: 60.0}})
-        >>> table.attacks, table.at("linf", 0.02)
-        (('linf',), 60.0)
+        >>> table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}, "resolution": {80: 70.0, 20: 30.0}})
+        >>> table.attacks, table.at("linf", 0.02), table.at("resolution", 80), table.strengths("resolution")
+        (('linf', 'resolution'), 60.0, 70.0, array([80., 20.]))
     """
 
     clean: float
     entries: Mapping[str, Mapping[float, float]]
     invalid: Mapping[str, float] = field(default_factory=dict, compare=False)
+    unsearched: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         clean = _number(self.clean, "clean")
@@ -55,14 +74,39 @@ class AccuracyTable(Tabular):
         entries = {}
         for attack, row in _mapping(self.entries, "the entries").items():
             strengths = [_number(strength, attack) for strength in _mapping(row, f"the row of {attack}")]
-            check_strengths(strengths, attack)
+            check_strengths([read_strength(strength, attack) for strength in strengths], attack)
             values = [_number(value, attack) for value in row.values()]
             for strength, value in zip(strengths, values, strict=True):
-                _check_percent(value, f"the accuracy under {attack} at strength {written(strength, of=attack)}")
+                _check_percent(value, f"the accuracy under {attack} at strength {text_as_typed(strength)}")
             entries[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "entries", MappingProxyType(entries))
         object.__setattr__(self, "invalid", MappingProxyType({a: v for a, v in self.invalid.items() if a in entries}))
+        alone = {attack: _among(self.unsearched.get(attack, ()), row) for attack, row in entries.items()}
+        object.__setattr__(self, "unsearched", MappingProxyType({a: kept for a, kept in alone.items() if kept}))
+
+    @classmethod
+    def from_distances(
+        cls,
+        clean: float,
+        entries: Mapping[str, Mapping[float, float]],
+        invalid: Mapping[str, float] | None = None,
+        unsearched: Sequence[Point] = (),
+    ) -> AccuracyTable:
+        """Return the table of accuracies whose strengths are given as distances from the unchanged image."""
+        typed = {
+            attack: {value_as_typed(attack, distance): value for distance, value in row.items()}
+            for attack, row in entries.items()
+        }
+        return cls(clean, typed, invalid or {}, strengths_by_attack(unsearched))
+
+    @cached_property
+    def by_distance(self) -> Mapping[str, Mapping[float, float]]:
+        """The entries with strengths as distances from the unchanged image: attack -> distance -> accuracy."""
+        return {
+            attack: MappingProxyType({read_strength(strength, attack): value for strength, value in row.items()})
+            for attack, row in self.entries.items()
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by value: read-only views cannot be pickled."""
@@ -70,29 +114,37 @@ class AccuracyTable(Tabular):
             self.clean,
             {attack: dict(row) for attack, row in self.entries.items()},
             dict(self.invalid),
+            dict(self.unsearched),
         )
 
     def _grid(self) -> Grid:
         rows = []
         for attack in self.attacks:
             strengths, values = self.strengths(attack), self.values(attack)
-            span, found = written(strengths[0], of=attack), f"{values[0]:.1f}"
+            span, found = text_as_typed(strengths[0]), f"{values[0]:.1f}"
             if len(strengths) > 1:
                 span, found = (
-                    f"{span} to {written(strengths[-1], of=attack)} ({len(strengths)})",
+                    f"{span} to {text_as_typed(strengths[-1])} ({len(strengths)})",
                     f"{found} to {values[-1]:.1f}",
                 )
             rows.append((marked(attack, attack in self.invalid), span, found, f"{values.mean():.1f}"))
         clean = "no clean accuracy" if math.isnan(self.clean) else f"{self.clean:.1f} % clean accuracy"
         if self.invalid:
             clean = f"{clean}\n{invalid_sentence(self.invalid)}"
+        if status := upper_bound_status(self.unsearched_points()):
+            clean = f"{clean}\n{status}"
         return Grid(clean, ("attack", "strengths", "accuracy, %", "mean"), rows, numbers=(3,))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         entries = [("clean", 0.0, self.clean), *((a, s, v) for a, row in self.entries.items() for s, v in row.items())]
         attacks, strengths, values = zip(*entries, strict=True)
-        at = [value_as_typed(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
-        return {"attack": objects(attacks), "strength": np.array(at), "accuracy": np.array(values)}
+        status = [self.status(attack, strength) for attack, strength in zip(attacks, strengths, strict=True)]
+        return {
+            "attack": objects(attacks),
+            "strength": np.array(strengths),
+            "accuracy": np.array(values),
+            "status": objects(status),
+        }
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -100,28 +152,42 @@ class AccuracyTable(Tabular):
         return tuple(self.entries)
 
     def strengths(self, attack: str) -> NDArray[np.float64]:
-        """Strengths [S] of an attack, increasing."""
+        """Return the strengths [S] of an attack as people type them, in the order of harm."""
         return np.fromiter(self._row(attack), dtype=np.float64)
+
+    def distances(self, attack: str) -> NDArray[np.float64]:
+        """Return the strengths [S] of an attack as distances from the unchanged image, increasing."""
+        self._row(attack)
+        return np.fromiter(self.by_distance[attack], dtype=np.float64)
 
     def values(self, attack: str) -> NDArray[np.float64]:
         """Accuracies [S] under an attack in percent, in the order of `strengths`."""
         return np.fromiter(self._row(attack).values(), dtype=np.float64)
 
     def at(self, attack: str, strength: float) -> float:
-        """Accuracy in percent under an attack at one of the strengths of the table.
+        """Return the accuracy in percent under an attack at one of the strengths of the table, as people type it.
 
         Raises:
             UserError: an attack or a strength that the table does not have.
         """
-        row = self._row(attack)
-        if strength in row:
-            return row[strength]
+        return self.at_distance(attack, read_strength(strength, attack))
+
+    def at_distance(self, attack: str, distance: float) -> float:
+        """Return the accuracy in percent under an attack at a strength that is given as a distance.
+
+        Raises:
+            UserError: an attack or a strength that the table does not have.
+        """
+        self._row(attack)
+        row = self.by_distance[attack]
+        if distance in row:
+            return row[distance]
         for known, value in row.items():
-            if same_strength(known, strength):
+            if same_strength(known, distance):
                 return value
         raise UserError(
-            f"The table has no accuracy under {attack} at strength {written(strength, of=attack)}; it has the "
-            f"strengths {', '.join(f'{written(known, of=attack)}' for known in row)}."
+            f"The table has no accuracy under {attack} at strength {written(distance, of=attack)}; it has the "
+            f"strengths {listed_strengths(row, attack)}."
         )
 
     def restrict(
@@ -133,7 +199,8 @@ class AccuracyTable(Tabular):
 
         Args:
             attacks: the attacks to keep, in this order; all when None.
-            strengths: attack -> the strengths to keep of it; attacks that are not named here keep all of theirs.
+            strengths: attack -> the strengths to keep of it, as people type them; attacks that are not named here keep
+                all of theirs.
 
         Raises:
             UserError: for an attack or a strength that the table does not have.
@@ -150,29 +217,65 @@ class AccuracyTable(Tabular):
                 raise UserError(
                     f"Strengths are given for {attack!r}, which is not among the attacks {_names(entries)}."
                 )
-            entries[attack] = {strength: self.at(attack, strength) for strength in kept}
-        return AccuracyTable(self.clean, entries, self.invalid)
+            entries[attack] = {float(strength): self.at(attack, strength) for strength in kept}
+        return AccuracyTable(self.clean, entries, self.invalid, self.unsearched)
+
+    def restrict_distances(self, distances: Mapping[str, Iterable[float]]) -> AccuracyTable:
+        """Return the table of these attacks alone, at strengths that are given as distances."""
+        typed = {attack: [value_as_typed(attack, each) for each in kept] for attack, kept in distances.items()}
+        return self.restrict(typed, typed)
 
     def sound(self) -> AccuracyTable:
-        """The same without what is said to be invalid, for whoever has told it already."""
+        """Return the table without its doubts, for whoever has told them already."""
         return AccuracyTable(self.clean, self.entries)
 
-    def warn_of_invalid(self, attacks: Iterable[str]) -> None:
-        """Warn that a number rests on some of the ``attacks``, whose accuracies are invalid."""
-        if shares := {attack: self.invalid[attack] for attack in attacks if attack in self.invalid}:
+    def status(self, attack: str, strength: float) -> str:
+        """Return "upper bound only" for a strength, as people type it, at which sizes alone were searched, else "".
+
+        >>> table = AccuracyTable(90.0, {"linf": {0.01: 80.0, 0.02: 60.0}}, unsearched={"linf": [0.02]})
+        >>> table.status("linf", 0.01), table.status("linf", 0.02)
+        ('', 'upper bound only')
+        """
+        return UPPER_BOUND_ONLY if _among([strength], self.unsearched.get(attack, ())) else ""
+
+    def unsearched_points(self, attacks: Iterable[str] | None = None) -> tuple[Point, ...]:
+        """Return the attacks and strengths at which sizes alone were searched, of some `attacks` or of all."""
+        chosen = self.attacks if attacks is None else attacks
+        return tuple((a, strength) for a in chosen for strength in self.unsearched.get(a, ()))
+
+    def warn_of_doubts(self, attacks: Iterable[str]) -> None:
+        """Warn that a number rests on accuracies under some of the `attacks` that are invalid or upper bounds only."""
+        counted = list(attacks)
+        if shares := {attack: self.invalid[attack] for attack in counted if attack in self.invalid}:
             warn(invalid_sentence(shares))
+        if alone := self.unsearched_points(counted):
+            warn(f"The number is an {upper_bound_status(alone)}; run: {command_to_search(alone)}")
+
+    def require_searched(self, purpose: str, attacks: Iterable[str] | None = None) -> None:
+        """Refuse accuracies that are upper bounds only; `purpose` is the beginning of a sentence.
+
+        Raises:
+            UserError: sizes alone were searched at some strength of the `attacks`, or of all.
+        """
+        if alone := self.unsearched_points(attacks):
+            raise UserError(
+                f"{purpose} stands on searched strengths, and {describe_unsearched(alone)}; "
+                f"run: {command_to_search(alone)}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON: `{"clean": percent or None, "entries": {attack: {"strength": percent}}}`.
 
-        Strengths are as people type them.
+        Strengths are as people type them. Where some were not searched, `"unsearched"` lists them by attack.
         """
+        alone = {attack: list(strengths) for attack, strengths in self.unsearched.items()}
         return {
             "clean": None if math.isnan(self.clean) else self.clean,
             "entries": {
-                attack: {repr(value_as_typed(attack, s)): value for s, value in row.items()}
+                attack: {repr(strength): value for strength, value in row.items()}
                 for attack, row in self.entries.items()
             },
+            **({"unsearched": alone} if alone else {}),
         }
 
     @classmethod
@@ -196,7 +299,8 @@ are expected; multiply them by 100.
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
         entries = {attack: _read_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
-        table = cls(math.nan if data["clean"] is None else data["clean"], entries)
+        alone = _mapping(data.get("unsearched", {}), "the strengths that were not searched")
+        table = cls(math.nan if data["clean"] is None else data["clean"], entries, unsearched=alone)
         table.require_percent()
         return table
 
@@ -234,6 +338,12 @@ are expected; multiply them by 100.
         return self.entries[attack]
 
 
+def _among(strengths: Iterable[float], known: Iterable[float]) -> tuple[float, ...]:
+    """Return those of the `known` strengths that are among `strengths`."""
+    wanted = [float(strength) for strength in strengths]
+    return tuple(strength for strength in known if position_of(strength, wanted) is not None)
+
+
 def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise UserError(
@@ -246,7 +356,7 @@ def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
 def _read_row(row: Any, attack: str) -> dict[float, Any]:
     found: dict[float, Any] = {}
     for given, value in _mapping(row, f"the row of {attack}").items():
-        strength = read_strength(given, attack)
+        strength = value_as_typed(attack, read_strength(given, attack))
         if math.isnan(strength):
             raise UserError(f"{given!r} in {attack} of the accuracy table is not a number.")
         if strength in found:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.common.wording import UPPER_BOUND, listed, some
-from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import UPPER_BOUND, listed, some, text_as_typed
+
+UPPER_BOUND_ONLY = f"{UPPER_BOUND} only"
+"""Status of an accuracy at a strength at which sizes alone were searched."""
 
 Point = tuple[str, float]
-"""An attack and one of its strengths."""
+"""An attack and one of its strengths, as people type it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +28,7 @@ class AccuracyBounds:
     Attributes:
         certain: ``[N]``, whether the sample withstands the attacks whatever a search at these strengths finds.
         possible: ``[N]``, whether no example within these strengths has been found.
-        unsearched: the attacks and strengths that were not searched.
+        unsearched: the attacks and strengths, as people type them, that were not searched.
 
     Example:
         >>> from robustatlas.outcomes import OutcomeTable
@@ -77,7 +80,7 @@ def upper_bound_status(unsearched: tuple[Point, ...]) -> str:
     >>> upper_bound_status((("linf", 8 / 255),))
     'upper bound only, as linf was not searched at 8/255'
     """
-    return f"{UPPER_BOUND} only, as {describe_unsearched(unsearched)}" if unsearched else ""
+    return f"{UPPER_BOUND_ONLY}, as {describe_unsearched(unsearched)}" if unsearched else ""
 
 
 def describe_unsearched(unsearched: tuple[Point, ...]) -> str:
@@ -87,8 +90,8 @@ def describe_unsearched(unsearched: tuple[Point, ...]) -> str:
     'linf was not searched at 0.1, 0.2 and l2 was not searched at 1'
     """
     said = [
-        f"{attack} was not searched at {some([written(strength, of=attack) for strength in strengths])}"
-        for attack, strengths in _strengths_of_attacks(unsearched).items()
+        f"{attack} was not searched at {some(map(text_as_typed, strengths))}"
+        for attack, strengths in strengths_by_attack(unsearched).items()
     ]
     return listed(said)
 
@@ -100,13 +103,14 @@ def command_to_search(unsearched: tuple[Point, ...]) -> str:
     'robustatlas evaluate ... --strengths linf=0.1,0.2'
     """
     options = [
-        f"--strengths {attack}={','.join(written(strength, 6, of=attack) for strength in strengths)}"
-        for attack, strengths in _strengths_of_attacks(unsearched).items()
+        f"--strengths {attack}={','.join(text_as_typed(strength, 6) for strength in strengths)}"
+        for attack, strengths in strengths_by_attack(unsearched).items()
     ]
     return " ".join(["robustatlas evaluate ...", *options])
 
 
-def _strengths_of_attacks(points: tuple[Point, ...]) -> dict[str, list[float]]:
+def strengths_by_attack(points: Iterable[Point]) -> dict[str, list[float]]:
+    """Return the strengths of the points by their attack."""
     found: dict[str, list[float]] = {}
     for attack, strength in points:
         found.setdefault(attack, []).append(strength)

@@ -11,9 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import reals
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import strength, value_as_typed
 from robustatlas.outcomes.bounds import AccuracyBounds, Point
-from robustatlas.outcomes.strengths import check_strengths, listed_strengths, position_of, positions_of, snapped
+from robustatlas.outcomes.strengths import (
+    check_strengths,
+    listed_strengths,
+    position_of,
+    positions_of,
+    sizes_as_typed,
+    snapped,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -64,7 +71,11 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one attack found, for N samples and S strengths. None is not known, unless a field says otherwise.
+    """The findings of one attack, for N samples and S strengths, as the files of a run hold them.
+
+    Strengths and sizes are distances from the unchanged image, which rise with the harm: for an attack whose typed
+    strengths fall, such as the quality of a JPEG file, they are 100 less the typed ones. :class:`robustatlas.Result`
+    and its curves and tables give typed ones. None is not known, unless a field says otherwise.
 
     Attributes:
         attack: name of the attack.
@@ -204,7 +215,7 @@ class Outcome:
     def unsearched(self) -> tuple[Point, ...]:
         """The attack with each strength whose accuracy is an upper bound only, as sizes alone were searched there."""
         alone = np.setdiff1d(self.strengths, self.searched_strengths)
-        return tuple((self.attack, strength) for strength in alone.tolist())
+        return tuple((self.attack, strength) for strength in sizes_as_typed(alone, self.attack).tolist())
 
     def accuracy_bounds(self, strength: float) -> AccuracyBounds:
         """Return which samples certainly, and possibly, withstand a strength >= 0: the one rule for every strength.
@@ -226,7 +237,8 @@ class Outcome:
             return AccuracyBounds(clean, clean)
         place, searched = position_of(strength, self.strengths.tolist()), self.searched_strengths
         at = strength if place is None else float(self.strengths[place])
-        unsearched = () if position_of(at, searched.tolist()) is not None else ((self.attack, at),)
+        point = ((self.attack, value_as_typed(self.attack, at)),)
+        unsearched = () if position_of(at, searched.tolist()) is not None else point
         if self.monotone:
             possible = ~broken_within(self.minimal_size, [at])[:, 0]
             larger = searched[searched >= at][:1]
@@ -235,7 +247,7 @@ class Outcome:
         if place is None:
             return AccuracyBounds(np.zeros_like(clean), np.ones_like(clean), unsearched)
         standing, unknown = self.fooled[:, place] == 0, (self.fooled[:, place] < 0) & clean
-        return AccuracyBounds(standing, standing | unknown, ((self.attack, at),) if unknown.any() else unsearched)
+        return AccuracyBounds(standing, standing | unknown, point if unknown.any() else unsearched)
 
     def certain_sizes(self) -> Floats:
         """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of

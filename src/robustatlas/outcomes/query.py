@@ -82,12 +82,12 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
 
     Views:
         ``runs``: run, model, data, created, samples, images, missing.
-        ``attacks``: run, attack, unit, strengths, monotone, origins, threat.
+        ``attacks``: run, attack, unit, strengths, searched, monotone, origins, threat.
         ``samples``: run, index, label, clean_prediction, clean_margin.
         ``outcomes``: run, attack, index, minimal_strength, minimal_size, certified_size, found_class, forward,
         backward, mistakes, drawn, strengths, broken, margins, fooled, queries, typical, threat. The six before the last
         are lists with one entry per strength.
-        ``accuracies``: run, attack, strength, accuracy (robust, in percent), typical (in percent), threat.
+        ``accuracies``: run, attack, strength, accuracy (robust, in percent), status, typical (in percent), threat.
         ``broken(strength)``: run, attack, index, broken: which samples are broken at one strength of the attacks.
 
     Columns:
@@ -96,6 +96,8 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         ``threat``: the same for attacks on the same threat model with all of its parameters; attacks of one name may
         have different ones in different runs.
         ``missing``: the most samples that an attack of the run still lacks.
+        ``searched``: those of the strengths that a search judged; at the others sizes alone were searched.
+        ``status``: "upper bound only" of an accuracy at a strength that was not searched; empty elsewhere.
         ``certified_size``: up to which nothing can be found; NULL where nothing was certified.
         ``drawn``, ``mistakes``: draws of the smallest example of a randomised model, and how many were misclassified.
         ``queries``: of a model that could only be asked, until the first example.

@@ -16,13 +16,13 @@ T = TypeVar("T", bound=OutcomeTable)
 
 
 def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
-    """Attack -> the strengths at which all models were evaluated; attacks without any are left out.
+    """Return, for each attack, the strengths at which all models were evaluated; attacks without any are left out.
 
     Args:
         tables: of the models, at least one.
 
     Returns:
-        attack -> strengths, increasing.
+        attack -> strengths as people type them, in the order of harm.
 
     Raises:
         UserError: no table is given.

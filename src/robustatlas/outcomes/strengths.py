@@ -6,13 +6,18 @@ becomes another number only here and at the printers:
 
 - **Doors**: :func:`read_strength` reads whatever people type or pass: options, requirements, studies, files of
   references, weights and models, SQL, and arguments of Python that choose strengths (``strengths`` of `evaluate`,
-  `certify` and `Result.from_arrays`, ``against`` of `train`). It needs the name of the attack.
+  `certify` and `Result.from_arrays`, ``against`` of `train`, `Result.survivors`, `AccuracyTable`). It needs the name
+  of the attack.
 - **Printers**: ``strength``, ``size``, ``interval`` and ``value_as_typed`` of :mod:`robustatlas.common.wording` give
   back what people type. All need the name of the attack. Text, JSON, CSV, data frames, SQL and figures hold typed
   strengths.
-- **Between them** (arrays of tables, curves and metrics, and the files of a run), a strength or size is the distance
-  from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an attack whose
-  strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality").
+- **Public Python** (results, tables of accuracies, curves, metrics, audits, calibrations, figures) takes and returns
+  typed strengths and sizes, strengths in the order of harm. Where typed strengths fall, a sample that is misclassified
+  without a change has the size 100, and one that never is has the size -inf.
+- **Inside** (:class:`~robustatlas.outcomes.Outcome`, the files of a run, definitions of attacks), a strength or size is
+  the distance from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an
+  attack whose strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality"). Names
+  that count distances say so: ``distances``, ``by_distance``, ``..._within``.
 """
 
 import math
@@ -80,6 +85,17 @@ def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
         return given
     sizes = reals(given, f"the sizes of {attack}")
     return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
+
+
+def read_places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
+    """Return the distances [...] of the sizes or strengths [...] of `attack` that people type, such as the places at
+    which a curve is read.
+
+    >>> read_places([100, 80], "resolution"), read_places(0.1, "linf")
+    (array([ 0., 20.]), array(0.1))
+    """
+    places, top = reals(given, f"the sizes of {attack or 'a curve'}"), falls_from(attack)
+    return places if top is None else np.round(top - places, 10)
 
 
 def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float64]:

@@ -8,12 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real, reals
+from robustatlas.common.scalars import reals
+from robustatlas.common.wording import falls_from
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome, check_minimal, percent
-from robustatlas.outcomes.strengths import read_sizes, read_strength
+from robustatlas.outcomes.strengths import (
+    read_places,
+    read_sizes,
+    read_strength,
+    read_strengths,
+    sizes_as_typed,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,16 +124,33 @@ class OutcomeTable:
         return self.outcomes[attack]
 
     def strengths(self, attack: str) -> Floats:
-        """``[S]``, increasing."""
+        """Return the strengths ``[S]`` of an attack as people type them, in the order of harm.
+
+        >>> table = OutcomeTable.from_sizes("a", [1], {"resolution": [30]}, {"resolution": [80, 20]})
+        >>> table.strengths("resolution"), table.minimal_strength("resolution"), table.minimal_size("resolution")
+        (array([80., 20.]), array([20.]), array([30.]))
+        """
+        return sizes_as_typed(self.distances(attack), attack)
+
+    def distances(self, attack: str) -> Floats:
+        """Return the strengths ``[S]`` of an attack as distances from the unchanged image, increasing."""
         return self.outcome(attack).strengths
 
     def minimal_strength(self, attack: str) -> Floats:
-        """``[N]``: smallest of the strengths that broke the sample; 0 misclassified clean, inf never."""
-        return self.outcome(attack).minimal_strength
+        """Return the least harmful of the strengths that broke each sample ``[N]``, as people type it.
+
+        It is 0 where the clean input is misclassified and inf where no strength broke the sample. Where typed strengths
+        fall (a quality of 90, 50, 10), these are 100 and -inf.
+        """
+        return sizes_as_typed(self.outcome(attack).minimal_strength, attack)
 
     def minimal_size(self, attack: str) -> Floats:
-        """``[N]``: size of the smallest adversarial example; 0 misclassified clean, inf never."""
-        return self.outcome(attack).minimal_size
+        """Return the size of the smallest adversarial example of each sample ``[N]``, as people type it.
+
+        It is 0 where the clean input is misclassified and inf where none was found. Where typed strengths fall, the
+        size is the quality from which on the sample is misclassified, and these are 100 and -inf.
+        """
+        return sizes_as_typed(self.outcome(attack).minimal_size, attack)
 
     def correct(self, attack: str) -> Booleans:
         """``[N, S]``: whether the sample withstands the attack at each of its strengths."""
@@ -147,7 +171,7 @@ class OutcomeTable:
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
         }
-        return AccuracyTable(clean=self.clean_accuracy, entries=entries, invalid=self.invalid)
+        return AccuracyTable.from_distances(self.clean_accuracy, entries, self.invalid, self.unsearched)
 
     @property
     def invalid(self) -> dict[str, float]:
@@ -160,56 +184,72 @@ class OutcomeTable:
 
     def accuracy_bounds(self, strengths: Mapping[str, float]) -> AccuracyBounds:
         """Return which samples certainly, and possibly, withstand clean inputs and every attack at the strength named
-        for it; see :meth:`attack_bounds`.
+        for it, as people type it; see :meth:`attack_bounds`.
 
         Raises:
-            UserError: no mapping of strengths, a negative strength, or an attack that was not evaluated.
+            UserError: no mapping of strengths, a strength that no image can be changed by, or an attack that was not
+                evaluated.
 
         Example:
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.9, np.inf]}, {"linf": [1.0]})
             >>> table.accuracy_bounds({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
             (50.0, 1.0)
         """
-        found = AccuracyBounds(self.clean, self.clean)
-        for attack, strength in self._checked(strengths).items():
-            found = found.combine(self.attack_bounds(attack, strength))
-        return found
+        return self.bounds_within(self._read(strengths))
 
     def attack_bounds(self, attack: str, strength: float) -> AccuracyBounds:
-        """Return which samples certainly, and possibly, withstand one attack at a strength.
+        """Return which samples certainly, and possibly, withstand one attack at a strength, as people type it.
 
-        That is what :meth:`Outcome.accuracy_bounds` says. At a strength that was not searched, a sample that
-        is certified beyond it is certain too.
+        At a strength that was not searched, a sample that is certified beyond it is certain too. At one that was
+        searched, both are the samples that no search there broke.
         """
-        known, proved = self.outcome(attack).accuracy_bounds(strength), self.certified_sizes.get(attack)
+        (distance,) = self._read({attack: strength}).values()
+        return self.attack_bounds_within(attack, distance)
+
+    def bounds_within(self, distances: Mapping[str, float]) -> AccuracyBounds:
+        """Return what :meth:`accuracy_bounds` returns, for strengths that are given as distances."""
+        found = AccuracyBounds(self.clean, self.clean)
+        for attack, distance in distances.items():
+            found = found.combine(self.attack_bounds_within(attack, distance))
+        return found
+
+    def attack_bounds_within(self, attack: str, distance: float) -> AccuracyBounds:
+        """Return what :meth:`attack_bounds` returns, for a strength that is given as a distance."""
+        known, proved = self.outcome(attack).accuracy_bounds(distance), self.certified_sizes.get(attack)
         if proved is None or known.searched:
             return known
-        return replace(known, certain=known.certain | (known.possible & (proved.sizes > strength)))
+        return replace(known, certain=known.certain | (known.possible & (proved.sizes > distance)))
 
     def survivors(self, strengths: Mapping[str, float]) -> Booleans:
-        """``[N]``: whether no example was found of the sample, clean or under any attack within the strength named for
-        it. At a strength that was not searched their share is an upper bound only; see :meth:`accuracy_bounds`.
+        """Return which samples ``[N]`` have no example, clean or under any attack within the strength named for it, as
+        people type it. At a strength that was not searched their share is an upper bound only; see
+        :meth:`accuracy_bounds`.
 
         Raises:
-            UserError: no mapping of strengths, a negative strength, an attack that was not evaluated, or one that is
-                judged at each strength by itself and was not at this one.
+            UserError: no mapping of strengths, a strength that no image can be changed by, an attack that was not
+                evaluated, or one that is judged at each strength by itself and was not at this one.
         """
+        return self.survivors_within(self._read(strengths))
+
+    def survivors_within(self, distances: Mapping[str, float]) -> Booleans:
+        """Return what :meth:`survivors` returns, for strengths that are given as distances."""
         standing = self.clean
-        for attack, strength in self._checked(strengths).items():
-            standing = standing & ~self.outcome(attack).broken([strength])[:, 0]
+        for attack, distance in distances.items():
+            standing = standing & ~self.outcome(attack).broken([distance])[:, 0]
         return standing
 
-    def _checked(self, strengths: Mapping[str, float]) -> dict[str, float]:
+    def _read(self, strengths: Mapping[str, float]) -> dict[str, float]:
+        """Return the distances of strengths that people type."""
         if not isinstance(strengths, Mapping):
             raise UserError(
                 f"{brief(repr(strengths))} is given; expected a strength for each attack, such as {{'linf': 0.03}}."
             )
-        found = {attack: real(given) for attack, given in strengths.items()}
-        for attack, strength in found.items():
-            if not strength >= 0:
-                raise UserError(
-                    f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected a number from 0 on."
-                )
+        found = read_strengths(strengths)
+        for attack, distance in found.items():
+            if not distance >= 0:
+                top = falls_from(attack)
+                expected = "a number from 0 on" if top is None else f"a number of at most {top:g}"
+                raise UserError(f"The strength of {attack} is {brief(repr(strengths[attack]))}; expected {expected}.")
         return found
 
     @property
@@ -221,7 +261,9 @@ class OutcomeTable:
     def searched_only(self) -> Self:
         """The same samples with only the strengths that were searched; attacks without any are left out."""
         grids = {attack: outcome.searched_strengths for attack, outcome in self.outcomes.items()}
-        return self.restrict({attack: grid for attack, grid in grids.items() if grid.size}) if self.unsearched else self
+        if not self.unsearched:
+            return self
+        return self.restrict_distances({attack: grid for attack, grid in grids.items() if grid.size})
 
     def select(self, positions: Integers) -> Self:
         """The samples at some positions of these arrays."""
@@ -237,8 +279,9 @@ class OutcomeTable:
         )
 
     def certified_size(self, attack: str) -> Floats:
-        """``[N]``: the largest size up to which nothing can be found; 0 misclassified clean or nothing is certain, inf
-        where there is no example at any size.
+        """Return the size of each sample ``[N]`` up to which nothing can be found, as people type it.
+
+        It is 0 where the clean input is misclassified or nothing is certain, and inf where there is no example at all.
 
         Raises:
             UserError: nothing was certified under that attack.
@@ -246,7 +289,7 @@ class OutcomeTable:
         if attack not in self.certified_sizes:
             there = f"certified are {', '.join(self.certified_sizes)}" if self.certified_sizes else "nothing is yet"
             raise UserError(f"Nothing is certified of {self.name} under {attack!r}; {there}: see ra.certify.")
-        return self.certified_sizes[attack].sizes
+        return sizes_as_typed(self.certified_sizes[attack].sizes, attack)
 
     def doubted(self) -> Self | None:
         """The same samples with every possible error counted; None where there is no doubt (no randomised model)."""
@@ -268,12 +311,16 @@ class OutcomeTable:
         """The same samples with only the attacks and strengths that are named.
 
         Args:
-            strengths: attack -> strengths to keep of it, increasing.
+            strengths: attack -> strengths to keep of it, as people type them, in the order of harm.
 
         Raises:
             UserError: for an attack or a strength that was not evaluated.
         """
-        return replace(self, outcomes={a: self.outcome(a).restrict(kept) for a, kept in strengths.items()})
+        return self.restrict_distances({attack: read_places(kept, attack) for attack, kept in strengths.items()})
+
+    def restrict_distances(self, distances: Mapping[str, Sequence[float] | Floats]) -> Self:
+        """Return what :meth:`restrict` returns, for strengths that are given as distances, increasing."""
+        return replace(self, outcomes={a: self.outcome(a).restrict(kept) for a, kept in distances.items()})
 
     @classmethod
     def from_arrays(
@@ -295,7 +342,8 @@ class OutcomeTable:
         Args:
             labels: ``[N]``.
             clean_prediction: ``[N]``.
-            minimal_size: attack to ``[N]``, as people type sizes; 0 misclassified clean, inf never fooled.
+            minimal_size: attack to ``[N]``, as people type sizes; 0 misclassified clean, inf never fooled. Where typed
+                strengths fall, 100 and -inf say so too.
             strengths: attack to ``[S]``, as people type them, in the order of harm (resolution 80, 50, 20).
             clean_margin: ``[N]``; NaN when not given.
             margins: attack to ``[N, S]``; NaN when not given.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.wording import unit_as_typed
+from robustatlas.outcomes.bounds import UPPER_BOUND_ONLY
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.strengths import sizes_as_typed
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 
 COLUMNS: Mapping[str, str] = {
     "runs": "run VARCHAR, model VARCHAR, data VARCHAR, created VARCHAR, samples BIGINT, images VARCHAR, missing BIGINT",
-    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], monotone BOOLEAN, origins VARCHAR[], "
-    "threat VARCHAR",
+    "attacks": "run VARCHAR, attack VARCHAR, unit VARCHAR, strengths DOUBLE[], searched DOUBLE[], monotone BOOLEAN, "
+    "origins VARCHAR[], threat VARCHAR",
     "samples": "run VARCHAR, index BIGINT, label BIGINT, clean_prediction BIGINT, clean_margin DOUBLE",
     "outcomes": "run VARCHAR, attack VARCHAR, index BIGINT, minimal_strength DOUBLE, minimal_size DOUBLE, "
     "certified_size DOUBLE, found_class BIGINT, forward BIGINT, backward BIGINT, mistakes DOUBLE, drawn DOUBLE, "
     "strengths DOUBLE[], broken BOOLEAN[], margins FLOAT[], fooled TINYINT[], queries DOUBLE[], typical DOUBLE[], "
     "threat VARCHAR",
-    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, typical DOUBLE, threat VARCHAR",
+    "accuracies": "run VARCHAR, attack VARCHAR, strength DOUBLE, accuracy DOUBLE, status VARCHAR, typical DOUBLE, "
+    "threat VARCHAR",
 }
 """Columns and types of each view."""
 
@@ -93,6 +95,7 @@ class _Rows:
             *named,
             f"{quoted(unit_as_typed(outcome.unit, of=outcome.attack))} AS unit",
             strengths,
+            f"{_list_of_doubles(sizes_as_typed(outcome.searched_strengths, outcome.attack).tolist())} AS searched",
             f"{outcome.monotone} AS monotone",
             f"CAST([{origins}] AS VARCHAR[]) AS origins",
         ]
@@ -138,6 +141,7 @@ def _accuracy_columns(outcome: Outcome) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {
         "strength": sizes_as_typed(outcome.strengths, outcome.attack),
         "accuracy": outcome.accuracies(),
+        "status": np.where(np.isin(outcome.strengths, outcome.searched_strengths), "", UPPER_BOUND_ONLY),
     }
     if outcome.typical is not None:
         columns["typical"] = outcome.typical_accuracies()

@@ -104,11 +104,11 @@ def board_data(
                 "usual": STANDARD.get(attack),
                 "group": wording(attack).group,
                 "ranked": attack in reference.ranked,
-                "strengths": reference.accuracies.strengths(attack).tolist(),
-                "written": [strength(at, of=attack) for at in reference.accuracies.strengths(attack).tolist()],
+                "strengths": reference.accuracies.distances(attack).tolist(),
+                "written": [strength(at, of=attack) for at in reference.accuracies.distances(attack).tolist()],
                 "reference": reference.accuracies.values(attack).tolist(),
                 "weights": _weights(reference, attack),
-                "standard": _standard(attack, reference.accuracies.strengths(attack)),
+                "standard": _standard(attack, reference.accuracies.distances(attack)),
             }
             for attack in attacks
         ],
@@ -133,7 +133,7 @@ def _weights(reference: Reference, attack: str) -> list[float] | None:
     """Of each strength of a ranked attack; None: 1 wherever a reader chooses it."""
     if reference.weights is None or attack not in reference.ranked:
         return None
-    found = [value_at(reference.weights, attack, s) for s in reference.accuracies.strengths(attack).tolist()]
+    found = [value_at(reference.weights, attack, s) for s in reference.accuracies.distances(attack).tolist()]
     return [float(weight) for weight in np.nan_to_num(found)]
 
 
@@ -315,7 +315,7 @@ def _headline(row: Row) -> str:
 
 
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
-    strengths = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.accuracies.attacks}
+    strengths = {attack: reference.accuracies.distances(attack).tolist() for attack in reference.accuracies.attacks}
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
     return {
         "name": row.name,
@@ -331,7 +331,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
             for attack, at in row.about.trained_on.items()
         },
         "clean": finite(row.accuracies.clean),
-        "accuracies": {attack: _aligned(row.accuracies.entries[attack], grid) for attack, grid in shared.items()},
+        "accuracies": {attack: _aligned(row.accuracies.by_distance[attack], grid) for attack, grid in shared.items()},
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
         "most": 100 if row.name in reference.models else None,

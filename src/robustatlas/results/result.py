@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.checks.audits import Audits, finding_of
-from robustatlas.checks.own_attacks import is_all_refused, refusal_of, refused_findings, unheld, unheld_finding
-from robustatlas.checks.piecewise import piecewise_findings
-from robustatlas.checks.verdict import Diagnosis, at_other_ends
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.findings import findings_at_other_strengths
+from robustatlas.checks.run_findings import (
+    Audits,
+    attacks_without_audit,
+    audit_finding,
+    is_all_refused,
+    missing_audit_finding,
+    piecewise_findings,
+    refusal_sentence,
+    refused_findings,
+)
 from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
@@ -89,7 +97,7 @@ class Result(OutcomeTable, Tabular):
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> Result:
-        """What a run holds of some attacks, samples and strengths; see
+        """Return what a run holds of some attacks, samples and strengths, which are given as distances; see
         :meth:`robustatlas.outcomes.store.Run.table`."""
         table = run.table(attacks, index, strengths)
         cards = [card.about for card in run.cards()]
@@ -131,8 +139,8 @@ class Result(OutcomeTable, Tabular):
         lost, diagnosis = super().invalid, self.diagnosis
         found = [invalid_sentence(lost)] if lost else []
         found += self._audits.concerns()
-        if diagnosis is not None and diagnosis.doubted:
-            found.append(diagnosis.warned)
+        if diagnosis is not None and diagnosis.has_doubts:
+            found.append(diagnosis.warning)
         return tuple(dict.fromkeys([*found, *said]))
 
     @cached_property
@@ -141,10 +149,12 @@ class Result(OutcomeTable, Tabular):
         without gradients alone tells nothing); None where there was none."""
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
-        besides = [finding_of(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
+        besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
         besides += refused_findings(self.outcomes.values(), self.clean)
-        besides += [unheld_finding(attack, ours) for attack, ours in self._unheld().items()]
-        return Diagnosis.of(telling[-1], [*at_other_ends(telling), *besides]) if telling else None
+        besides += [missing_audit_finding(attack, ours) for attack, ours in self._attacks_without_audit().items()]
+        return (
+            Diagnosis.from_record(telling[-1], [*findings_at_other_strengths(telling), *besides]) if telling else None
+        )
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""
@@ -163,7 +173,7 @@ class Result(OutcomeTable, Tabular):
             return shares
         blind = {record.name for record in self.records.values() if record.gradient is not None}
         return {
-            attack: max(shares.get(attack, 0.0), diagnosis.blind if attack in blind else 0.0)
+            attack: max(shares.get(attack, 0.0), diagnosis.blind_share if attack in blind else 0.0)
             for attack in self.outcomes
             if attack in blind or attack in shares
         }
@@ -178,21 +188,21 @@ class Result(OutcomeTable, Tabular):
         own = {record.name for record in self.records.values() if record.counterpart}
         found = {
             attack: f"{attack} is an attack of one's own; {ours}, on the same threat model, was not held against it."
-            for attack, ours in self._unheld().items()
+            for attack, ours in self._attacks_without_audit().items()
         }
         found |= {audit[0]: said for audit in self._audits.all() if audit[0] in own and (said := concern(*audit))}
         refused = [one for one in self.outcomes.values() if is_all_refused(one, self.clean)]
-        return found | {one.attack: f"{refusal_of(one)}." for one in refused}
+        return found | {one.attack: f"{refusal_sentence(one)}." for one in refused}
 
-    def _unheld(self) -> dict[str, str]:
+    def _attacks_without_audit(self) -> dict[str, str]:
         records = [record for record in self.records.values() if record.name in self.outcomes]
-        return unheld(records, [attack for attack, _, _ in self._audits.all()])
+        return attacks_without_audit(records, [attack for attack, _, _ in self._audits.all()])
 
     @property
     def suspect(self) -> bool:
         """Whether numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
-        return bool(self.invalid) or (diagnosis is not None and diagnosis.doubted)
+        return bool(self.invalid) or (diagnosis is not None and diagnosis.has_doubts)
 
     @property
     def _verdict(self) -> str:
@@ -239,7 +249,7 @@ class Result(OutcomeTable, Tabular):
         """
         if self._run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
-        grids = {attack: self.strengths(attack).tolist() for attack in self.attacks}
+        grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
         return Result.of_run(self._run, list(self.attacks), self.index, grids)
 
     @classmethod
@@ -287,8 +297,7 @@ class Result(OutcomeTable, Tabular):
             ...     print(ra.certify(model, data, "linf", **common).two_sided("linf").at(0.02))
             at least 100.0 %, at most 100.0 % robust at 0.02
         """
-        largest = float(self.outcome(attack).strengths[-1])
-        return TwoSided(self.certified(attack), self.curve(attack), largest)
+        return TwoSided(self.certified(attack), self.curve(attack), float(self.strengths(attack)[-1]))
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
@@ -326,7 +335,7 @@ class Result(OutcomeTable, Tabular):
             >>> result.audited("brightness").audited
             3
         """
-        return self._audits.of(attack)
+        return self._audits.audit(attack)
 
     def audit_sentences(self) -> dict[str, str]:
         """Attack -> what its audit says in words; empty where there was none."""

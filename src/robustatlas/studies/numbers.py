@@ -215,7 +215,7 @@ def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
 def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str) -> SampleStatistic:
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
-    grid = judged.strengths(attack).tolist()
+    grid = judged.distances(attack).tolist()
     place = position_of(read_strength(strength, attack), grid)
     if place is None:
         known = listed_strengths(grid, attack)
@@ -230,7 +230,7 @@ def _against(
     if name in overall:
         return overall[name]
     if name == "SC" or kind == "SC floor":
-        ours, ranked = AccuracyStatistics(judged.restrict(held.ranked)), held.table(held.ranked)
+        ours, ranked = AccuracyStatistics(judged.restrict_distances(held.ranked)), held.table(held.ranked)
         seen = compared(trained_on, held.ranked)
         floor = float(last) if kind else 0.0
         if stability_constant(ours.table, ranked, seen, floor=floor).pair is None:
@@ -238,7 +238,7 @@ def _against(
         return ours.stability(ranked, seen, floor=floor)
     if last in held.shared and kind in ("UAR", "CR", "CR ind-worst"):
         grid = {last: held.shared[last]}
-        ours, one = AccuracyStatistics(judged.restrict(grid)), held.table(grid)
+        ours, one = AccuracyStatistics(judged.restrict_distances(grid)), held.table(grid)
         if kind == "UAR":
             return ours.uar(one, [last])
         return ours.competitiveness(one, "ind-worst" if kind == "CR ind-worst" else "ind-avg", [last])

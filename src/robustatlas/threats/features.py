@@ -15,7 +15,7 @@ from robustatlas.common.files import named
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
 from robustatlas.models.checkpoints import content_of
 from robustatlas.models.classifier import Classifier
-from robustatlas.models.classifier.backward import chosen_here
+from robustatlas.models.classifier.backward import requested_backward
 
 Features = Callable[[Tensor], Sequence[Tensor]]
 """From images ``[B, C, H, W]`` in [0, 1] to activations: maps ``[B, c, h, w]``, tokens ``[B, n, c]`` or vectors."""
@@ -147,7 +147,7 @@ class ActivationFeatures:
         one of several draws."""
         same = model.net is self.model.net and model.prepare is self.model.prepare
         full = model.precision == "float32" and model.device.type == "cpu"
-        plain = full and model.draws is None and chosen_here() is None
+        plain = full and model.draws is None and requested_backward() is None
         if self.layers is None or not (same and plain):
             yield None
             return

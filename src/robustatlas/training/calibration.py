@@ -8,9 +8,10 @@ from itertools import combinations
 
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.common.errors import UserError
+from robustatlas.common.wording import value_as_typed
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import listed_strengths
+from robustatlas.outcomes.strengths import listed_strengths, read_strength
 
 COUNT = 6
 """Strengths of a calibrated attack."""
@@ -32,13 +33,13 @@ class Calibration:
 
     Attributes:
         attack: its name.
-        strengths: increasing.
+        strengths: as people type them, in the order of harm.
         ata: adversarial training accuracies in percent at these, in the same order.
         cost: sum of absolute differences of the sorted accuracies and those of the baseline, in points.
-        smallest: eps_min, the largest strength whose ATA is within 3 points of the clean accuracy; None: none is, or
-            the clean accuracy is not known.
-        largest: eps_max, the smallest strength with an ATA below 25; None: none reaches that, so people have to say
-            from where on they are confused.
+        smallest: eps_min, the most harmful strength whose ATA is within 3 points of the clean accuracy; None: none is,
+            or the clean accuracy is not known.
+        largest: eps_max, the least harmful strength with an ATA below 25; None: none reaches that, so people have to
+            say from where on they are confused.
 
     Example:
         >>> Calibration("mine", (1.0, 2.0), (90.0, 20.0), cost=3.0, smallest=None, largest=2.0).largest
@@ -85,14 +86,15 @@ def calibrate(
         clean: clean accuracy in percent; default: the reference's.
         within: points below it that define the smallest strength.
         below: ATA in percent that defines the largest strength.
-        up_to: leave larger strengths out of the matching; default: none, as published (Elastic on CIFAR-10 takes 8,
-            though 4 is below 40 already).
+        up_to: leave strengths that do more harm than this one, as people type it, out of the matching; default: none,
+            as published (Elastic on CIFAR-10 takes 8, though 4 is below 40 already).
 
     Returns:
         the six strengths, with the accuracies there and how far these are from those of ``like``.
 
     Raises:
-        UserError: too few strengths, or more than 24; an attack that has fewer.
+        UserError: too few strengths, or more than 24; an attack that has fewer; accuracies at strengths that were not
+            searched.
 
     Example:
         >>> linf = {1: 91.0, 2: 88.0, 4: 82.0, 8: 71.0, 16: 46.0, 32: 23.0}
@@ -106,32 +108,34 @@ def calibrate(
     if known is not None and 0 < len(known.threat.levels) < COUNT:
         levels = listed_strengths(known.threat.levels, attack)
         raise UserError(f"{attack} has only the strengths {levels}, and calibration chooses {COUNT}.")
+    table.require_searched("A calibration", [like, attack])
     baseline = table.values(like).tolist()
     if len(baseline) != COUNT:
         raise UserError(
             f"The attack {like!r} that others are matched to has {len(baseline)} strengths in the reference; expected "
             f"exactly {COUNT}, such as 1, 2, 4, 8, 16 and 32 of 255 for linf."
         )
-    grid = dict(zip(table.strengths(attack).tolist(), table.values(attack).tolist(), strict=True))
+    grid = dict(zip(table.distances(attack).tolist(), table.values(attack).tolist(), strict=True))
     ordinary = table.clean if clean is None else clean
     smallest = [eps for eps, ata in grid.items() if ata >= ordinary - within]
     largest = [eps for eps, ata in grid.items() if ata < below]
-    allowed = {eps: ata for eps, ata in grid.items() if up_to is None or eps <= up_to * (1 + 1e-9)}
-    strengths, cost = match_strengths(baseline, allowed, attack)
+    last = math.inf if up_to is None else read_strength(up_to, attack) * (1 + 1e-9)
+    distances, cost = match_strengths(baseline, {eps: ata for eps, ata in grid.items() if eps <= last}, attack)
     return Calibration(
         attack=attack,
-        strengths=strengths,
-        ata=tuple(grid[eps] for eps in strengths),
+        strengths=tuple(value_as_typed(attack, eps) for eps in distances),
+        ata=tuple(grid[eps] for eps in distances),
         cost=cost,
-        smallest=max(smallest, default=None),
-        largest=min(largest, default=None),
+        smallest=value_as_typed(attack, max(smallest)) if smallest else None,
+        largest=value_as_typed(attack, min(largest)) if largest else None,
     )
 
 
 def match_strengths(
     baseline: Sequence[float], grid: Mapping[float, float], attack: str = "the attack"
 ) -> tuple[tuple[float, ...], float]:
-    """The six strengths of ``grid`` (strength -> ATA) whose accuracies are nearest to ``baseline``, and their cost.
+    """Return the six distances of ``grid`` (distance -> ATA) whose accuracies are nearest to ``baseline``, and their
+    cost.
 
     The cost of six is the sum of absolute differences after sorting both, which is that of the best assignment; at
     equal costs the smaller strengths are taken.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import rank_of_environment
-from robustatlas.models.classifier.placement import usable
+from robustatlas.models.classifier.placement import usable_device
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,4 @@ def workers(device: str | torch.device | None = None) -> Workers:
             ) from error
         accelerator = Accelerator(cpu=device is not None and str(device) == "cpu")
         return Workers(accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator)
-    return Workers(usable(chosen_device(device)))
+    return Workers(usable_device(chosen_device(device)))

@@ -9,10 +9,10 @@ from robustatlas.checks.sanity import check_inputs
 from robustatlas.common.errors import UserError, brief
 from robustatlas.data import Dataset
 from robustatlas.data.rows import InMemory
-from robustatlas.models.classifier import Classifier, looks_like
+from robustatlas.models.classifier import Classifier, kind_of_outputs
+from robustatlas.models.classifier.network import check_inputs_of
 from robustatlas.models.classifier.placement import check_numbers
 from robustatlas.models.classifier.settings import HALF
-from robustatlas.models.classifier.wrappers import check_inputs_of
 from robustatlas.training.against import Against
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.settings import Settings
@@ -117,7 +117,7 @@ def output_warnings(net: nn.Module, data: Dataset, device: torch.device) -> list
     """Return a warning if the outputs of ``net`` look like something other than logits; its mode stays as it is."""
     mode = net.training
     with torch.no_grad():
-        kind = looks_like(net.eval()(data.rows[:8].to(device, dtype_of(net))))
+        kind = kind_of_outputs(net.eval()(data.rows[:8].to(device, dtype_of(net))))
     net.train(mode)
     if kind not in _LOOKS_LIKE:
         return []

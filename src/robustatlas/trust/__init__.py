@@ -1,4 +1,4 @@
-"""What drives evaluations to find out whether numbers can be trusted: diagnosis and audit."""
+"""Diagnosis and audit: evaluations that are run in order to judge if numbers can be trusted."""
 
 from robustatlas.trust.auditing import audit
 from robustatlas.trust.diagnosing import diagnose

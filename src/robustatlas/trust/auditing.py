@@ -1,11 +1,11 @@
-"""``audit``: what would a stronger search find?"""
+"""``audit``: search a part of the samples again, by stronger attacks."""
 
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.auditing import SAMPLES, search_again
 from robustatlas.evaluation.request import Data
 from robustatlas.models.classifier import undisturbed
 from robustatlas.results.result import Result
-from robustatlas.trust.subject import Model, Subject, known_of
+from robustatlas.trust.subject import Model, Subject, resolve_subject
 
 
 def audit(
@@ -20,7 +20,7 @@ def audit(
         run: a result, or the folder of a run.
         data: of the run; default: by its name.
         model: of the run, where it cannot be loaded from its source.
-        samples: how many, drawn at random.
+        samples: number of samples, drawn at random.
         seed: of their choice, which does not depend on their order.
 
     Returns:
@@ -41,7 +41,7 @@ def audit(
     if not isinstance(samples, int) or samples < 1:
         raise UserError(f"samples={samples!r}; expected how many samples to search again, at least 1.")
     with undisturbed():
-        known = known_of(run, data, model)
+        known = resolve_subject(run, data, model)
     if known.result is None:
         raise UserError("audit is of a run: give a result or the folder of a run, not a model.")
     return search_again(known.result, known.model, known.data, samples, seed)

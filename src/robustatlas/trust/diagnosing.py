@@ -1,12 +1,12 @@
-"""``diagnose``: can a robustness number of this model be trusted?"""
+"""``diagnose``: find out if robustness numbers of a model can be trusted."""
 
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from robustatlas.checks.sanity import check_logits, first_taken
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
+from robustatlas.checks.sanity import check_logits, multiple_output_warnings
 from robustatlas.common.errors import warn
 from robustatlas.common.scalars import count_of, seed_of, whole
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
@@ -15,27 +15,30 @@ from robustatlas.evaluation.reading import Question, question_of, readings_of
 from robustatlas.evaluation.request import Attacks, Data, Request, Samples
 from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import raw_output
 from robustatlas.outcomes.readings import DiagnosisRecord
 from robustatlas.trust.full import read_in_full
-from robustatlas.trust.subject import KnownSubject, Model, Subject, known_of, samples_of_rows
+from robustatlas.trust.subject import KnownSubject, Model, Subject, resolve_subject, samples_of_rows
 
 
-def _looked_at(known: KnownSubject, question: Question) -> DiagnosisRecord:
-    """The answer to a question: of a result where its own searches ended, of a model by searches made for it."""
+def _read_with_ends(known: KnownSubject, question: Question) -> DiagnosisRecord:
+    """Return the record of a diagnosis, with readings where searches ended.
+
+    Of a result these are the ends of its own searches; for a model searches are made.
+    """
     record, result = readings_of(known.model, question), known.result
-    if not Diagnosis.of(record).open:
+    if not Diagnosis.from_record(record).can_change:
         return record
     if result is None:
         return with_ends(known.model, question, record)
-    grids = {name: tuple(result.strengths(name).tolist()) for name in result.attacks}
+    grids = {name: tuple(result.distances(name).tolist()) for name in result.attacks}
     asked = replace(question, attacks=[replace(each, strengths=grids[each.name]) for each in question.attacks])
     return with_ends(known.model, asked, record, withstood(result, np.array(record.index, np.int64)))
 
 
 _BATCH = 128
 _SAMPLES, _FULL = 100, 50
-"""That are looked at by default."""
+"""Numbers of samples that are looked at by default."""
 
 
 def diagnose(
@@ -85,7 +88,7 @@ def diagnose(
     """
     seed = seed_of(seed)
     with undisturbed():
-        known = known_of(model_or_result, data, model)
+        known = resolve_subject(model_or_result, data, model)
     asked = known.result.attacks if known.result is not None else attacks
     work = known.work
     if samples is None or whole(samples) is not None:
@@ -98,14 +101,14 @@ def diagnose(
         x = work.rows[:2].to(known.model.device, known.model.dtype)
         with torch.no_grad():
             check_logits(known.model.logits(x, verifying=True), len(x), work.labels)
-            for warning in first_taken(known.model, raw(known.model, x).shapes):
+            for warning in multiple_output_warnings(known.model, raw_output(known.model, x).shapes):
                 warn(warning)
         chosen = choose_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = fitting_attacks(chosen, asked, x[:1])
         plans = [attack.plan(attack.searched_by(None)) for attack in chosen]
         question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
-        record = _looked_at(known, question)
+        record = _read_with_ends(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:
         known.result.keep_diagnosis(record)
-    return Diagnosis.of(record)
+    return Diagnosis.from_record(record)

@@ -1,4 +1,4 @@
-"""The model and the data that a diagnosis or an audit is about: given, or found by what a run says of them."""
+"""The model and the data that a diagnosis or an audit is about: given, or found by what a run records of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
@@ -19,12 +20,12 @@ from robustatlas.results.result import Result, load_result
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]
 Subject = Model | Result | str | Path
-"""A model, or a result or the folder of a run, whose model is loaded from where the run says it came from."""
+"""A model, or a result or the folder of a run. The model of a run is loaded from the source that the run records."""
 
 
 @dataclass(frozen=True)
 class KnownSubject:
-    """A model, its data, and the result that is asked about (None: none)."""
+    """A model and its data, with the result that they belong to (None: the subject is a model)."""
 
     model: Classifier
     data: Data
@@ -32,8 +33,8 @@ class KnownSubject:
     result: Result | None
 
 
-def known_of(subject: Subject, data: Data | None, model: Model | None = None) -> KnownSubject:
-    """The model and data of a subject."""
+def resolve_subject(subject: Subject, data: Data | None, model: Model | None = None) -> KnownSubject:
+    """Return the model and the data of a subject."""
     if isinstance(subject, (str, Path)):
         subject = load_result(subject)
     if not isinstance(subject, Result):
@@ -42,15 +43,15 @@ def known_of(subject: Subject, data: Data | None, model: Model | None = None) ->
         classifier, data = subject if isinstance(subject, Classifier) else Classifier(subject), open_data(data)
         return KnownSubject(classifier, data, choose_samples(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
-    classifier = _drawing(_model_of(subject) if given is None else given, subject)
-    found = open_data(data, subject.index) if data is not None else _data_of(subject)
+    classifier = _with_draws_of_run(_load_model(subject) if given is None else given, subject)
+    found = open_data(data, subject.index) if data is not None else _load_data(subject)
     work = choose_samples(found, None)
-    known = KnownSubject(classifier, found, _among(work, subject), subject)
-    _check_same(known, subject)
+    known = KnownSubject(classifier, found, _samples_of_run(work, subject), subject)
+    _check_identity(known, subject)
     return known
 
 
-def _among(work: ChosenSamples, result: Result) -> ChosenSamples:
+def _samples_of_run(work: ChosenSamples, result: Result) -> ChosenSamples:
     rows = np.flatnonzero(np.isin(work.index, result.index))
     if len(rows) < result.samples:
         raise UserError(f"The data lack samples of the run ({len(rows)} of {result.samples} are there); give its data.")
@@ -58,13 +59,11 @@ def _among(work: ChosenSamples, result: Result) -> ChosenSamples:
 
 
 def samples_of_rows(work: ChosenSamples, rows: Any) -> ChosenSamples:
-    """Some rows of the samples."""
-    import torch
-
+    """Return some rows of the samples."""
     return work.select(torch.from_numpy(np.asarray(rows, np.int64)))
 
 
-def _model_of(result: Result) -> Classifier:
+def _load_model(result: Result) -> Classifier:
     source = result.identity.model.source if result.identity is not None else ""
     if not source:
         raise UserError("The run does not say where its model comes from; give the model as well (model=...).")
@@ -76,15 +75,15 @@ def _model_of(result: Result) -> Classifier:
         ) from error
 
 
-def _drawing(model: Classifier, result: Result) -> Classifier:
-    """The model with the draws of the run, where it says none of its own."""
-    told: Any = next((r.protocol["draws"] for r in result.records.values() if "draws" in r.protocol), None)
-    if told is None or model.draws is not None:
+def _with_draws_of_run(model: Classifier, result: Result) -> Classifier:
+    """Return the model with the draws of the run, unless it has draws of its own."""
+    draws: Any = next((r.protocol["draws"] for r in result.records.values() if "draws" in r.protocol), None)
+    if draws is None or model.draws is not None:
         return model
-    return Classifier(model, draws=told["search"], threshold=told["threshold"])
+    return Classifier(model, draws=draws["search"], threshold=draws["threshold"])
 
 
-def _data_of(result: Result) -> Data:
+def _load_data(result: Result) -> Data:
     try:
         return load_dataset(result.data)
     except UserError as error:
@@ -93,7 +92,7 @@ def _data_of(result: Result) -> Data:
         ) from error
 
 
-def _check_same(known: KnownSubject, result: Result) -> None:
+def _check_identity(known: KnownSubject, result: Result) -> None:
     if result.identity is None:
         return
     differences = result.identity.data.differences(known.work.record)

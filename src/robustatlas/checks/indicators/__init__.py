@@ -1,9 +1,9 @@
-"""Signs by which a robustness number is to be doubted: each is measured of single samples, in a few passes."""
+"""Indicators: signs that a robustness number is wrong, measured at single samples in a few passes."""
 
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 from robustatlas.common.registry import Registry, subclass_of
 
-__all__ = ["INDICATORS", "Indicator", "LookedAt", "Measured"]
+__all__ = ["INDICATORS", "DiagnosedSamples", "Indicator", "Measurement"]
 
 INDICATORS: Registry[type[Indicator]] = Registry(
     "indicator",
@@ -43,4 +43,4 @@ INDICATORS: Registry[type[Indicator]] = Registry(
     "a class derived from robustatlas.extending.Indicator",
     subclass_of(Indicator),
 )
-"""Name to indicator; those that do not decide are read on request."""
+"""Registry of indicators by name. Indicators that do not decide are read on request."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 
 _TARGETS = 9
 
 
 class SquareLowers(Indicator):
-    """Whether Square breaks what all attacks by gradients left standing, at any strength asked for."""
+    """Size of the smallest example of Square, beside those of all attacks by gradients."""
 
     name = "square-lowers"
     part = "published"
@@ -24,17 +24,17 @@ class SquareLowers(Indicator):
     source = "AutoAttack's flags (Croce et al.)"
     limit = "broken by Square alone"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.searched
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.searched
         square = [sizes for kind, sizes in found.sizes.items() if kind.startswith("square-")]
         if not square:
-            return Measured.of(torch.zeros_like(look.margin), look.labels < 0, look.labels < 0)
+            return Measurement.from_values(torch.zeros_like(samples.margin), samples.labels < 0, samples.labels < 0)
         alone = (square[0] <= found.strength) & (found.white_box() > found.strength)
-        return Measured.of(square[0].clamp_max(1e6), alone)
+        return Measurement.from_values(square[0].clamp_max(1e6), alone)
 
 
 class GradientInForward(Indicator):
-    """Whether a forward pass takes gradients itself: a defense that optimises at test time."""
+    """Number of gradients that a forward pass takes itself, as a defense does that optimises at test time."""
 
     name = "gradient-in-forward"
     part = "full"
@@ -45,16 +45,17 @@ class GradientInForward(Indicator):
     source = "AutoAttack's flags (Croce et al.)"
     limit = "torch.autograd.grad or backward is called"
 
-    def measure(self, look: LookedAt) -> Measured:
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
         calls: list[int] = []
-        with _told_of_gradients(calls), torch.enable_grad():
-            look.logits(look.x)
-        values = torch.full_like(look.margin, float(len(calls)))
-        return Measured.of(values, values > 0)
+        with _count_gradient_calls(calls), torch.enable_grad():
+            samples.logits(samples.x)
+        values = torch.full_like(samples.margin, float(len(calls)))
+        return Measurement.from_values(values, values > 0)
 
 
 @contextmanager
-def _told_of_gradients(calls: list[int]) -> Iterator[None]:
+def _count_gradient_calls(calls: list[int]) -> Iterator[None]:
+    """Append to ``calls`` for each call of torch.autograd.grad or backward inside of the context."""
     grad, backward = torch.autograd.grad, torch.autograd.backward
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +73,7 @@ def _told_of_gradients(calls: list[int]) -> Iterator[None]:
 
 
 class FewClasses(Indicator):
-    """Whether there are too few classes for AutoAttack's own losses and targets."""
+    """Number of classes, which may be too small for AutoAttack's own losses and targets."""
 
     name = "few-classes"
     part = "published"
@@ -83,6 +84,6 @@ class FewClasses(Indicator):
     source = "AutoAttack's flags (Croce et al.)"
     limit = f"fewer than {_TARGETS + 1} classes"
 
-    def measure(self, look: LookedAt) -> Measured:
-        values = torch.full_like(look.margin, float(look.clean.shape[1]))
-        return Measured.of(values, values < _TARGETS + 1)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        values = torch.full_like(samples.margin, float(samples.clean.shape[1]))
+        return Measurement.from_values(values, values < _TARGETS + 1)

@@ -1,4 +1,4 @@
-"""What an indicator is: something measured of each of a few samples that says whether attacks can be believed there."""
+"""Indicators: measurements at single samples that say if attacks can be believed there."""
 
 from __future__ import annotations
 
@@ -12,45 +12,44 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.indicators.differences import Differences
-from robustatlas.checks.indicators.searched import Searched
+from robustatlas.checks.indicators.search_results import SearchResults
 from robustatlas.common.bundle import flat, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.models.classifier import Classifier, Knowledge, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import Objective
 from robustatlas.outcomes.readings import Severity
 
 Part = Literal["always", "full", "published"]
-"""When an indicator is read. ``"always"``: in every evaluation. ``"full"``: in a full diagnosis, where attacks are run
-for it. ``"published"``: there too, as published, but it decides nothing."""
+"""Diagnosis in which an indicator is read. ``"always"``: every evaluation. ``"full"``: a full diagnosis, in which
+attacks are run for it. ``"published"``: there too, as published, but it decides nothing."""
 DIRECTIONS = 8
 FARTHEST = 0.03
-"""Of each value, in [0, 1]. Where the gradient tells the truth, attacks need not go further than it claims; where it
-lies, its claim is beside the truth all the same. On the half of 52 networks that chose no threshold, such steps are
+"""Largest step of each value, in [0, 1]. If the gradient tells the truth, attacks need not go further than it claims.
+If it lies, the claim is wrong at this distance too. On the half of 52 networks that chose no threshold, such steps are
 never wrong, and steps of .01 are wrong on 6 or 7."""
 ULPS = 4
-"""Units in the last place by which logits vary with the order of additions, and inputs that are told apart."""
+"""Units in the last place by which logits vary with the order of additions. Inputs closer than this are equal."""
 
 
-class LookedAt:
-    """What the indicators look at: a model, and samples that it classifies correctly.
-
-    What several of them need is computed once.
+class DiagnosedSamples:
+    """Samples that a model classifies correctly, with what several indicators compute from them, once.
 
     Args:
         model: in eval mode.
         x: [B, ...] in [0, 1], on the device and in the dtype of the model.
         labels: [B] of the same, all classified correctly.
         noise: [B] the streams of the samples.
-        ways: ways back through input transformations that attacks take gradients by.
-        searched: what attacks found of the samples, in a full diagnosis.
+        rules: backward rules through input transformations by which attacks take gradients.
+        searched: results of attacks on the samples, in a full diagnosis.
 
     Example:
         >>> import robustatlas as ra
         >>> model, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
-        >>> look = LookedAt(model, data.images[:2], data.labels[:2], Noise.of(0, torch.arange(2), "diagnosis"))
-        >>> look.margin.shape, look.slopes[0].shape
+        >>> noise = Noise.of(0, torch.arange(2), "diagnosis")
+        >>> samples = DiagnosedSamples(model, data.images[:2], data.labels[:2], noise)
+        >>> samples.margin.shape, samples.slopes[0].shape
         (torch.Size([2]), torch.Size([2, 1, 8, 8]))
     """
 
@@ -60,20 +59,20 @@ class LookedAt:
         x: Tensor,
         labels: Tensor,
         noise: Noise,
-        ways: Collection[Backward | None] = (None,),
-        searched: Searched | None = None,
+        rules: Collection[Backward | None] = (None,),
+        searched: SearchResults | None = None,
     ) -> None:
         self.model, self.x, self.labels, self.noise = model, x, labels, noise
-        self.ways, self._searched = sorted(ways, key=str) or [None], searched
+        self.rules, self._searched = sorted(rules, key=str) or [None], searched
 
     @property
-    def searched(self) -> Searched:
-        """What attacks found; indicators of the full diagnosis are asked only where it is there."""
+    def searched(self) -> SearchResults:
+        """Results of attacks. Only a full diagnosis has them, and only it reads the indicators that use them."""
         assert self._searched is not None
         return self._searched
 
     def logits(self, x: Tensor, *, seed: int = 0, back: Backward | None = None) -> Tensor:
-        """Logits [B, C] at other inputs of the same samples, by the same random numbers unless ``seed`` differs."""
+        """Return the logits [B, C] at other inputs of the samples. Equal seeds give equal random numbers."""
         with seeded(seed, self.model.device), going_back(back):
             return self.model.logits(x, labels=self.labels, noise=self.noise.child(seed), verifying=True)
 
@@ -84,7 +83,7 @@ class LookedAt:
             return self.logits(self.x)
 
     @cached_property
-    def again(self) -> Tensor:
+    def second_logits(self) -> Tensor:
         """Logits [B, C] of a second call."""
         with torch.no_grad():
             return self.logits(self.x)
@@ -97,26 +96,29 @@ class LookedAt:
 
     @cached_property
     def rivals(self) -> Tensor:
-        """[B] the class that comes second, which is held fixed."""
+        """[B] class that comes second at the clean samples. It is held fixed: the margin over it has no kinks."""
         return self.clean.scatter(1, self.labels[:, None], -torch.inf).argmax(1)
 
-    def lead_at(self, x: Tensor) -> Tensor:
-        """[B] the lead at other inputs."""
-        return self.margin if x is self.x else self.lead(self.logits(x))
+    def rival_margins_at(self, x: Tensor) -> Tensor:
+        """Return the margins [B] over the rivals at other inputs."""
+        return self.margin if x is self.x else self.rival_margins(self.logits(x))
 
-    def lead(self, logits: Tensor) -> Tensor:
-        """[B] the label's logit minus the rival's."""
+    def rival_margins(self, logits: Tensor) -> Tensor:
+        """Return the label's logit minus the rival's, [B]."""
         return (logits.gather(1, self.labels[:, None]) - logits.gather(1, self.rivals[:, None])).squeeze(1)
 
     @cached_property
     def margin(self) -> Tensor:
-        """[B] the lead of the samples as they are."""
-        return self.lead(self.clean)
+        """[B] margin of the clean samples."""
+        return self.rival_margins(self.clean)
 
     @cached_property
-    def reached(self) -> Tensor:
-        """[B, 1, ...] the change of each value in steps: as far as the gradient claims the boundary to be, at most
-        0.03; so far at least as the network can tell inputs apart."""
+    def step_size(self) -> Tensor:
+        """[B, 1, ...] size of the steps of each value.
+
+        It is the distance at which the gradient claims the boundary to be, at most 0.03, and at least the smallest
+        distance at which the network tells inputs apart.
+        """
         steepest = torch.stack([flat(slope).abs().sum(1).nan_to_num(0.0, posinf=0.0) for slope in self.slopes]).amax(0)
         tiny = torch.finfo(steepest.dtype).tiny
         away = torch.where(steepest > 0, self.margin.abs() / steepest.clamp_min(tiny), FARTHEST).clamp_max(FARTHEST)
@@ -124,41 +126,41 @@ class LookedAt:
 
     @cached_property
     def differences(self) -> Differences:
-        """Of random steps there and back, inside [0, 1]: what they change, and what the gradients claim."""
-        return Differences.between(self._there_and_back(), self.lead_at, self.slopes)
+        """Changes of the margin under opposite random steps inside [0, 1], beside the gradients' claims."""
+        return Differences.from_pairs(self._opposite_points(), self.rival_margins_at, self.slopes)
 
-    def _there_and_back(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _opposite_points(self) -> Iterator[tuple[Tensor, Tensor]]:
         for number in range(DIRECTIONS):
             signs = self.noise.child(1000 + number).sign(*self.x.shape[1:], dtype=self.x.dtype)
-            yield (self.x + self.reached * signs).clamp(0, 1), (self.x - self.reached * signs).clamp(0, 1)
+            yield (self.x + self.step_size * signs).clamp(0, 1), (self.x - self.step_size * signs).clamp(0, 1)
 
     @cached_property
     def rounding(self) -> Tensor:
-        """[B] changes of the margin up to which rounding explains."""
+        """[B] largest changes of the margin that rounding explains."""
         relative = ULPS * torch.finfo(self.model.network_dtype).eps
         least = torch.finfo(self.clean.dtype)
         return (2 * max(relative, ULPS * least.eps) * self.clean.abs().amax(1)).clamp_min(least.tiny)
 
     @cached_property
     def slopes(self) -> list[Tensor]:
-        """The gradient [B, ...] of the lead by each of the ways; zeros where the model gives none."""
-        return [self._slope(back) for back in self.ways]
+        """Gradient [B, ...] of the margin by each backward rule; zeros if the model gives none."""
+        return [self._slope(rule) for rule in self.rules]
 
     def _slope(self, back: Backward | None) -> Tensor:
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            found = slope_of(self.lead(self.logits(x, back=back)), x)
+            found = input_gradient(self.rival_margins(self.logits(x, back=back)), x)
         return torch.zeros_like(self.x) if found is None else found
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What an indicator found of B samples.
+class Measurement:
+    """Measurement of an indicator at B samples.
 
     Attributes:
-        values: [B] what was measured.
-        doubtful: [B] whether that speaks against the sample's numbers.
-        judged: [B] whether anything can be said of it.
+        values: [B] measured values.
+        doubtful: [B] True if the value speaks against the sample's numbers.
+        judged: [B] True if the value says anything.
     """
 
     values: Tensor
@@ -166,16 +168,18 @@ class Measured:
     judged: Tensor
 
     @classmethod
-    def of(cls, values: Tensor, doubtful: Tensor, judged: Tensor | None = None) -> Measured:
-        """All judged, unless it is said otherwise."""
+    def from_values(cls, values: Tensor, doubtful: Tensor, judged: Tensor | None = None) -> Measurement:
+        """Return a measurement in which only judged samples are doubtful; by default all are judged."""
         everywhere = torch.ones_like(doubtful) if judged is None else judged
         return cls(values.detach(), doubtful & everywhere, everywhere)
 
     @classmethod
-    def joined(cls, parts: Sequence[Measured]) -> Measured:
-        """Several batches as one, on the CPU."""
+    def concatenate(cls, batches: Sequence[Measurement]) -> Measurement:
+        """Return several batches as one, on the CPU."""
         return cls(
-            *(torch.cat([getattr(part, name).cpu() for part in parts]) for name in ("values", "doubtful", "judged"))
+            torch.cat([batch.values.cpu() for batch in batches]),
+            torch.cat([batch.doubtful.cpu() for batch in batches]),
+            torch.cat([batch.judged.cpu() for batch in batches]),
         )
 
 
@@ -188,29 +192,29 @@ class Indicator(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[Knowledge] = "gradients"
-    """What it must learn of a model."""
+    """Knowledge of the model that the measurement needs."""
     severity: ClassVar[Severity] = "doubtful"
     part: ClassVar[Part] = "always"
-    """Where it is read."""
+    """Diagnosis in which it is read."""
     decides: ClassVar[bool] = True
-    """Whether the verdict counts it."""
+    """True if the verdict counts it."""
     threshold: ClassVar[float] = 0.1
-    """Share of the samples, above which the network is flagged."""
+    """Share of the samples above which the network is flagged."""
     means: ClassVar[str]
-    """What a flag says, in a sentence without its end."""
+    """Meaning of a flag, a sentence without its end."""
     remedy: ClassVar[str]
-    """What to do then."""
+    """Advice for a flagged network."""
     code: ClassVar[str] = ""
-    """The remedy as one line of Python, where there is something to do. In it ``net`` is the network, ``model`` the
-    model, ``data`` the data set, and ``step`` the function inside of the network that the flag is about."""
+    """Line of Python that carries out the remedy, if there is something to do. In it ``net`` is the network, ``model``
+    the model, ``data`` the data set, and ``step`` the function inside of the network that the flag is about."""
     source: ClassVar[str]
     limit: ClassVar[str]
-    """From which value on a sample is doubtful, in words."""
+    """Value from which on a sample is doubtful, in words."""
 
     @abstractmethod
-    def measure(self, look: LookedAt) -> Measured:
-        """Look at the samples."""
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        """Measure at the samples."""
 
     def severity_of(self, objectives: Collection[Objective]) -> Severity:
-        """What a flag makes of numbers that attacks by these ``objectives`` found."""
+        """Return the verdict that a flag leads to, for numbers of attacks by these objectives."""
         return self.severity

@@ -3,12 +3,12 @@
 import torch
 
 from robustatlas.checks.advice import HONEST_GRADIENT
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.searched import MISSED
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
+from robustatlas.checks.indicators.search_results import MISSED
 
 
 class Binarisation(Indicator):
-    """Whether the attack finds the example that was planted at the border of the set by a readout of the features."""
+    """1 if the attack finds the example that a readout of the features planted at the border of the set, else 0."""
 
     name = "binarisation"
     part = "full"
@@ -25,9 +25,9 @@ class Binarisation(Indicator):
             self.name = f"binarisation-{attack}"  # type: ignore[misc]
         self.attack = attack
 
-    def measure(self, look: LookedAt) -> Measured:
-        tests = look.searched.binarised
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        tests = samples.searched.binarised
         test = tests.get(self.attack) if self.attack else next(iter(tests.values()), None)
         if test is None:
-            return Measured.of(torch.ones_like(look.margin), look.labels < 0, look.labels < 0)
-        return Measured.of(test.found.float(), ~test.found, test.set_up)
+            return Measurement.from_values(torch.ones_like(samples.margin), samples.labels < 0, samples.labels < 0)
+        return Measurement.from_values(test.found.float(), ~test.found, test.set_up)

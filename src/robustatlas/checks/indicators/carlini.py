@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.advice import HIGH_EFFORT, HONEST_GRADIENT, MISLEADING, WITHOUT_GRADIENTS
-from robustatlas.checks.indicators.attack_failures import STEPS, path
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.attack_failures import STEPS, pgd_path
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 from robustatlas.models.objectives import margin_of
 
 _SOURCE = "Carlini et al. 2019"
@@ -15,7 +15,7 @@ _DRAWS = 1000
 _RESTARTS = 5
 _GREY = 0.5
 _WINS = 0.05
-"""Share of the samples: black-box attacks win on no more of sound networks."""
+"""Share of the samples at which attacks without gradients win, at most, if a network is sound."""
 
 
 class BlackBoxWins(Indicator):
@@ -32,12 +32,12 @@ class BlackBoxWins(Indicator):
     source = f"{_SOURCE}: gradient-free attacks win on no example where white-box failed"
     limit = "broken without gradients alone"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.searched
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.searched
         black = [found.sizes[kind] for kind in found.black_box]
-        best = torch.stack(black).amin(0) if black else torch.full_like(look.margin, torch.inf)
+        best = torch.stack(black).amin(0) if black else torch.full_like(samples.margin, torch.inf)
         wins = (best <= found.strength) & (found.white_box() > found.strength)
-        return Measured.of(best.clamp_max(1e6), wins, torch.full_like(wins, bool(black)))
+        return Measurement.from_values(best.clamp_max(1e6), wins, torch.full_like(wins, bool(black)))
 
 
 class RandomDraws(Indicator):
@@ -53,14 +53,15 @@ class RandomDraws(Indicator):
     source = f"{_SOURCE}: random draws win on no example where white-box failed"
     limit = "wrong at a random point, right at all of the attack's"
 
-    def measure(self, look: LookedAt) -> Measured:
-        epsilon = look.searched.epsilon
-        lowest = torch.full_like(look.margin, torch.inf)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        epsilon = samples.searched.epsilon
+        lowest = torch.full_like(samples.margin, torch.inf)
         with torch.no_grad():
             for draw in range(_DRAWS):
-                noise = look.noise.child(7000 + draw).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
-                lowest = lowest.minimum(margin_of(look.logits((look.x + epsilon * noise).clamp(0, 1)), look.labels))
-        return Measured.of(lowest, (lowest < 0) & ~path(look, epsilon).wrong.any(0))
+                noise = samples.noise.child(7000 + draw).symmetric(*samples.x.shape[1:], dtype=samples.x.dtype)
+                points = (samples.x + epsilon * noise).clamp(0, 1)
+                lowest = lowest.minimum(margin_of(samples.logits(points), samples.labels))
+        return Measurement.from_values(lowest, (lowest < 0) & ~pgd_path(samples, epsilon).wrong.any(0))
 
 
 class GreyImage(Indicator):
@@ -75,10 +76,10 @@ class GreyImage(Indicator):
     source = f"{_SOURCE}: at linf .5 no model can beat guessing"
     limit = "wrong at the grey image, right at all points of the attack"
 
-    def measure(self, look: LookedAt) -> Measured:
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
         with torch.no_grad():
-            grey = margin_of(look.logits(torch.full_like(look.x, _GREY)), look.labels)
-        return Measured.of(grey, (grey < 0) & ~path(look, _GREY, 100).wrong.any(0))
+            grey = margin_of(samples.logits(torch.full_like(samples.x, _GREY)), samples.labels)
+        return Measurement.from_values(grey, (grey < 0) & ~pgd_path(samples, _GREY, 100).wrong.any(0))
 
 
 class _Noted(Indicator):
@@ -88,56 +89,56 @@ class _Noted(Indicator):
     remedy = "More steps or starts (effort='high'); a note"
     code = HIGH_EFFORT
 
-    def measure(self, look: LookedAt) -> Measured:
-        epsilon = look.searched.epsilon
-        doubtful = self.won(look, epsilon)
-        return Measured.of(doubtful.float(), doubtful)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        epsilon = samples.searched.epsilon
+        doubtful = self.has_won(samples, epsilon)
+        return Measurement.from_values(doubtful.float(), doubtful)
 
     @abstractmethod
-    def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        """[B] whether the attack that should not win did."""
+    def has_won(self, samples: DiagnosedSamples, epsilon: float) -> Tensor:
+        """Return [B] True where the attack that should not win did."""
 
 
 class SingleStep(_Noted):
-    """Whether a single step succeeds where 30 fail."""
+    """1 if a single step succeeds and 30 fail, else 0."""
 
     name = "single-step"
     means = "a single step succeeds where an iterated attack fails"
     limit = "wrong after one step alone"
 
-    def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        return path(look, epsilon, 1).wrong[-1] & ~path(look, epsilon).wrong.any(0)
+    def has_won(self, samples: DiagnosedSamples, epsilon: float) -> Tensor:
+        return pgd_path(samples, epsilon, 1).wrong[-1] & ~pgd_path(samples, epsilon).wrong.any(0)
 
 
 class MoreSteps(_Noted):
-    """Whether twice the steps succeed where 30 fail."""
+    """1 if twice the steps succeed and 30 fail, else 0."""
 
     name = "more-steps"
     means = "twice the steps succeed where the attack fails"
     limit = "wrong with twice the steps alone"
 
-    def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        return path(look, epsilon, 2 * STEPS).wrong.any(0) & ~path(look, epsilon).wrong.any(0)
+    def has_won(self, samples: DiagnosedSamples, epsilon: float) -> Tensor:
+        return pgd_path(samples, epsilon, 2 * STEPS).wrong.any(0) & ~pgd_path(samples, epsilon).wrong.any(0)
 
 
 class Restarts(_Noted):
-    """Whether five random starts succeed where the attack from the sample fails."""
+    """1 if one of five random starts succeeds and the attack from the sample fails, else 0."""
 
     name = "restarts"
     means = "random starts succeed where the attack from the sample fails"
     limit = "wrong from a random start alone"
 
-    def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        starts = torch.stack([path(look, epsilon, start=number).wrong.any(0) for number in range(_RESTARTS)])
-        return starts.any(0) & ~path(look, epsilon).wrong.any(0)
+    def has_won(self, samples: DiagnosedSamples, epsilon: float) -> Tensor:
+        starts = torch.stack([pgd_path(samples, epsilon, start=number).wrong.any(0) for number in range(_RESTARTS)])
+        return starts.any(0) & ~pgd_path(samples, epsilon).wrong.any(0)
 
 
 class LargerBudget(_Noted):
-    """Whether an attack fails at twice the strength at which it succeeds."""
+    """1 if an attack fails at twice the strength at which it succeeds, else 0."""
 
     name = "larger-budget"
     means = "an attack fails at twice the strength at which it succeeds"
     limit = "wrong at the smaller strength alone"
 
-    def won(self, look: LookedAt, epsilon: float) -> Tensor:
-        return path(look, epsilon).wrong.any(0) & ~path(look, 2 * epsilon).wrong.any(0)
+    def has_won(self, samples: DiagnosedSamples, epsilon: float) -> Tensor:
+        return pgd_path(samples, epsilon).wrong.any(0) & ~pgd_path(samples, 2 * epsilon).wrong.any(0)

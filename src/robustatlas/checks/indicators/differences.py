@@ -1,4 +1,4 @@
-"""What a gradient claims of steps, beside what the steps change."""
+"""Changes of a function under steps, beside the changes that its gradient claims."""
 
 from __future__ import annotations
 
@@ -15,43 +15,47 @@ _LEAST = torch.finfo(torch.float64).tiny
 
 @dataclass(frozen=True)
 class Differences:
-    """K pairs of points around each of B samples. ``changes``: [K, B] by how much the margin differs between the two.
-    ``claims``: [W, K, B] what the gradient says of that, by each of W ways back."""
+    """Differences of a function between K pairs of points around each of B samples.
+
+    Attributes:
+        changes: [K, B] difference of the function between the two points.
+        claims: [W, K, B] the same difference by the gradient, for each of W backward rules.
+    """
 
     changes: Tensor
     claims: Tensor
 
     @classmethod
-    def between(
-        cls, pairs: Iterable[tuple[Tensor, Tensor]], lead: Callable[[Tensor], Tensor], slopes: Sequence[Tensor]
+    def from_pairs(
+        cls, pairs: Iterable[tuple[Tensor, Tensor]], function: Callable[[Tensor], Tensor], slopes: Sequence[Tensor]
     ) -> Differences:
-        """Of ``pairs`` of points [B, ...]: the differences of their ``lead`` [B], and what ``slopes`` say."""
+        """Return the differences of ``function`` [B] between pairs of points [B, ...], and the claims of ``slopes``."""
         changes, claims = [], []
-        for ahead, behind in pairs:
+        for one, other in pairs:
             with torch.no_grad():
-                changes.append((lead(ahead) - lead(behind)).double())
-            step = flat(ahead - behind).double()
+                changes.append((function(one) - function(other)).double())
+            step = flat(one - other).double()
             claims.append(torch.stack([(step * flat(slope).double()).sum(1) for slope in slopes]))
         return cls(torch.stack(changes), torch.stack(claims, 1))
 
     @property
     def agreement(self) -> Tensor:
-        """[B] the cosine of changes and claims by the best of the ways; 0 where either is nothing or no number."""
+        """[B] cosine of changes and claims by the best of the rules; 0 where either is zero or not finite."""
         return torch.stack([cosine_of(self.changes, claims) for claims in self.claims]).amax(0)
 
     @property
     def size(self) -> Tensor:
-        """[B] of the changes: the root of their mean square."""
+        """[B] root mean square of the changes."""
         return self.changes.square().mean(0).sqrt()
 
     @property
-    def claimed(self) -> Tensor:
-        """[B] of the claims, by the way that claims most."""
+    def claimed_size(self) -> Tensor:
+        """[B] root mean square of the claims, by the rule that claims most."""
         return self.claims.square().mean(1).sqrt().nan_to_num(0.0, posinf=0.0).amax(0)
 
 
 def cosine_of(changes: Tensor, claims: Tensor) -> Tensor:
-    """[B]: the cosine of two lists of numbers [K, B], about zero, not about their means; 0 where either is nothing.
+    """Return the cosine [B] of changes and claims [K, B], about zero and not about their means; 0 where either is zero.
 
     >>> cosine_of(torch.tensor([[1.0], [2.0]]), torch.tensor([[2.0], [4.0]]))
     tensor([1.], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Is there a gradient, does it tell what the model does, at the border of [0, 1] too, and better than random steps?"""
+"""Indicators of the gradient: is there one, and does the margin change as it says, at the border of [0, 1] too?"""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS, MISLEADING
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 from robustatlas.checks.indicators.differences import Differences
 from robustatlas.common.bundle import flat
-from robustatlas.models.classifier.failing import slope_of
+from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import cross_entropy
 
 AGREES = 0.5
@@ -17,7 +17,7 @@ AGREES = 0.5
 
 
 class DirectionalDerivative(Indicator):
-    """Cosine of the measured changes of the margin at 8 random steps there and back, and those the gradient claims."""
+    """Cosine of the changes of the margin between 8 pairs of opposite random steps and the gradient's claims."""
 
     name = "gradient"
     severity = "masked"
@@ -30,14 +30,24 @@ class DirectionalDerivative(Indicator):
     source = "central differences against autograd; direction by direction, as torch.autograd.gradcheck does"
     limit = f"cosine below {AGREES:g}"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.differences
-        judged = found.size.maximum(found.claimed) >= look.rounding
-        return Measured.of(found.agreement, found.agreement < AGREES, judged)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.differences
+        judged = found.size.maximum(found.claimed_size) >= samples.rounding
+        return Measurement.from_values(found.agreement, found.agreement < AGREES, judged)
+
+
+class EndGradient(DirectionalDerivative):
+    """The indicator ``gradient``, at the points where searches of an attack ended instead of at the images."""
+
+    name = "end-gradient"
+
+    def __init__(self, attack: str) -> None:
+        self.name = f"{self.name}-{attack}"  # type: ignore[misc]
+        self.means = f"{self.means} where searches of {attack} end,"  # type: ignore[misc]
 
 
 class ZeroGradient(Indicator):
-    """Largest entry of the gradient of the margin; zero, or no number, where attacks have nothing to follow."""
+    """Largest entry of the gradient of the margin. If it is zero or not finite, attacks have nothing to follow."""
 
     name = "zero-gradient"
     severity = "masked"
@@ -50,10 +60,10 @@ class ZeroGradient(Indicator):
     source = "Pintor et al. 2022 (indicator 1) and AutoAttack's flags, per sample instead of per batch"
     limit = "no entry other than 0"
 
-    def measure(self, look: LookedAt) -> Measured:
-        largest = torch.stack([flat(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in look.slopes])
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        largest = torch.stack([flat(slope).abs().amax(1).nan_to_num(0.0, posinf=0.0) for slope in samples.slopes])
         value = largest.amax(0)
-        return Measured.of(value, value == 0)
+        return Measurement.from_values(value, value == 0)
 
 
 _STEP = 0.1
@@ -61,8 +71,8 @@ _RANDOM = 24
 
 
 class RandomStep(Indicator):
-    """How much lower the margin is after the best of 24 random steps than after one along the gradient, all of 0.1 a
-    pixel, relative to the margin."""
+    """Margin after a step along the gradient minus the lowest one after 24 random steps, relative to the margin; all
+    steps are 0.1 a pixel."""
 
     name = "random-step"
     decides = False
@@ -72,17 +82,20 @@ class RandomStep(Indicator):
     source = "ours; Carlini et al. 2019 (random noise must not beat gradients)"
     limit = "above 0"
 
-    def measure(self, look: LookedAt) -> Measured:
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
         with torch.no_grad():
-            steps = [look.noise.child(4000 + k).sign(*look.x.shape[1:], dtype=look.x.dtype) for k in range(_RANDOM)]
-            best = torch.stack([self._after(look, step) for step in steps]).amin(0)
-            led = torch.stack([self._after(look, -slope.sign()) for slope in look.slopes]).amin(0)
-        values = (led - best) / look.margin.abs().clamp_min(torch.finfo(look.margin.dtype).tiny)
-        return Measured.of(values.nan_to_num(0.0), led > best)
+            steps = [
+                samples.noise.child(4000 + k).sign(*samples.x.shape[1:], dtype=samples.x.dtype) for k in range(_RANDOM)
+            ]
+            best = torch.stack([self._margin_after_step(samples, step) for step in steps]).amin(0)
+            downhill = [-slope.sign() for slope in samples.slopes]
+            along = torch.stack([self._margin_after_step(samples, step) for step in downhill]).amin(0)
+        values = (along - best) / samples.margin.abs().clamp_min(torch.finfo(samples.margin.dtype).tiny)
+        return Measurement.from_values(values.nan_to_num(0.0), along > best)
 
     @staticmethod
-    def _after(look: LookedAt, step: Tensor) -> Tensor:
-        return look.lead(look.logits((look.x + _STEP * step).clamp(0, 1)))
+    def _margin_after_step(samples: DiagnosedSamples, step: Tensor) -> Tensor:
+        return samples.rival_margins(samples.logits((samples.x + _STEP * step).clamp(0, 1)))
 
 
 class UnavailableGradients(Indicator):
@@ -97,27 +110,28 @@ class UnavailableGradients(Indicator):
     source = "Pintor et al. 2022, indicator 1"
     limit = "no entry other than 0"
 
-    def measure(self, look: LookedAt) -> Measured:
-        x = look.x.detach().clone().requires_grad_()
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        x = samples.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            logits = look.logits(x)
-            loss = cross_entropy(logits, look.clean.argmax(1), None).sum()
-            slope = slope_of(loss, x)
+            logits = samples.logits(x)
+            loss = cross_entropy(logits, samples.clean.argmax(1), None).sum()
+            slope = input_gradient(loss, x)
         values = flat(torch.zeros_like(x) if slope is None else slope).abs().amax(1)
-        return Measured.of(values, values == 0)
+        return Measurement.from_values(values, values == 0)
 
 
 _DIRECTIONS = 4
 _SEEN = _MATTERS = 0.1
-"""`_SEEN`: share of the measured changes that the gradient claims at least where it sees them. `_MATTERS`: share of the
-mean square of the changes under steps by which every value moves alike. Where the values at the border make less of it,
-an attack that cannot move them finds sizes that are about a tenth too large at most."""
+"""`_SEEN`: a gradient that claims a smaller share of the measured changes does not see them. `_MATTERS`: share of the
+mean square of the changes under steps by which every value moves alike. If the values at the border make less of it, an
+attack that cannot move them finds sizes that are about a tenth too large at most."""
 
 
 class BorderGradient(Indicator):
-    """Compares what the gradient claims of random steps from the border into [0, 1] with the changes of the margin that
-    are measured there. Steps of the values that are 0 and of those that are 1 are looked at in turn, and the lower
-    ratio counts, at most 1. It is 1 where these values hardly matter.
+    """Ratio of the changes that the gradient claims to the changes of the margin, at steps from the border into [0, 1].
+
+    Steps of the values that are 0 and of the values that are 1 are looked at in turn. The lower ratio counts, at most
+    1. It is 1 if these values hardly matter.
 
     A ReLU as the first layer has no gradient at 0, and one at each value inside. Whether claims point the right way is
     for the indicator ``gradient``.
@@ -131,19 +145,19 @@ class BorderGradient(Indicator):
     source = "ours: one-sided differences at kinks, where autograd gives the derivative of one side"
     limit = "claims below a tenth of the changes, where these values make a tenth of all changes"
 
-    def measure(self, look: LookedAt) -> Measured:
-        values = torch.minimum(*(self._seen(look, border) for border in (0, 1)))
-        return Measured.of(values, values < _SEEN)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        values = torch.minimum(*(self._share_seen(samples, border) for border in (0, 1)))
+        return Measurement.from_values(values, values < _SEEN)
 
-    def _seen(self, look: LookedAt, border: int) -> Tensor:
-        found = Differences.between(self._pairs(look, border), look.lead_at, look.slopes)
-        here, all_values = (2 * found.size).square(), (look.differences.size / 2).square()
-        matters = (here >= _MATTERS * (here + all_values)) & (found.size >= look.rounding)
-        return torch.where(matters, found.claimed / found.size, 1.0).clamp_max(1.0)
+    def _share_seen(self, samples: DiagnosedSamples, border: int) -> Tensor:
+        found = Differences.from_pairs(self._pairs(samples, border), samples.rival_margins_at, samples.slopes)
+        here, all_values = (2 * found.size).square(), (samples.differences.size / 2).square()
+        matters = (here >= _MATTERS * (here + all_values)) & (found.size >= samples.rounding)
+        return torch.where(matters, found.claimed_size / found.size, 1.0).clamp_max(1.0)
 
     @staticmethod
-    def _pairs(look: LookedAt, border: int) -> Iterator[tuple[Tensor, Tensor]]:
-        inwards = (1 - 2 * border) * (look.x == border).to(look.x.dtype)
+    def _pairs(samples: DiagnosedSamples, border: int) -> Iterator[tuple[Tensor, Tensor]]:
+        inwards = (1 - 2 * border) * (samples.x == border).to(samples.x.dtype)
         for number in range(_DIRECTIONS):
-            chosen = look.noise.child(5000 + number).sign(*look.x.shape[1:], dtype=look.x.dtype) > 0
-            yield look.x + look.reached * inwards * chosen, look.x
+            chosen = samples.noise.child(5000 + number).sign(*samples.x.shape[1:], dtype=samples.x.dtype) > 0
+            yield samples.x + samples.step_size * inwards * chosen, samples.x

@@ -1,18 +1,18 @@
-"""Do kinds of attack agree, and with what the data show themselves?"""
+"""Indicators that compare kinds of attack with each other and with the data."""
 
 import torch
 from torch import Tensor
 
 from robustatlas.checks.advice import AUDIT, WITHOUT_GRADIENTS
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
-from robustatlas.checks.indicators.searched import OWN, SEED
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
+from robustatlas.checks.indicators.search_results import OWN, SEED
 
 _SMALLEST, _NEVER = 1e-9, 1e6
-"""Sizes are compared as logarithms in between."""
+"""Range to which sizes are clamped before their logarithms are compared."""
 
 
 class KindsDiffer(Indicator):
-    """By how much smaller another kind's example is, as a logarithm, than those of two seeds of the search."""
+    """Logarithm of the ratio of the size by two seeds of the search to the size by the best other kind of attack."""
 
     name = "kinds"
     part = "full"
@@ -24,24 +24,24 @@ class KindsDiffer(Indicator):
     source = "ours: seeds share blind spots, kinds do not"
     limit = "smaller by more than two seeds differ, with a strength that was asked for in between"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.searched
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.searched
         own, seed = found.sizes[OWN], found.sizes[SEED]
         others = [sizes for kind, sizes in found.sizes.items() if kind not in (OWN, SEED)]
         best = torch.stack(others).amin(0) if others else own
         both = torch.minimum(own, seed)
         between = ((best[None] <= found.strengths[:, None]) & (both[None] > found.strengths[:, None])).any(0)
-        values = _apart(both, best)
-        return Measured.of(values, between & (values > _apart(own, seed).abs()))
+        values = _log_ratio(both, best)
+        return Measurement.from_values(values, between & (values > _log_ratio(own, seed).abs()))
 
 
-def _apart(one: Tensor, other: Tensor) -> Tensor:
-    """[B] the logarithm of the ratio of two sizes."""
+def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
+    """Return the logarithm of the ratio of two sizes, [B]."""
     return one.clamp(_SMALLEST, _NEVER).log() - other.clamp(_SMALLEST, _NEVER).log()
 
 
 class OneKindAlone(Indicator):
-    """How many kinds of attack break the sample at the largest strength that was asked for."""
+    """Number of kinds of attack that break the sample at the largest strength that was asked for."""
 
     name = "one-kind"
     part = "full"
@@ -53,11 +53,11 @@ class OneKindAlone(Indicator):
     source = "ours"
     limit = "one of several kinds"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.searched
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.searched
         kinds = [sizes for kind, sizes in found.sizes.items() if kind != SEED]
         breaking = torch.stack([sizes <= found.largest for sizes in kinds]).sum(0)
-        return Measured.of(breaking.float(), (breaking == 1) & (len(kinds) > 1))
+        return Measurement.from_values(breaking.float(), (breaking == 1) & (len(kinds) > 1))
 
 
 class NearestData(Indicator):
@@ -74,8 +74,10 @@ class NearestData(Indicator):
     source = "ours; inter-class distances (Goepfert et al.)"
     limit = "nearer than what was found"
 
-    def measure(self, look: LookedAt) -> Measured:
-        found = look.searched
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        found = samples.searched
         own = torch.minimum(found.sizes[OWN], found.sizes[SEED])
         nearer = (found.nearest < own) & (found.nearest <= found.largest)
-        return Measured.of((found.nearest / own.clamp_min(1e-9)).nan_to_num(1.0, posinf=1e6).clamp_max(1e6), nearer)
+        return Measurement.from_values(
+            (found.nearest / own.clamp_min(1e-9)).nan_to_num(1.0, posinf=1e6).clamp_max(1e6), nearer
+        )

@@ -1,4 +1,4 @@
-"""Numbers that nobody can tell apart: gradients lost in float32, inputs that a network rounds, saturated outputs."""
+"""Indicators of lost precision: gradients lost in float32, inputs that a network rounds, saturated outputs."""
 
 import math
 from collections.abc import Collection
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustatlas.checks.advice import HONEST_GRADIENT, MARGIN_OF_LOGITS
-from robustatlas.checks.indicators.base import ULPS, Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.base import ULPS, DiagnosedSamples, Indicator, Measurement
 from robustatlas.checks.indicators.gradients import AGREES
 from robustatlas.common.bundle import flat
 from robustatlas.common.errors import UserError
@@ -32,18 +32,18 @@ class FloatSaturation(Indicator):
     source = "ours; Athalye et al. 2018 (vanishing gradients)"
     limit = f"cosine below {AGREES:g}"
 
-    def measure(self, look: LookedAt) -> Measured:
-        double, nobody = _in_float64(look.model, look.x), torch.zeros_like(look.labels, dtype=torch.bool)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        double, nobody = _float64_model(samples.model, samples.x), torch.zeros_like(samples.labels, dtype=torch.bool)
         if double is None:
-            return Measured.of(torch.ones_like(look.margin), nobody)
-        precise = LookedAt(double, look.x.double(), look.labels, look.noise, look.ways).slopes[-1]
-        cosine = torch.cosine_similarity(flat(look.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
+            return Measurement.from_values(torch.ones_like(samples.margin), nobody)
+        precise = DiagnosedSamples(double, samples.x.double(), samples.labels, samples.noise, samples.rules).slopes[-1]
+        cosine = torch.cosine_similarity(flat(samples.slopes[-1]).double(), flat(precise), dim=1, eps=1e-300)
         there = flat(precise).abs().amax(1) > 0
-        return Measured.of(torch.where(there, cosine, 1.0), there & (cosine < AGREES))
+        return Measurement.from_values(torch.where(there, cosine, 1.0), there & (cosine < AGREES))
 
 
-def _in_float64(model: Classifier, x: Tensor) -> Classifier | None:
-    """The model with its network in float64; None where that cannot compute ``x`` [B, ...], or is in it already."""
+def _float64_model(model: Classifier, x: Tensor) -> Classifier | None:
+    """Return the model in float64; None if it cannot compute ``x`` [B, ...] in float64, or is in it already."""
     if not isinstance(model.net, nn.Module) or model.network_dtype == torch.float64:
         return None
     settings = {"prepare": model.prepare, "outputs": model.outputs, "rejection": model.rejection}
@@ -57,8 +57,10 @@ def _in_float64(model: Classifier, x: Tensor) -> Classifier | None:
 
 
 class QuantisedInputs(Indicator):
-    """Whether the logits are the very same after a random tenth of all values moved by an eighth of a grey level, or as
-    far as the network's numbers can tell."""
+    """1 if the logits are equal after a random tenth of all values moved by an eighth of a grey level, else 0.
+
+    The move is larger if the precision of the network cannot tell such inputs apart.
+    """
 
     name = "quantised"
     part = "full"
@@ -70,25 +72,25 @@ class QuantisedInputs(Indicator):
     source = "ours"
     limit = "no change at all"
 
-    def measure(self, look: LookedAt) -> Measured:
-        shift = max(_SHIFT, ULPS * torch.finfo(look.model.network_dtype).eps)
-        random = look.noise.child(8000).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
-        moved = (look.x + shift * random.sign() * (random.abs() < _MOVED)).clamp(0, 1)
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        shift = max(_SHIFT, ULPS * torch.finfo(samples.model.network_dtype).eps)
+        random = samples.noise.child(8000).symmetric(*samples.x.shape[1:], dtype=samples.x.dtype)
+        moved = (samples.x + shift * random.sign() * (random.abs() < _MOVED)).clamp(0, 1)
         with torch.no_grad():
-            same = (look.logits(moved) == look.clean).all(1)
-        return Measured.of(same.float(), same)
+            same = (samples.logits(moved) == samples.clean).all(1)
+        return Measurement.from_values(same.float(), same)
 
 
 _BLIND: frozenset[Objective] = frozenset({"cross-entropy", "probability-margin", "log-margin"})
 _FLAT = 4 * torch.finfo(torch.float32).eps
 """Differences of logits below this vanish in a loss of order 1."""
 _VANISHES = -math.log(2.0**-149)
-"""Margin from which on softmax is exactly 0 in float32 for the class that comes second."""
+"""Margin above which softmax is exactly 0 in float32 for the class that comes second."""
 
 
 class LogitScale(Indicator):
-    """Difference between the label's logit and the next: so large that softmax is exactly 0 and 1, or so small that a
-    loss of order 1 does not change with it."""
+    """Margin of logits. It may be so large that softmax is exactly 0 and 1, or so small that a loss of order 1 does not
+    change with it."""
 
     name = "logit-scale"
     needs = "scores"
@@ -99,11 +101,11 @@ class LogitScale(Indicator):
     source = "Carlini and Wagner 2016 on defensive distillation; the limits are those of float32"
     limit = f"margin above {_VANISHES:.0f} or below {_FLAT:.1g}"
 
-    def measure(self, look: LookedAt) -> Measured:
-        return Measured.of(look.margin, (look.margin > _VANISHES) | (look.margin.abs() < _FLAT))
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        return Measurement.from_values(samples.margin, (samples.margin > _VANISHES) | (samples.margin.abs() < _FLAT))
 
     def severity_of(self, objectives: Collection[Objective]) -> Severity:
-        """Numbers are doubtful where no attack climbs a margin of logits."""
+        """Return "doubtful" if no attack climbs a margin of logits."""
         return self.severity if set(objectives) - _BLIND else "doubtful"
 
 
@@ -111,7 +113,7 @@ _ROUNDING = 1e-5
 
 
 class Probabilities(Indicator):
-    """Sum of the outputs, where all of them lie in [0, 1]."""
+    """Sum of the outputs, which is 1 if they are probabilities."""
 
     name = "probabilities"
     needs = "scores"
@@ -121,7 +123,7 @@ class Probabilities(Indicator):
     source = "AutoAttack's flags (Croce et al.)"
     limit = f"all within [0, 1], and a sum within {_ROUNDING:g} of 1"
 
-    def measure(self, look: LookedAt) -> Measured:
-        values = look.clean.sum(1)
-        within = ((look.clean >= -_ROUNDING) & (look.clean <= 1 + _ROUNDING)).all(1)
-        return Measured.of(values, within & ((values - 1).abs() < _ROUNDING))
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        values = samples.clean.sum(1)
+        within = ((samples.clean >= -_ROUNDING) & (samples.clean <= 1 + _ROUNDING)).all(1)
+        return Measurement.from_values(values, within & ((values - 1).abs() < _ROUNDING))

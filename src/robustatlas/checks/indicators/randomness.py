@@ -1,9 +1,9 @@
-"""Does the same input give the same output: in another call, in another batch, under small noise?"""
+"""Indicators of changing outputs: does an input give the same output in another call, in another batch, under noise?"""
 
 import torch
 from torch import Tensor
 
-from robustatlas.checks.indicators.base import Indicator, LookedAt, Measured
+from robustatlas.checks.indicators.base import DiagnosedSamples, Indicator, Measurement
 from robustatlas.models.classifier import seeded
 from robustatlas.models.objectives import cross_entropy
 
@@ -12,21 +12,21 @@ SAME = 1e-3
 
 
 def differences(one: Tensor, other: Tensor) -> Tensor:
-    """[B] the largest difference of two logits [B, C], relative to the largest logit."""
+    """Return the largest difference [B] of two logits [B, C], relative to the largest logit."""
     scale = one.abs().amax(1).clamp_min(torch.finfo(one.dtype).tiny)
     return (one - other).abs().amax(1).nan_to_num(torch.inf) / scale
 
 
-def tolerance(look: LookedAt) -> float:
-    """The largest such difference that is none."""
-    return max(SAME, 4 * torch.finfo(look.model.network_dtype).eps)
+def tolerance(samples: DiagnosedSamples) -> float:
+    """Return the largest relative difference that counts as equal, by the precision of the network."""
+    return max(SAME, 4 * torch.finfo(samples.model.network_dtype).eps)
 
 
-def varying(look: LookedAt) -> Tensor:
-    """[B] by how much the logits differ from call to call."""
-    if look.model.draws is not None:
-        return torch.zeros_like(look.margin)
-    return torch.maximum(differences(look.clean, look.again), differences(look.clean, look.redrawn))
+def varying(samples: DiagnosedSamples) -> Tensor:
+    """Return the difference [B] of the logits between calls; 0 for a model that is said to draw random numbers."""
+    if samples.model.draws is not None:
+        return torch.zeros_like(samples.margin)
+    return torch.maximum(differences(samples.clean, samples.second_logits), differences(samples.clean, samples.redrawn))
 
 
 class Randomness(Indicator):
@@ -40,13 +40,13 @@ class Randomness(Indicator):
     source = "AutoAttack's flags (Croce et al.), per sample"
     limit = f"more than {SAME:g} of the largest logit"
 
-    def measure(self, look: LookedAt) -> Measured:
-        values = varying(look)
-        return Measured.of(values, values > tolerance(look))
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        values = varying(samples)
+        return Measurement.from_values(values, values > tolerance(samples))
 
 
 class BatchDependence(Indicator):
-    """Difference of the logits between two batches, in which a sample has other company."""
+    """Difference of the logits between two batches that hold other samples beside this one."""
 
     name = "batch"
     needs = "scores"
@@ -56,17 +56,17 @@ class BatchDependence(Indicator):
     source = "ours"
     limit = "more than 0.001 of the largest logit, where the same batch gives the same"
 
-    def measure(self, look: LookedAt) -> Measured:
-        half, others = -(-len(look.x) // 2), []
-        with torch.no_grad(), seeded(0, look.model.device):
-            for rows in torch.split(torch.arange(len(look.x), device=look.x.device), half):
-                x, labels = look.x[rows], look.labels[rows]
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        half, others = -(-len(samples.x) // 2), []
+        with torch.no_grad(), seeded(0, samples.model.device):
+            for rows in torch.split(torch.arange(len(samples.x), device=samples.x.device), half):
+                x, labels = samples.x[rows], samples.labels[rows]
                 company = torch.cat([x, x.flip(-1) if x.dim() > 2 else 1 - x])
-                streams = look.noise.child(0).take(torch.cat([rows, rows]))
-                logits = look.model.logits(company, labels=labels.repeat(2), noise=streams, verifying=True)
+                streams = samples.noise.child(0).take(torch.cat([rows, rows]))
+                logits = samples.model.logits(company, labels=labels.repeat(2), noise=streams, verifying=True)
                 others.append(logits[: len(rows)])
-        values = differences(look.clean, torch.cat(others))
-        return Measured.of(values, values > tolerance(look), varying(look) <= tolerance(look))
+        values = differences(samples.clean, torch.cat(others))
+        return Measurement.from_values(values, values > tolerance(samples), varying(samples) <= tolerance(samples))
 
 
 _DRAWS = 100
@@ -75,8 +75,10 @@ _LIMIT = 0.1
 
 
 class UnstablePredictions(Indicator):
-    """Mean relative change of the cross-entropy under uniform noise of 4/255, at most 1. Of sound networks it flags
-    many: the cross-entropy of a sure network is small, and its relative changes are large."""
+    """Mean relative change of the cross-entropy under uniform noise of 4/255, at most 1.
+
+    It flags many sound networks: the cross-entropy of a sure network is small, so its relative changes are large.
+    """
 
     name = "unstable-predictions"
     needs = "scores"
@@ -86,17 +88,17 @@ class UnstablePredictions(Indicator):
     source = "Pintor et al. 2022, indicator 2 (which has no threshold; that of a tenth is ours)"
     limit = f"above {_LIMIT:g}"
 
-    def measure(self, look: LookedAt) -> Measured:
-        clean = cross_entropy(look.clean, look.labels, None).abs()
+    def measure(self, samples: DiagnosedSamples) -> Measurement:
+        clean = cross_entropy(samples.clean, samples.labels, None).abs()
         scale = torch.where(clean == 0, torch.ones_like(clean), clean)
         total = torch.zeros_like(clean)
         with torch.no_grad():
             for draw in range(_DRAWS):
-                total += (self._noisy(look, draw) - clean).abs() / scale
+                total += (self._noisy(samples, draw) - clean).abs() / scale
         values = (total / _DRAWS).clamp_max(1)
-        return Measured.of(values, values > _LIMIT)
+        return Measurement.from_values(values, values > _LIMIT)
 
     @staticmethod
-    def _noisy(look: LookedAt, draw: int) -> Tensor:
-        noise = look.noise.child(3000 + draw).symmetric(*look.x.shape[1:], dtype=look.x.dtype)
-        return cross_entropy(look.logits(look.x + _RADIUS * noise), look.labels, None).abs()
+    def _noisy(samples: DiagnosedSamples, draw: int) -> Tensor:
+        noise = samples.noise.child(3000 + draw).symmetric(*samples.x.shape[1:], dtype=samples.x.dtype)
+        return cross_entropy(samples.logits(samples.x + _RADIUS * noise), samples.labels, None).abs()

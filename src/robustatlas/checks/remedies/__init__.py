@@ -1,6 +1,6 @@
 """Other gradients for a model whose own mislead, and a network that imitates it; made from the model alone."""
 
-from robustatlas.checks.remedies.modules import Way, around
-from robustatlas.checks.remedies.ways import distilled, estimated
+from robustatlas.checks.remedies.imitation import distill, model_with_estimated_gradient
+from robustatlas.checks.remedies.modules import GradientRemedy, find_gradient_remedies
 
-__all__ = ["Way", "around", "distilled", "estimated"]
+__all__ = ["GradientRemedy", "distill", "find_gradient_remedies", "model_with_estimated_gradient"]

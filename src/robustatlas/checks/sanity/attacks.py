@@ -1,4 +1,4 @@
-"""Which attacks can say anything of a model, by what they need to learn of it."""
+"""Attacks that a model gives enough knowledge for, and warnings on the others."""
 
 from collections.abc import Sequence
 
@@ -13,24 +13,24 @@ from robustatlas.models.classifier.backward import Backward
 from robustatlas.optimizers.hop_skip_jump import HopSkipJump
 from robustatlas.optimizers.square import Square
 
-_TELLS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
+_RANKS: dict[Knowledge, int] = {"labels": 0, "scores": 1, "gradients": 2}
 _IMAGES = 4
 """Dimensions of a batch of images, which Square needs."""
 
 
 def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor | Rows) -> list[str]:
-    """Refuse attacks that need more than the model tells; say how much the others prove.
+    """Refuse attacks that need more than the model tells, and warn how little the others prove.
 
     Args:
         model: with what it tells, ``model.knowledge``.
-        attacks: those asked for.
+        attacks: to be run.
         images: a batch shaped like the inputs, ``[B, ...]``.
 
     Returns:
         a warning where only attacks without a gradient can be run.
 
     Raises:
-        UserError: attacks ask for gradients or scores that the model does not give; names those that would do.
+        UserError: attacks ask for gradients or scores that the model does not give; it names attacks that do not.
 
     Example:
         >>> import torch
@@ -47,9 +47,13 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
         )
     if model.knowledge == "gradients":
         return []
-    lacking = [attack.name for attack in attacks if not learns_enough(attack, model)]
+    lacking = [attack.name for attack in attacks if not has_enough_knowledge(attack, model)]
     if lacking:
-        valid = [a.name for a in catalogue().values() if learns_enough(a, model) and _searches(a) and _takes(a, images)]
+        valid = [
+            each.name
+            for each in catalogue().values()
+            if has_enough_knowledge(each, model) and _needs_no_gradient(each) and _can_attack(each, images)
+        ]
         told = "labels alone" if model.knowledge == "labels" else "scores without a gradient"
         raise UserError(
             f"The model {model.name!r} gives {told}, and {', '.join(lacking)} need{'s' * (len(lacking) == 1)} more; "
@@ -61,37 +65,39 @@ def check_attacks(model: Classifier, attacks: Sequence[Attack], images: Tensor |
     ]
 
 
-def ways_back(plan: Plan) -> frozenset[Backward | None]:
-    """The ways back through input transformations by which a plan takes gradients.
+def backward_rules(plan: Plan) -> frozenset[Backward | None]:
+    """Return the backward rules through input transformations by which a plan takes gradients.
 
     Args:
         plan: of one search of an attack.
 
     Returns:
-        :data:`~robustatlas.models.classifier.backward.Backward`, None for what the model does by itself, also where
-        the ReLUs of its network go back smoothed; nothing where the plan takes no gradient.
+        :data:`~robustatlas.models.classifier.backward.Backward`; None for what the model does by itself, also if the
+        ReLUs of its network go back smoothed; empty if the plan takes no gradient.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
-        >>> ways_back(attack_named("linf").plan("descent")), ways_back(attack_named("corruption-fog").plan("every"))
-        (frozenset({None}), frozenset())
+        >>> backward_rules(attack_named("linf").plan("descent"))
+        frozenset({None})
+        >>> backward_rules(attack_named("corruption-fog").plan("every"))
+        frozenset()
     """
-    ways = (run.backward for run in plan.runs if _needed(run) == "gradients")
-    return frozenset(None if way == "smoothed" else way for way in ways)
+    rules = (run.backward for run in plan.runs if _knowledge_needed(run) == "gradients")
+    return frozenset(None if rule == "smoothed" else rule for rule in rules)
 
 
-def learns_enough(attack: Attack, model: Classifier) -> bool:
-    """Whether all that an attack may run makes do with what ``model`` tells."""
-    return all(_TELLS[model.knowledge] >= _TELLS[_needed(run)] for run in attack.runs)
+def has_enough_knowledge(attack: Attack, model: Classifier) -> bool:
+    """Return True if every run of an attack makes do with what ``model`` tells."""
+    return all(_RANKS[model.knowledge] >= _RANKS[_knowledge_needed(run)] for run in attack.runs)
 
 
-def _needed(run: AttackRun) -> Knowledge:
+def _knowledge_needed(run: AttackRun) -> Knowledge:
     return "gradients" if run.targets == "distance" else run.optimizer.needs
 
 
-def _searches(attack: Attack) -> bool:
+def _needs_no_gradient(attack: Attack) -> bool:
     return any(isinstance(run.optimizer, (Square, HopSkipJump)) for run in attack.runs)
 
 
-def _takes(attack: Attack, images: Tensor | Rows) -> bool:
+def _can_attack(attack: Attack, images: Tensor | Rows) -> bool:
     return len(images.shape) == _IMAGES or not any(isinstance(run.optimizer, Square) for run in attack.runs)

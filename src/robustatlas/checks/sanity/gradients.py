@@ -1,4 +1,4 @@
-"""Where the gradient of a model gets lost."""
+"""Gradients of a model: where they get lost, and at which share of the samples."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from robustatlas.common.bundle import flat
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
-from robustatlas.models.classifier.failing import slope_of
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier.probing import input_gradient, raw_output
 from robustatlas.models.objectives import margin_of
 
 REMEDY = (
@@ -20,22 +19,22 @@ REMEDY = (
 _FLAT = ("RoundBackward", "FloorBackward", "CeilBackward", "TruncBackward")
 """Operations whose gradient is zero everywhere they have one."""
 
-AT_ONCE = 8
-"""Samples of one pass of the checks: what fits into memory is not known yet."""
+CHECK_BATCH = 8
+"""Samples in one pass of the checks, which do not know yet what fits into memory."""
 
 
 def flat_operations(output: Tensor) -> list[str]:
-    """Operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
+    """Return the names of operations on the way to ``output`` whose gradient is zero: round, floor, ceil, trunc.
 
     >>> flat_operations((torch.rand(3, requires_grad=True) * 4).round())
     ['round']
     """
-    names = (type(node).__name__ for node in _nodes(output))
+    names = (type(node).__name__ for node in _autograd_nodes(output))
     found = {name for name in names if name.startswith(_FLAT)}
     return sorted(name.partition("Backward")[0].lower() for name in found)
 
 
-def _nodes(output: Tensor) -> Iterator[Any]:
+def _autograd_nodes(output: Tensor) -> Iterator[Any]:
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -45,9 +44,11 @@ def _nodes(output: Tensor) -> Iterator[Any]:
             waiting += [following for following, _ in node.next_functions]
 
 
-def where_it_ends(model: Classifier, x: Tensor) -> str | None:
-    """The part of ``model`` that passes no gradient of ``x`` [B, ...] on: its ``prepare``, or a module of its network
-    by name, the first in order; None where every part does."""
+def first_part_without_gradient(model: Classifier, x: Tensor) -> str | None:
+    """Return the name of the first part of a model that passes no gradient of ``x`` [B, ...] on; None if all do.
+
+    It is the ``prepare`` of the model, or a module of its network.
+    """
     if model.prepare is not None and not model.prepare(x.detach().clone().requires_grad_()).requires_grad:
         return "its prepare"
     if not isinstance(model.net, nn.Module):
@@ -69,7 +70,7 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
         for parameter in parameters:
             parameter.requires_grad_(False)
         with torch.enable_grad():
-            raw(model, x.detach().clone().requires_grad_())
+            raw_output(model, x.detach().clone().requires_grad_())
     finally:
         for parameter in parameters:
             parameter.requires_grad_()
@@ -81,7 +82,7 @@ def where_it_ends(model: Classifier, x: Tensor) -> str | None:
 def watched_margin(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """``images`` [B, ...] as inputs that gradients can be taken of, and the margin [B] there, in full precision."""
+    """Return ``images`` [B, ...] as inputs that gradients can be taken of, and the margin [B] in full precision."""
     x = images.to(model.device, model.dtype).clone().requires_grad_()
     truth = labels.to(model.device)
     with seeded(0, model.device), going_back(back), torch.enable_grad():
@@ -91,22 +92,27 @@ def watched_margin(
 def margin_gradients(
     model: Classifier, images: Tensor, labels: Tensor, back: Backward | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The margins [B] at ``images`` [B, ...] and their gradients [B, ...]: zeros where logits depend on no input."""
+    """Return margins [B] at ``images`` [B, ...] and their gradients [B, ...], zeros if logits depend on no input."""
     margins, slopes = [], []
-    for some, truth in zip(torch.split(images, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
+    for some, truth in zip(torch.split(images, CHECK_BATCH), torch.split(labels, CHECK_BATCH), strict=True):
         x, margin = watched_margin(model, some, truth, back)
-        connected = slope_of(margin, x)
+        connected = input_gradient(margin, x)
         margins.append(margin.detach())
         slopes.append(torch.zeros_like(x) if connected is None else connected)
     return torch.cat(margins), torch.cat(slopes)
 
 
-def without_gradient(model: Classifier, images: Tensor, labels: Tensor, ways: Collection[Backward | None]) -> float:
-    """The share of the correctly classified ``images`` [B, ...] at which no way of ``ways`` gives a gradient to follow:
-    that of the margin is zero or no number. 0 where none is classified correctly, since nothing is attacked."""
+def share_without_gradient(
+    model: Classifier, images: Tensor, labels: Tensor, rules: Collection[Backward | None]
+) -> float:
+    """Return the share of the correctly classified ``images`` [B, ...] at which the model has no gradient to follow.
+
+    The gradient of the margin is zero or not finite by every backward rule. The share is 0 if no image is classified
+    correctly, since nothing is attacked then.
+    """
     lost, right = torch.ones(len(images), dtype=torch.bool, device=model.device), 0
-    for way in ways:
-        margin, slopes = margin_gradients(model, images, labels, way)
+    for rule in rules:
+        margin, slopes = margin_gradients(model, images, labels, rule)
         largest = flat(slopes).abs().amax(1)
         lost &= (margin > 0) & ~(largest.isfinite() & (largest > 0))
         right = max(right, int((margin > 0).sum()))

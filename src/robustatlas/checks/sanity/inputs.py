@@ -1,4 +1,4 @@
-"""Would an evaluation of these samples mean anything, and do data and model speak of the same classes?"""
+"""Sanity checks of the samples: values, labels, and if data and model mean the same classes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,11 +60,11 @@ def check_inputs(images: Tensor, labels: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class ClassesHeld:
-    """The classes of a whole data set.
+    """Classes of a whole data set.
 
     Attributes:
-        count: those of which it has samples; 0: not known.
-        names: of all, in the order of their numbers; none where they have none.
+        count: number of classes of which it has samples; 0: not known.
+        names: names of all classes, in the order of their numbers; empty if they have none.
 
     Example:
         >>> ClassesHeld(2, ("cat", "dog", "owl")).count
@@ -79,13 +79,13 @@ NOT_KNOWN = ClassesHeld()
 
 
 def check_classes(labels: Tensor, held: ClassesHeld, model: Classifier, *, drawn: bool = True) -> list[str]:
-    """Warnings where classes of samples, data and model differ: some are lacking, or numbered differently.
+    """Return warnings if classes of samples, data and model differ: some are lacking, or numbered differently.
 
     Args:
         labels: [N] of the samples.
-        held: of the whole data set.
+        held: classes of the whole data set.
         model: that has answered, or says how many classes it has.
-        drawn: the samples were asked for by their number; which ones somebody named is theirs to know.
+        drawn: True if the samples were asked for by their number, and not one by one.
 
     Returns:
         warnings, one sentence each.

@@ -1,4 +1,4 @@
-"""Would the numbers of this model mean anything?"""
+"""Sanity checks of the model: outputs, gradients, side effects and accuracy."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -8,19 +8,18 @@ import scipy  # which imports its parts where they are used: special takes long
 import torch
 from torch import Tensor
 
-from robustatlas.checks.sanity.gradients import REMEDY, flat_operations, watched_margin, where_it_ends
+from robustatlas.checks.sanity.gradients import REMEDY, first_part_without_gradient, flat_operations, watched_margin
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import some
 from robustatlas.data import Rows
 from robustatlas.models.architectures import IMAGENET_MEAN, IMAGENET_STD
-from robustatlas.models.classifier import Classifier, looks_like, seeded
-from robustatlas.models.classifier.failing import BackwardError, slope_of
-from robustatlas.models.classifier.modes import in_eval_mode, names_of_changes, state_of
-from robustatlas.models.classifier.raw import raw
+from robustatlas.models.classifier import Classifier, kind_of_outputs, seeded
+from robustatlas.models.classifier.modes import hold_eval_mode, names_of_changes, state_of
+from robustatlas.models.classifier.probing import BackwardError, input_gradient, raw_output
 
 _PROBE = 8
 GRADIENTS = 32
-"""Samples whose gradients are looked at."""
+"""Number of samples whose gradients are looked at."""
 _SAME = 1e-3
 """Largest relative difference between two runs on the same input that rounding explains."""
 
@@ -71,14 +70,14 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
         raise UserError("There are no samples; expected at least one image.")
     x = images[:_PROBE].to(model.device, model.dtype)
     with torch.no_grad(), seeded(0, model.device):
-        returned, rejecting, shapes = raw(model, x)
-    kind = looks_like(returned)
+        returned, rejecting, shapes = raw_output(model, x)
+    kind = kind_of_outputs(returned)
     if model.outputs == "logits" and kind in _SINGLE and len(returned) == len(x):
         raise UserError(
             f"The model returns one number a sample (shape {tuple(returned.shape)}); expected logits [B, C] with at "
             f"least 2 classes. For two classes, give Classifier(net, outputs={kind!r}): {_SINGLE[kind]}."
         )
-    logits = _drawn(model, x, 0)
+    logits = _seeded_logits(model, x, 0)
     check_logits(logits, len(x), labels)
     classes = logits.shape[1]
     found = [_WARNED[kind]] if kind in _WARNED and model.outputs == "logits" and model.knowledge != "labels" else []
@@ -89,25 +88,25 @@ def check_model(model: Classifier, images: Tensor | Rows, labels: Tensor) -> lis
             "wrong."
         )
     else:
-        found += first_taken(model, shapes)
+        found += multiple_output_warnings(model, shapes)
     if model.knowledge == "gradients":
         found += _gradient_warnings(model, images[:_PROBE], labels[:_PROBE])
     found += writing_warnings(model, x) + _repetition_warnings(model, x, logits)
     return found + accuracy_warnings(model, images, labels, classes)
 
 
-def first_taken(model: Classifier, shapes: Sequence[tuple[int, ...]]) -> list[str]:
-    """A warning where a model returns several tensors, of these ``shapes``, and the first is taken for the logits.
+def multiple_output_warnings(model: Classifier, shapes: Sequence[tuple[int, ...]]) -> list[str]:
+    """Return a warning if a model returns several tensors, of which the first is taken for the logits.
 
     Args:
         model: that returns them.
-        shapes: as :meth:`Classifier.raw` tells them.
+        shapes: their shapes; empty if it returns one.
 
     Returns:
-        the warning, or nothing.
+        one warning or none.
 
     Example:
-        >>> first_taken(Classifier(torch.nn.Linear(4, 2)), ())
+        >>> multiple_output_warnings(Classifier(torch.nn.Linear(4, 2)), ())
         []
     """
     if not shapes or model.rejection == "score":
@@ -119,11 +118,11 @@ def first_taken(model: Classifier, shapes: Sequence[tuple[int, ...]]) -> list[st
 
 
 def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
-    """Look whether what a model answers to ``count`` clean samples can be measured against labels [N].
+    """Refuse logits of ``count`` clean samples that cannot be compared with labels [N].
 
     Args:
-        logits: what was answered.
-        count: of samples.
+        logits: of the model.
+        count: number of samples.
         labels: [N] class numbers, of these or more samples.
 
     Raises:
@@ -156,7 +155,7 @@ def check_logits(logits: Tensor, count: int, labels: Tensor) -> None:
         )
 
 
-def _drawn(model: Classifier, x: Tensor, seed: int) -> Tensor:
+def _seeded_logits(model: Classifier, x: Tensor, seed: int) -> Tensor:
     with torch.no_grad(), seeded(seed, model.device):
         return model.logits(x, verifying=True)
 
@@ -171,7 +170,7 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
             "state before you evaluate; of quantisation-aware training by "
             "net.apply(torch.ao.quantization.disable_observer). The network is left as it was."
         ]
-    repeated, redrawn, alone = _drawn(model, x, 0), _drawn(model, x, 1), _drawn(model, x[:1], 0)
+    repeated, redrawn, alone = _seeded_logits(model, x, 0), _seeded_logits(model, x, 1), _seeded_logits(model, x[:1], 0)
     meaning = (
         "The model gives different outputs for the same input: it is randomised, so attacks that take one sample of "
         "its gradient overestimate its robustness, and a success is one draw, not the rule; give "
@@ -190,18 +189,18 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
 
 
 def _changes_with_state(model: Classifier, x: Tensor, same: float) -> list[str]:
-    """Names of what passes change in the network where its outputs change with that; empty: they do not.
+    """Return the names of the state that passes change in the network, if its outputs change with it; else nothing.
 
     Inputs of a wider range follow ``x`` [B, ...], because observers change only then.
     """
     if not isinstance(model.net, torch.nn.Module):
         return []
-    with in_eval_mode(model.net):
-        before, first = state_of(model.net), _drawn(model, x, 0)
+    with hold_eval_mode(model.net):
+        before, first = state_of(model.net), _seeded_logits(model, x, 0)
         for other in (x, 1 - x, x.round()):
-            _drawn(model, other, 0)
+            _seeded_logits(model, other, 0)
         changed = names_of_changes(model.net, before)
-        differs = bool(changed) and bool((_drawn(model, x, 0) - first).abs().amax() > same)
+        differs = bool(changed) and bool((_seeded_logits(model, x, 0) - first).abs().amax() > same)
     return changed if differs else []
 
 
@@ -209,13 +208,13 @@ def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> lis
     x, margin = watched_margin(model, images, labels)
     ends = None
     try:
-        slopes = slope_of(margin, x)
+        slopes = input_gradient(margin, x)
     except BackwardError as failed:
         return [
             f"The backward pass of the model fails ({failed}), so that attacks by gradients find nothing. {REMEDY}."
         ]
     if slopes is None:
-        ends = where_it_ends(model, x)
+        ends = first_part_without_gradient(model, x)
     if ends is not None:
         return [f"The gradient of the model ends in {ends}, which is not differentiable. {REMEDY}."]
     if slopes is None:
@@ -233,16 +232,18 @@ def _gradient_warnings(model: Classifier, images: Tensor, labels: Tensor) -> lis
 
 
 def writing_warnings(model: Classifier, x: Tensor) -> list[str]:
-    """A warning where the network or the ``prepare`` of ``model`` changes its input ``x`` [B, ...] behind the back of
-    autograd (``x.detach().mul_(...)``). Each pass gets a copy, so that data stay as they are; but gradients do not see
-    the change. Operations in place that autograd follows, such as ``nn.ReLU(inplace=True)``, are not faults."""
+    """Return a warning for each part of a model that changes its input ``x`` [B, ...] unseen by autograd.
+
+    Such a change is ``x.detach().mul_(...)``. Each pass gets a copy, so that data stay as they are, but gradients do
+    not see the change. Operations in place that autograd follows, such as ``nn.ReLU(inplace=True)``, are no faults.
+    """
     guilty: list[str] = []
 
     def watched(part: Callable[[Tensor], Any], name: str) -> Callable[[Tensor], Any]:
         def run(given: Tensor) -> Any:
-            before, behind = given.detach().clone(), given.grad_fn
+            before, node = given.detach().clone(), given.grad_fn
             answer = part(given)
-            if given.grad_fn is behind and not torch.equal(given.detach(), before):
+            if given.grad_fn is node and not torch.equal(given.detach(), before):
                 guilty.append(name)
             return answer
 
@@ -262,26 +263,30 @@ def writing_warnings(model: Classifier, x: Tensor) -> list[str]:
 _SAMPLES = 64
 _BATCH = 8
 _FEWEST = 10
-"""Fewer samples say nothing about accuracy."""
+"""Number of samples below which nothing is said about accuracy."""
 _CHANCE = 0.05
-"""A guesser that is right as often as this at least is not told from the model."""
+"""Level of the test: the model is no better than a guesser who would do as well more often than this."""
 
 
 def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, classes: int) -> list[str]:
-    """A warning where ``model`` is right on up to 64 of the samples, spread over all, no more often than a guesser.
+    """Return a warning if the model is right no more often than a guesser, on up to 64 samples spread over all.
 
-    What commonly explains it is tried out on the same samples, and named with what it gives.
+    Common mistakes are undone on the same samples, and the warning names those that would explain the accuracy.
     """
     chosen = torch.linspace(0, len(images) - 1, min(_SAMPLES, len(images))).round().long()
     x, truth = images[chosen].to(model.device, model.dtype), labels[chosen].to(model.device)
     if len(x) < _FEWEST:
         return []
-    predicted = _predicted(model, x)
+    predicted = _predictions(model, x)
     right = int((predicted == truth).sum())
-    if not _guessed(right, len(x), classes):
+    if not _is_like_guessing(right, len(x), classes):
         return []
     shown = f"The model is right on {right} of {len(x)} clean samples, no better than chance ({classes} classes)"
-    better = [f"{what} ({count} right)" for what, count in _tried(model, x, truth, predicted) if 2 * count > len(x)]
+    better = [
+        f"{what} ({count} right)"
+        for what, count in _count_right_without_mistake(model, x, truth, predicted)
+        if 2 * count > len(x)
+    ]
     if better:
         return [f"{shown}; it would be right more often with {', or '.join(better)}."]
     return [
@@ -290,16 +295,19 @@ def accuracy_warnings(model: Classifier, images: Tensor | Rows, labels: Tensor, 
     ]
 
 
-def _guessed(right: int, count: int, classes: int) -> bool:
+def _is_like_guessing(right: int, count: int, classes: int) -> bool:
     return right == 0 or float(scipy.special.bdtrc(right - 1, count, 1 / classes)) > _CHANCE
 
 
-def _predicted(model: Classifier, x: Tensor, change: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
+def _predictions(model: Classifier, x: Tensor, change: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
     with torch.no_grad(), seeded(0, model.device):
         return torch.cat([model.logits(change(part), verifying=True).argmax(1) for part in torch.split(x, _BATCH)])
 
 
-def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> list[tuple[str, int]]:
+def _count_right_without_mistake(
+    model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor
+) -> list[tuple[str, int]]:
+    """Return for each common mistake of inputs or labels how many samples are right once it is undone."""
     inputs: dict[str, Callable[[Tensor], Tensor]] = {
         "pixels from 0 to 255": lambda part: part * 255,
         "pixels from -1 to 1 (mean=0.5, std=0.5)": lambda part: part * 2 - 1,
@@ -311,9 +319,9 @@ def _tried(model: Classifier, x: Tensor, truth: Tensor, predicted: Tensor) -> li
             "its channels reversed (BGR)": lambda part: part.flip(1),
         }
     counts = []
-    for what, changed in inputs.items():
+    for what, change in inputs.items():
         with suppress(UserError):  # a network may refuse such inputs
-            counts.append((what, int((_predicted(model, x, changed) == truth).sum())))
+            counts.append((what, int((_predictions(model, x, change) == truth).sum())))
     return [
         ("labels one higher", int((predicted == truth + 1).sum())),
         ("labels one lower", int((predicted == truth - 1).sum())),

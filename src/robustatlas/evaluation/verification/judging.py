@@ -81,7 +81,7 @@ def judge(case: Case, batch: int) -> Judged:
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:
     """Prediction and softmax margin of the samples ``part``."""
     x, labels = case.work.load(case.model, part)
-    verdict = case.model.judged(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
+    verdict = case.model.judge(x, labels, Noise.of(0, _positions(case, part, x), "verify clean"))
     return verdict.prediction.cpu(), margin_of(verdict.logits.softmax(1), labels).cpu()
 
 
@@ -110,7 +110,7 @@ def _judge_part(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
     if case.eight_bit:
         images = as_file(images)
     noise = Noise.of(0, _positions(case, rows, x), "verify").child(part.to(x.device))
-    verdict = case.model.judged(images, labels, noise)
+    verdict = case.model.judge(images, labels, noise)
     refused["classified correctly"] = ~verdict.wrong
     sizes |= {
         name: threat.size(x.double(), images.double() - x.double())

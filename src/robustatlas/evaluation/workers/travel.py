@@ -9,7 +9,7 @@ import torch
 
 from robustatlas.common.errors import UserError
 from robustatlas.models import load_model
-from robustatlas.models.classifier import Classifier, arriving, arriving_on
+from robustatlas.models.classifier import Classifier, arrival_device, unpickle_on
 from robustatlas.models.sources.functions import modules_of_files
 
 
@@ -45,7 +45,7 @@ def packed(value: Any, what: str) -> bytes:
 
 def unpacked(content: bytes, device: str | torch.device) -> Any:
     """Return the value that :func:`packed` made bytes of, with its classifiers on ``device``."""
-    with arriving_on(device):
+    with unpickle_on(device):
         return pickle.loads(content)
 
 
@@ -57,4 +57,4 @@ class _BySource(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _loaded(recipe: dict[str, Any]) -> Classifier:
-    return load_model(**recipe, device=arriving())
+    return load_model(**recipe, device=arrival_device())

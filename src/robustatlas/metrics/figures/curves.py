@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from robustatlas.common import wording
-from robustatlas.common.errors import UserError, brief
+from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.scalars import real
 from robustatlas.common.styles import Style, styles_of
+from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ class Curve(Protocol):
     @property
     def model(self) -> str:
         """What the colour and the dash are chosen by; empty where it is not known."""
+
+    @property
+    def by_distance(self) -> Any:
+        """The curve over the distance from the unchanged image, as it is drawn."""
 
     @property
     def jumps(self) -> Floats:
@@ -76,14 +80,15 @@ def plot_curves(
         ax: where to draw; a new figure, 3.3 inches wide, when None.
         error: draw the robust error, which rises, as the papers on robustness curves do.
         confidence: of the exact intervals (Clopper-Pearson) around each point, as in tables and pages; None draws none.
-        up_to: right end of the axis; just beyond the largest finite size of the curves when None.
+        up_to: right end of the axis, as people type the size; just beyond the most harmful finite size of the curves
+            when None.
         crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
 
     Returns:
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: where there is no curve, or `up_to` is not a positive size.
+        UserError: where there is no curve, or `up_to` changes nothing or is not finite.
 
     Source: Risse et al. 2021, for the curves over two models; the marks where they cross and the intervals are ours.
 
@@ -115,15 +120,16 @@ def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
     """A curve with its band; its markers begin at another place than those of the lines before it."""
-    sizes = step_sizes(curve, end)
-    values = curve.at(sizes)
+    rising = curve.by_distance
+    sizes = step_sizes(rising, end)
+    values = rising.at(sizes)
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
         linewidth=1.3, marker=style.marker, markersize=3.2, markevery=(0.06 + 0.05 * (place % 4), 0.2),
         label=figure_text(wording.shortened(name)),
     )  # fmt: skip
     if confidence is not None:
-        low, high = curve.band(confidence, "pointwise").at(sizes)
+        low, high = rising.band(confidence, "pointwise").at(sizes)
         ends = (low, high) if error else (100 - high, 100 - low)
         axes.fill_between(sizes, *ends, step="post", color=style.colour, alpha=0.13, linewidth=0)
 
@@ -135,7 +141,7 @@ def _styles(named: Mapping[str, Curve]) -> list[Style]:
 
 
 def step_sizes(curve: Curve, end: float, kept: ArrayLike = (), most: int | None = None) -> Floats:
-    """Return the sizes from 0 to `end` at which a curve is drawn: each value holds up to the next size.
+    """Return the sizes from 0 to `end` at which a curve over distances is drawn: each value holds up to the next size.
 
     Args:
         curve: whose changes they are.
@@ -167,21 +173,22 @@ def _named(curves: Curves) -> dict[str, Curve]:
 
 
 def _end(curves: Iterable[Curve], up_to: float | None) -> float:
-    """Right end of the axis: what is asked for, or just beyond the largest finite size."""
+    """Return the distance at the right end of the axis: what is asked for, or just beyond the largest finite one."""
     if up_to is None:
-        largest = max((curve.jumps[-1] for curve in curves if curve.jumps.size), default=0.0)
+        jumps = [curve.by_distance.jumps for curve in curves]
+        largest = max((each[-1] for each in jumps if each.size), default=0.0)
         return 1.04 * float(largest) or 1.0
-    if not 0 < real(up_to) < np.inf:
-        raise UserError(f"up_to is {brief(up_to)}; a positive finite size is expected.")
-    return float(up_to)
+    attacks = {curve.attack for curve in curves}
+    return read_end(up_to, attacks.pop() if len(attacks) == 1 else "", "up_to")
 
 
 def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:
     if first.attack != second.attack:
         return
-    for crossing in first.crossings(second, confidence):
+    rising = first.by_distance
+    for crossing in rising.crossings(second.by_distance, confidence):
         if crossing.significant and crossing.start <= end:
-            height = float(first.at(crossing.start))
+            height = float(rising.at(crossing.start))
             axes.plot(
                 crossing.start, height if error else 100 - height, "o", markersize=5, markerfacecolor="white",
                 markeredgecolor="black", zorder=5,

@@ -11,6 +11,7 @@ from robustatlas.common import wording
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
+from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def plot_frontier(
     """Draw the frontier of one image: the confidence it keeps at each size, and the area that is its hypervolume.
 
     Args:
-        frontier: [L], the confidence kept at the sizes largest / L, ..., largest: a row of
+        frontier: [L], the confidence kept at L equal steps from no change to the largest size: a row of
             :attr:`robustatlas.metrics.AdversarialHypervolume.frontier`.
         clean: the confidence on the clean image.
-        largest: the largest size.
+        largest: the most harmful size, as people type it.
         ax: where to draw; a new figure when None.
         attack: its name, by which sizes are written as people type them.
         unit: what sizes measure.
@@ -42,7 +43,7 @@ def plot_frontier(
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: the frontier is not a row of numbers.
+        UserError: the frontier is not a row of numbers, or the largest size changes nothing or is not finite.
 
     Source: Guo et al. 2024, Figure 2.
 
@@ -54,11 +55,12 @@ def plot_frontier(
     kept = np.asarray(frontier, dtype=np.float64)
     if kept.ndim != 1 or not kept.size or not np.isfinite(kept).all():
         raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
-    sizes = np.linspace(0, largest, len(kept) + 1)
+    end = read_end(largest, attack, "largest")
+    sizes = np.linspace(0, end, len(kept) + 1)
     with axes_of(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
         axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
-        size_axis(axes, largest, attack, unit)
+        size_axis(axes, end, attack, unit)
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("confidence kept")
         axes.set_title(f"hypervolume {kept.mean():.3f}")
@@ -76,8 +78,9 @@ def plot_frontiers(
     """Draw the frontiers of several models over one image.
 
     Args:
-        frontiers: name -> [L + 1], the confidence on the clean image and what is kept at largest / L, ..., largest.
-        largest: the largest size, the same for all.
+        frontiers: name -> [L + 1], the confidence on the clean image and what is kept at L equal steps to
+            the largest size.
+        largest: the most harmful size, as people type it, the same for all.
         ax: where to draw; a new figure when None.
         attack: its name, by which sizes are written as people type them.
         unit: what sizes measure.
@@ -86,7 +89,8 @@ def plot_frontiers(
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: there is no model, or a frontier is not a row of two numbers or more.
+        UserError: there is no model, a frontier is not a row of two numbers or more, or the largest size changes
+            nothing or is not finite.
 
     Source: Guo et al. 2024, Figure 2.
 
@@ -98,14 +102,15 @@ def plot_frontiers(
     kept = {name: np.asarray(frontier, dtype=np.float64) for name, frontier in frontiers.items()}
     if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
         raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
+    end = read_end(largest, attack, "largest")
     with axes_of(ax, 2.15) as axes:
         for (name, row), style in zip(kept.items(), styles_of(list(kept)), strict=True):
-            sizes = np.linspace(0, largest, len(row))
+            sizes = np.linspace(0, end, len(row))
             axes.plot(
                 sizes, row, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
                 label=figure_text(f"{wording.shortened(name)}, {row[1:].mean():.3f}"),
             )  # fmt: skip
-        size_axis(axes, largest, attack, unit)
+        size_axis(axes, end, attack, unit)
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("confidence kept")
         legend_above(axes, len(kept))

@@ -52,11 +52,11 @@ def plot_accuracy_matrix(
     scale = Normalize(0, 100 if relative_to is None else 120)
     with axes_of(ax, 0.75 + 0.2 * len(names)) as axes:
         for row, attack in enumerate(names):
-            strengths = accuracies.strengths(attack)
-            edges = np.concatenate([[0.0], strengths]) / strengths[-1]
+            distances = accuracies.distances(attack)
+            edges = np.concatenate([[0.0], distances]) / distances[-1]
             values = _strip(accuracies, relative_to, attack)
             axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
-            end = wording.strength(strengths[-1], of=attack)
+            end = wording.strength(distances[-1], of=attack)
             axes.annotate(
                 end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
             )
@@ -126,9 +126,9 @@ def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack:
     if relative_to is None:
         return np.ma.masked_invalid(values)
     below = []
-    for strength in accuracies.strengths(attack).tolist():
+    for strength in accuracies.distances(attack).tolist():
         try:
-            below.append(relative_to.at(attack, strength))
+            below.append(relative_to.at_distance(attack, strength))
         except UserError:
             below.append(np.nan)
     return np.ma.masked_invalid(100 * values / np.array(below))

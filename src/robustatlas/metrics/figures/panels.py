@@ -35,7 +35,7 @@ def plot_panels(
 
     Args:
         curves: attack -> name of the model -> its curve.
-        up_to: attack -> right end of its axis; see :func:`plot_curves`.
+        up_to: attack -> right end of its axis, as people type the size; see :func:`plot_curves`.
         error: draw the robust error, which rises.
         confidence: of the intervals around each point; None draws none.
 

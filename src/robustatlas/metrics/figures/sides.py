@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from robustatlas.common.errors import UserError, brief
-from robustatlas.common.scalars import real
+from robustatlas.common.errors import UserError
 from robustatlas.common.styles import styles_of
+from robustatlas.common.wording import strength as written
+from robustatlas.common.wording import value_as_typed
+from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.curves import Curve, step_sizes
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
@@ -29,7 +31,7 @@ class Sides(Protocol):
 
     @property
     def largest(self) -> float:
-        """Strength up to which the attack was run."""
+        """Most harmful strength at which the attack was run, as people type it."""
 
     def at(self, size: float, /) -> Any:
         """The robust accuracy at a size from both sides, which prints as a sentence."""
@@ -50,15 +52,16 @@ def plot_two_sided(
     Args:
         both: as `result.two_sided(attack)` gives them.
         ax: where to draw; a new figure, 3.3 inches wide, when None.
-        at: the size of which the legend's title speaks, marked by a line; the middle of the axis when None.
+        at: the size, as people type it, of which the legend's title speaks, marked by a line; the middle of the axis
+            when None.
         confidence: of the exact intervals that are drawn outside of both lines; None draws none.
-        up_to: right end of the axis; the largest strength of the attack when None.
+        up_to: right end of the axis, as people type the size; the most harmful strength of the attack when None.
 
     Returns:
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: `at` or `up_to` is not a positive finite size, or `at` lies beyond the axis.
+        UserError: `at` or `up_to` changes nothing or is not finite, or `at` lies beyond the axis.
 
     Example:
         >>> from robustatlas.metrics import RobustnessCurve
@@ -67,26 +70,25 @@ def plot_two_sided(
         >>> plot_two_sided(TwoSided(certified, found, 0.05), at=8 / 255).get_legend().get_title().get_text()
         'at least 0.0 %, at most 50.0 % robust at 8/255'
     """
-    end = both.largest if up_to is None else up_to
-    size = end / 2 if at is None else at
-    for name, given in (("up_to", end), ("at", size)):
-        if not 0 < real(given) < np.inf:
-            raise UserError(f"{name} is {brief(given)}; a positive finite size is expected.")
+    attack = both.found.attack
+    end = read_end(both.largest if up_to is None else up_to, attack, "up_to")
+    size = end / 2 if at is None else read_end(at, attack, "at")
     if size > end:
-        raise UserError(f"at is {brief(size)}, beyond the axis, which ends at {brief(end)}; give a smaller size.")
+        given, last = (written(each, of=attack) for each in (size, end))
+        raise UserError(f"at is {given}, beyond the axis, which ends at {last}; give a size with less harm.")
     with axes_of(ax, 2.4) as axes:
-        _draw(axes, both, float(end), confidence)
+        _draw(axes, both, end, confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
         size_axis(axes, end, both.found.attack, both.found.unit)
         percent_axis(axes, "robust accuracy (%)")
-        legend_above(axes, 3, title=str(both.at(float(size))))
+        legend_above(axes, 3, title=str(both.at(value_as_typed(attack, size))))
     return axes
 
 
 def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
-    certified: Curve = both.certified
-    found: Curve = both.found
-    (style,) = styles_of([found.model or found.attack])
+    (style,) = styles_of([both.found.model or both.found.attack])
+    certified: Curve = both.certified.by_distance
+    found: Curve = both.found.by_distance
     sizes = np.union1d(step_sizes(certified, end), step_sizes(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}

@@ -62,6 +62,8 @@ def reference_of(
         warnings: what their trainings and evaluations warned of.
         threats: attack -> identity of its threat model, where it is known.
     """
+    for model in models:
+        model.accuracies.require_searched(f"The reference {name}")
     entry = _RULES[rule]
     entries = {
         attack: {
@@ -71,7 +73,7 @@ def reference_of(
     }
     standard = [m.accuracies.clean for m in models if m.attack is None]
     clean = (fmean(standard) if rule == "acc" else max(standard)) if standard else math.nan
-    table = AccuracyTable(clean, entries)
+    table = AccuracyTable.from_distances(clean, entries)
     marks = () if classes is None else _marks(table, models, rule, classes)
     return Reference(
         name,
@@ -96,7 +98,7 @@ def _marks(table: AccuracyTable, models: Sequence[ReferenceModel], rule: Rule, c
         )
     for attack in table.attacks:
         lost = [m for m in models if m.attack == attack and learned_nothing(m.accuracies.clean, classes)]
-        entries = [s for s in table.strengths(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
+        entries = [s for s in table.distances(attack).tolist() if _rests_on(lost, models, attack, s, rule)]
         if entries:
             clean = [model.accuracies.clean for model in lost]
             found.append(
@@ -114,12 +116,12 @@ def _rests_on(
     if rule == "acc":
         return any(same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]
-    best = max(m.accuracies.at(attack, strength) for m in own)
-    return any(m.accuracies.at(attack, strength) == best for m in lost)
+    best = max(m.accuracies.at_distance(attack, strength) for m in own)
+    return any(m.accuracies.at_distance(attack, strength) == best for m in lost)
 
 
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
-    own = [m.accuracies.at(attack, strength) for m in models if same_strength(m.strength, strength)]
+    own = [m.accuracies.at_distance(attack, strength) for m in models if same_strength(m.strength, strength)]
     if not own:
         at = listed_strengths([strength], attack)
         raise UserError(f"No model was trained against {attack} at {at}, so there is no acc* there.")
@@ -129,7 +131,7 @@ def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strengt
 def _best_of_all(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
     if not models:
         raise UserError(f"No model was trained against {attack}, so it has no ATA.")
-    return max(m.accuracies.at(attack, strength) for m in models)
+    return max(m.accuracies.at_distance(attack, strength) for m in models)
 
 
 _RULES: dict[Rule, Callable[[Sequence[ReferenceModel], str, float], float]] = {

@@ -86,7 +86,7 @@ def match_entries(
     chosen = chosen_attacks(accuracies, reference, attacks)
     table = table_of(reference)
     accuracies.require_percent()
-    accuracies.warn_of_invalid(chosen)
+    accuracies.warn_of_doubts(chosen)
     table.require_percent()
     _check_same_points(accuracies, table, chosen)
 
@@ -103,10 +103,11 @@ def match_entries(
         accuracy.append(accuracies.clean)
         best.append(table.clean)
     for attack in chosen:
-        names.extend([attack] * len(table.entries[attack]))
-        strengths.extend(table.entries[attack])
-        accuracy.extend(accuracies.entries[attack].values())
-        best.extend(table.entries[attack].values())
+        distances = table.distances(attack).tolist()
+        names.extend([attack] * len(distances))
+        strengths.extend(distances)
+        accuracy.extend(accuracies.values(attack).tolist())
+        best.extend(table.values(attack).tolist())
     return MatchedEntries(tuple(names), np.array(strengths), np.array(accuracy), np.array(best))
 
 
@@ -167,7 +168,7 @@ def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
 
 
 def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
-    missing, extra = different_points(accuracies.entries, reference.entries, attacks)
+    missing, extra = different_points(accuracies.by_distance, reference.by_distance, attacks)
     if missing or extra:
         parts = [f"{what}: {some(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(

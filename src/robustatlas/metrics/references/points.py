@@ -40,7 +40,7 @@ def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> di
 def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | dict[float, float]:
     if attack == CLEAN or not isinstance(given, Mapping):
         return _number(given, f"{what} of {attack}")
-    strengths: list[float] = list(known.entries[attack])
+    strengths: list[float] = known.distances(attack).tolist()
     row: dict[float, float] = {}
     for strength, value in given.items():
         place = position_of(read_strength(strength, attack), strengths)
@@ -89,7 +89,7 @@ def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[fl
     kept: dict[str, float | dict[float, float]] = {}
     for attack, row in points.items():
         if isinstance(row, Mapping):
-            grid = list(known.entries.get(attack, ()))
+            grid = list(known.by_distance.get(attack, ()))
             kept[attack] = {
                 strength: value
                 for strength, value in row.items()

@@ -171,7 +171,7 @@ class Reference:
             >>> shorter.accuracies.values("linf"), shorter.marks
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
-        entries = self.accuracies.entries
+        entries = self.accuracies.by_distance
         zero = [
             f"{attack}@{written(s, of=attack)}"
             for attack, grid in entries.items()
@@ -189,7 +189,7 @@ class Reference:
                 "reference with smaller strengths, or of models that learned more."
             )
         marks = (*self.marks, f"{ZERO}: {some(zero, at_most=NAMED)}.")
-        return replace(self, accuracies=self.accuracies.restrict(kept, kept), ranked=ranked, marks=marks)
+        return replace(self, accuracies=self.accuracies.restrict_distances(kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
         """The published defense of that name.
@@ -261,7 +261,8 @@ class Reference:
         Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
         al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best
         of these models. The clean accuracy is the best clean one. Accuracies that are masked
-        (:attr:`AccuracyTable.invalid`) are upper bounds only, and no reference.
+        (:attr:`AccuracyTable.invalid`) are upper bounds only, and no reference, and so are those at strengths that were
+        not searched (:attr:`AccuracyTable.unsearched`).
 
         Args:
             name: of the new reference.
@@ -271,7 +272,8 @@ class Reference:
             threats: attack -> identity of its threat model, where it is known.
 
         Raises:
-            UserError: no table, tables of other attacks or strengths, or an attack under which all are masked.
+            UserError: no table, tables of other attacks or strengths, an attack under which all are masked, or a
+                strength that was not searched.
 
         Example:
             >>> weak = AccuracyTable(95.0, {"linf": {0.01: 70.0, 0.02: 40.0}})
@@ -288,12 +290,13 @@ class Reference:
             raise UserError(f"{first_model} has no attacks; a reference is made of accuracies under attacks.")
         for model, table in tables.items():
             table.require_percent()
+            table.require_searched(f"A reference made of {model}")
             for attack in {*first.attacks, *table.attacks}:
                 if attack not in table.entries or attack not in first.entries:
                     raise UserError(
                         f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
                     )
-            missing, extra = different_points(table.entries, first.entries, first.attacks)
+            missing, extra = different_points(table.by_distance, first.by_distance, first.attacks)
             if missing or extra:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
@@ -306,13 +309,15 @@ class Reference:
             if not sound:
                 why = why_masked(masked(first, [attack]))
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
-            strengths = first.strengths(attack).tolist()
-            entries[attack] = {strength: max(table.at(attack, strength) for table in sound) for strength in strengths}
+            strengths = first.distances(attack).tolist()
+            entries[attack] = {
+                strength: max(table.at_distance(attack, strength) for table in sound) for strength in strengths
+            }
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
         return cls(
             name,
             source,
-            AccuracyTable(clean, entries),
+            AccuracyTable.from_distances(clean, entries),
             ranked=first.attacks,
             data=data,
             models=tuple(tables),

@@ -1,5 +1,8 @@
-"""Which gradient a model gives to an attack: chosen by the attack, for the time of a pass. Values are always the
-model's own; only the way back through input transformations, or through the ReLUs of the network, differs."""
+"""The kind of gradient that a model gives to an attack: the attack chooses it for the time of a pass.
+
+Values are always the model's own. Only the way back through input transformations, or through the ReLUs of the network,
+differs.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +12,7 @@ from typing import Literal, get_args
 from robustatlas.common.errors import UserError
 
 Backward = Literal["true", "identity", "surrogate", "bare", "smoothed"]
-"""How gradients go back through input transformations:
+"""The way of gradients back through input transformations:
 
 - ``"true"``: what autograd makes of the transformation (rounding: zero).
 - ``"identity"``: as if it did nothing (BPDA: Athalye et al. 2018).
@@ -25,13 +28,13 @@ _CHOSEN: ContextVar[Backward | None] = ContextVar("backward", default=None)
 
 
 def check_backward(name: str | None) -> None:
-    """Raise a :class:`UserError` where ``name`` is not a way back."""
+    """Raise a :class:`UserError` if ``name`` is not a way back."""
     if name is not None and name not in BACKWARD:
         raise UserError(f"backward={name!r} is not known; expected {', '.join(map(repr, BACKWARD))}.")
 
 
-def check_own(name: str | None) -> None:
-    """Raise a :class:`UserError` where ``name`` is not a way back of an input transformation."""
+def check_transformation_backward(name: str | None) -> None:
+    """Raise a :class:`UserError` if ``name`` is not a way back of an input transformation."""
     check_backward(name)
     if name == "smoothed":
         raise UserError(
@@ -42,7 +45,7 @@ def check_own(name: str | None) -> None:
 
 @contextmanager
 def going_back(by: Backward | None) -> Iterator[None]:
-    """Passes inside go back ``by`` this (None: as each transformation says itself)."""
+    """Let passes inside go back ``by`` this way (None: as each transformation says itself)."""
     if by is None:
         yield
         return
@@ -53,12 +56,12 @@ def going_back(by: Backward | None) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
-def chosen_here() -> Backward | None:
-    """What an attack has chosen for a pass made now; None: nothing."""
+def requested_backward() -> Backward | None:
+    """Return the choice of an attack for a pass made now; None: it has made none."""
     return _CHOSEN.get()
 
 
-def backward_here(own: Backward | None) -> Backward | None:
-    """What holds for a pass made now through an input transformation whose ``own`` choice is this."""
-    chosen = chosen_here()
+def transformation_backward(own: Backward | None) -> Backward | None:
+    """Return the way back through an input transformation in a pass made now; ``own``: its own choice."""
+    chosen = requested_backward()
     return own if chosen in (None, "smoothed") else chosen

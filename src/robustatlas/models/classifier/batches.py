@@ -11,7 +11,7 @@ from robustatlas.common.scalars import whole
 
 
 def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
-    """``given`` as increasing sizes; none: any size will do."""
+    """Return the sizes in increasing order; empty if any size will do."""
     if given is None:
         return ()
     several = given if isinstance(given, Iterable) and np.ndim(given) == 1 else (given,)
@@ -21,22 +21,22 @@ def batch_sizes(given: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(sorted(set(sizes)))
 
 
-def in_batches(run: Callable[[Tensor], Tensor], x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """``run`` of ``x`` [B, ...], in batches of these sizes only: the last one is filled up with its first sample.
+def run_in_batches(run: Callable[[Tensor], Tensor], x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return ``run`` of ``x`` [B, ...] in batches of these sizes only; the last one is filled up with its first sample.
 
     >>> seen = []
-    >>> def doubled(x):
+    >>> def double(x):
     ...     seen.append(len(x))
     ...     return 2 * x
-    >>> in_batches(doubled, torch.arange(7.0), (2, 4)), seen
+    >>> run_in_batches(double, torch.arange(7.0), (2, 4)), seen
     (tensor([ 0.,  2.,  4.,  6.,  8., 10., 12.]), [4, 4])
     """
     if not sizes:
         return run(x)
-    return torch.cat([_filled_up(run, part, sizes) for part in torch.split(x, sizes[-1])])
+    return torch.cat([_run_filled_up(run, part, sizes) for part in torch.split(x, sizes[-1])])
 
 
-def _filled_up(run: Callable[[Tensor], Tensor], x: Tensor, sizes: Sequence[int]) -> Tensor:
+def _run_filled_up(run: Callable[[Tensor], Tensor], x: Tensor, sizes: Sequence[int]) -> Tensor:
     missing = next(size for size in sizes if size >= len(x)) - len(x)
     if not missing:
         return run(x)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,24 +13,57 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.common.scalars import real, whole
-from robustatlas.models.classifier.backward import chosen_here
-from robustatlas.models.classifier.batches import batch_sizes, in_batches
+from robustatlas.models.classifier.answers import Answers, CountedAnswers, Deterministic, LabelledAnswers, Randomised
+from robustatlas.models.classifier.backends import Network, choose_backend, network_in_forms
 from robustatlas.models.classifier.columns import Classes, Columns
-from robustatlas.models.classifier.compiled import ChannelsLast, Compiled
-from robustatlas.models.classifier.draws import Verdict, drawn_logits, judged_by_draws
-from robustatlas.models.classifier.identity import ModelIdentity, Origin
-from robustatlas.models.classifier.modes import in_eval_mode
-from robustatlas.models.classifier.normalisation import Given, statistic
-from robustatlas.models.classifier.outputs import Outputs
-from robustatlas.models.classifier.passes import Passes, counted, counting, listeners
-from robustatlas.models.classifier.placement import arriving, copy_on, first_float, held_in, usable
-from robustatlas.models.classifier.precision import surroundings
-from robustatlas.models.classifier.rejection import Errors, Rejection, for_labels
-from robustatlas.models.classifier.settings import DEFAULT, HALF, ROUNDING, ClassifierSettings, Knowledge, Precision
-from robustatlas.models.classifier.smoothing import Kinks, smoothing
-from robustatlas.models.classifier.wrappers import Net, answering, casting, guarded, normalising, on_a_copy, preparing
-from robustatlas.models.objectives import margin_of
+from robustatlas.models.classifier.draws import Verdict
+from robustatlas.models.classifier.identity import ModelIdentity, Origin, model_identity
+from robustatlas.models.classifier.modes import hold_eval_mode
+from robustatlas.models.classifier.network import Given, InputSteps, Net
+from robustatlas.models.classifier.outputs import Logits, OutputReader, Outputs
+from robustatlas.models.classifier.passes import Passes, counting
+from robustatlas.models.classifier.placement import arrival_device, copy_on, first_float
+from robustatlas.models.classifier.rejection import Errors, Rejection
+from robustatlas.models.classifier.settings import ClassifierSettings, Knowledge, Precision, StandIn, read_settings
+from robustatlas.models.classifier.smoothing import Kinks
+
+
+@dataclass(frozen=True)
+class ClassifierParts:
+    """The parts of a classifier: classifiers of one network share all of them but the settings.
+
+    Attributes:
+        network: the network on its device.
+        settings: all that decides the answers beside the network.
+        columns: the columns of its answers, as far as they are known.
+        passes: the count of its passes.
+    """
+
+    network: Network
+    settings: ClassifierSettings
+    columns: Columns
+    passes: Passes
+
+
+def _parts_of(net: Net, given: Mapping[str, Any], base: ClassifierSettings | None) -> ClassifierParts:
+    """Return the parts of a classifier of ``net``; settings that are not given are taken from ``base``."""
+    if not callable(net):
+        raise UserError(
+            f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
+        )
+    settings = read_settings(net, given, base)
+    own = first_float(net)
+    if own is not None and own.device != settings.device:
+        net = copy_on(settings.device, net)
+    return ClassifierParts(network_in_forms(net, settings), settings, Columns(settings.columns), Passes())
+
+
+def _arrive(net: Net, settings: ClassifierSettings, columns: Columns, passes: Passes) -> Classifier:
+    """Return an unpickled classifier on the device it had, or on that of :func:`unpickle_on`."""
+    settings = settings.replace(device=arrival_device() or settings.device)
+    if settings.network_dtype is not None and isinstance(net, nn.Module):
+        net.to(settings.device)
+    return Classifier(ClassifierParts(network_in_forms(net, settings), settings, columns, passes))
 
 
 class Classifier:
@@ -74,15 +107,19 @@ class Classifier:
 
     ``net`` is never changed: it runs in eval mode inside :meth:`evaluating`, which restores every module's mode.
 
-    What is given stays an attribute of its name (``batch_size``: ``batch_sizes``).
+    A classifier does not change after its construction: :meth:`replace` gives another one of the same network.
 
     Attributes:
-        dtype: of the inputs that a search should hold, float32 or float64. Logits come in the dtype of the inputs.
-        network_dtype: of the network's parameters, in which it computes.
-        casts: whether there are such, so that inputs are cast to that.
-        errors: of a model that rejects: what counts as an error, see :meth:`judged_by`.
-        kinks: by which its ReLUs go back smoothed where asked for, see :meth:`smoothed_by`; empty: as they are.
-        remedy: whose gradients searches take in place of its own, see :meth:`going_through`; empty: its own.
+        net: the network, on the device of the classifier.
+        settings: all that decides its answers beside the network. Each of the arguments above is an attribute too
+            (``batch_size``: ``batch_sizes``).
+        dtype: number format of the inputs that a search should hold, float32 or float64. Logits come in the dtype of
+            the inputs.
+        network_dtype: number format in which the network computes: that of its parameters.
+        errors: the event that counts as an error, see :meth:`with_errors`.
+        kinks: the spread of the input of each ReLU, see :meth:`with_smoothing`; empty: gradients cannot be smoothed.
+        remedy: name of the gradient that searches follow in place of its own, see :meth:`with_stand_in`; empty: its
+            own.
 
     Raises:
         UserError: ``net`` is not callable, ``mean`` or ``std`` are not numbers, the device cannot be used, the
@@ -97,7 +134,7 @@ class Classifier:
 
     def __init__(
         self,
-        net: Callable[[Tensor], Any] | Classifier,
+        net: Callable[[Tensor], Any] | Classifier | ClassifierParts,
         mean: Given = None,
         std: Given = None,
         *,
@@ -117,83 +154,93 @@ class Classifier:
         name: str | None = None,
         origin: Origin | None = None,
     ) -> None:
-        said = ClassifierSettings(
-            mean=mean,
-            std=std,
-            prepare=prepare,
-            device=device,
-            precision=precision,
-            compiled=compiled,
-            outputs=outputs,
-            batch_size=batch_size,
-            dtype=dtype,
-            knowledge=knowledge,
-            queries=queries,
-            rejection=rejection,
-            draws=draws,
-            threshold=threshold,
-            classes=classes,
-            name=name,
-            origin=origin,
-        )
-        if isinstance(net, Classifier):
-            self._set_up(net.net, said.completed(net._said()))
+        given = {
+            "mean": mean,
+            "std": std,
+            "prepare": prepare,
+            "device": device,
+            "precision": precision,
+            "compiled": compiled,
+            "outputs": outputs,
+            "batch_size": batch_size,
+            "dtype": dtype,
+            "knowledge": knowledge,
+            "queries": queries,
+            "rejection": rejection,
+            "draws": draws,
+            "threshold": threshold,
+            "classes": classes,
+            "name": name,
+            "origin": origin,
+        }
+        if isinstance(net, ClassifierParts):
+            parts = net
+        elif isinstance(net, Classifier):
+            parts = _parts_of(net.net, given, net.settings)
         else:
-            self._set_up(net, said.completed(DEFAULT))
-
-    def _set_up(self, net: Net, said: ClassifierSettings) -> None:
-        if not callable(net):
-            raise UserError(
-                f"The model is a {type(net).__name__}; expected an nn.Module or a function from images to logits."
-            )
-        own = first_float(net)
-        said.check(net, own)
-        home = own.device if own is not None else torch.device("cpu")
-        self.device = home if said.device is None else usable(said.device)
-        self.net = net if own is None or self.device == home else copy_on(self.device, net)
-        self.dtype = held_in(own, said.dtype)
-        self.casts = own is not None
-        self.network_dtype = own.dtype if own is not None else self.dtype
-        self.prepare, self.origin, self.classes = said.prepare, said.origin, said.classes
-        self.precision, self.outputs = said.precision_on(self.device), said.outputs or "logits"
-        self.knowledge, self.compiled = said.knowledge or "gradients", bool(said.compiled)
-        self.batch_sizes, self.queries = batch_sizes(said.batch_size), whole(said.queries)
-        self.rejection: Rejection | None = said.rejection
-        self.errors: Errors = "accepted"
-        self.draws, self.threshold = whole(said.draws), real(said.threshold)
-        self.name = str(said.name or getattr(net, "__name__", type(net).__name__))
-        self.mean, self.std = statistic(said.mean, "mean"), statistic(said.std, "std")
+            parts = _parts_of(net, given, None)
+        settings = parts.settings
+        self._parts = parts
+        self.settings: ClassifierSettings = settings
+        self.net: Net = parts.network.net
+        self.mean, self.std, self.prepare = settings.mean, settings.std, settings.prepare
+        self.device, self.dtype = settings.device, settings.dtype
+        self.network_dtype = settings.network_dtype or settings.dtype
+        self.precision, self.compiled, self.batch_sizes = settings.precision, settings.compiled, settings.batch_sizes
+        self.outputs, self.classes, self.rejection = settings.outputs, settings.classes, settings.rejection
+        self.knowledge, self.queries, self.errors = settings.knowledge, settings.queries, settings.errors
+        self.draws, self.threshold = settings.draws, settings.threshold
+        self.name, self.origin, self.kinks = settings.name, settings.origin, settings.kinks
+        self.remedy = "" if settings.stand_in is None else settings.stand_in.name
         self._normalisation = {
-            what: torch.tensor(value, dtype=self.dtype, device=self.device)
-            for what, value in (("mean", self.mean), ("std", self.std))
+            name: torch.tensor(value, dtype=settings.dtype, device=settings.device)
+            for name, value in (("mean", settings.mean), ("std", settings.std))
             if value is not None
         }
-        self._fast, self._last = self._faster(), ChannelsLast(self.net)
-        self._way: Net | None = None
-        self.remedy = ""
-        self.kinks: Kinks = ()
-        self._total, self._columns = Passes(), Columns(said.columns)
+        self._inputs = InputSteps(settings.prepare, self._normalisation, settings.network_dtype)
+        self._answers = self._choose_answers()
 
-    def _said(self) -> ClassifierSettings:
-        """The settings of this classifier, for another one of its network."""
-        mine = {field.name: getattr(self, field.name, None) for field in fields(ClassifierSettings)}
-        return ClassifierSettings(
-            **mine | {"batch_size": self.batch_sizes or None, "dtype": None if self.casts else self.dtype}
-        )
+    def _choose_answers(self) -> Deterministic | Randomised:
+        """Return the way in which labelled samples are answered."""
+        parts, settings = self._parts, self.settings
+        reader = OutputReader(settings.outputs, settings.rejection)
+        answers: Answers
+        if settings.labelled is not None:
+            answers = LabelledAnswers(settings.labelled)
+        else:
+            backend = choose_backend(parts.network, self._inputs, reader, settings)
+            answers = CountedAnswers(backend, settings, parts.columns, parts.passes)
+        if settings.draws is None:
+            return Deterministic(answers)
+        return Randomised(answers, settings.draws, settings.threshold, one_by_one=settings.batch_sizes == (1,))
+
+    def replace(self, **changes: Any) -> Classifier:
+        """Return a classifier of the same network with some settings changed; passes are counted together.
+
+        Args:
+            changes: names and values of :class:`~robustatlas.models.classifier.settings.ClassifierSettings`, taken as
+                they are. For arguments that are checked, give this classifier to :class:`Classifier`.
+
+        Example:
+            >>> model = Classifier(torch.nn.Linear(4, 3), rejection="class")
+            >>> model.replace(errors="refused").errors
+            'refused'
+        """
+        return Classifier(dataclasses.replace(self._parts, settings=self.settings.replace(**changes)))
 
     @property
     def forward_passes(self) -> int:
-        """Samples that ever went forward through the network, whoever sent them; see :meth:`counting`."""
-        return self._total.forward
+        """Number of samples that ever went forward through the network, whoever sent them; see :meth:`counting`."""
+        return self._parts.passes.forward
 
     @property
     def backward_passes(self) -> int:
-        """Samples that a gradient ever went back to, whoever asked; see :meth:`counting`."""
-        return self._total.backward
+        """Number of samples that a gradient ever went back to, whoever asked; see :meth:`counting`."""
+        return self._parts.passes.backward
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to make the model fit when it was loaded, one sentence each; to be shown to the user."""
+        """Sentences on the changes that made the model fit when it was loaded; to be shown to the user."""
         return self.origin.notes if self.origin is not None else ()
 
     def counting(self, watch: Callable[[Passes], None] | None = None) -> AbstractContextManager[Passes]:
@@ -209,190 +256,123 @@ class Classifier:
             >>> passes
             Passes(forward=5, backward=0)
         """
-        return counting(self._total, watch)
+        return counting(self._parts.passes, watch)
 
     def identity(self) -> ModelIdentity:
-        """What makes this model this model: its source, its code and its weights now.
+        """Return the identity of the model: its source, its code and its weights now.
 
         Example:
             >>> one, two = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
             >>> Classifier(one).identity() == Classifier(one).identity() != Classifier(two).identity()
             True
         """
-        return ModelIdentity.of(self.net, self._normalisation, self.origin)
+        return model_identity(self.net, self._normalisation, self.origin)
 
     def normalisation(self) -> dict[str, Tensor]:
-        """``mean`` and ``std`` where they are given, as tensors."""
+        """Return ``mean`` and ``std`` where they are given, as tensors."""
         return dict(self._normalisation)
 
     @property
     def class_count(self) -> int | None:
-        """How many classes it has, without that of rejection; None where it has neither said so nor answered yet."""
-        return self._columns.count and self._columns.count - (self.rejection is not None)
+        """Number of classes without that of rejection; None if the model has neither said so nor answered yet."""
+        columns = self._parts.columns
+        return columns.count and columns.count - (self.rejection is not None)
 
     @property
     def excluded_classes(self) -> tuple[int, ...]:
         """Classes that it never answers, because their logit is -inf, as far as its answers have shown."""
-        return self._columns.excluded or ()
+        return self._parts.columns.excluded or ()
 
     @property
     def rounding(self) -> float:
-        """How far, relative to the largest logit, search and verification may differ."""
-        return ROUNDING[self.precision] or HALF.get(self.network_dtype, 0.0)
+        """Distance, relative to the largest logit, by which search and verification may differ."""
+        return self.settings.rounding
 
-    def judged_by(self, errors: Errors) -> Classifier:
-        """This model with another idea of an error: of models that reject ``"accepted"`` and wrong, ``"wrong"`` whether
-        rejected or not, or ``"refused"`` or wrong; of any ``"improbable"``. Passes are counted together."""
-        return self._view(errors=errors)
+    def with_errors(self, errors: Errors) -> Classifier:
+        """Return this model with another event that counts as an error; passes are counted together.
 
-    def going_through(self, way: Net, remedy: str) -> Classifier:
-        """This model with the gradients of ``way``, a function of inputs [B, ...] in [0, 1] to the logits [B, C] that
-        this model gives. Searches go through it; what counts is verified by the network itself. ``remedy`` names it in
-        records. Passes are counted together."""
-        return self._view(_way=way, remedy=remedy)
+        Of models that reject: ``"accepted"`` and wrong, ``"wrong"`` whether rejected or not, or ``"refused"`` or wrong.
+        Of any model: ``"improbable"``.
+        """
+        return self.replace(errors=errors)
 
-    def smoothed_by(self, kinks: Kinks) -> Classifier:
-        """This model, whose gradients by ``backward="smoothed"`` go through its ReLUs smoothed by ``kinks``, see
-        :mod:`robustatlas.models.classifier.smoothing`. Passes are counted together."""
-        return self._view(kinks=kinks)
+    def with_stand_in(self, way: Logits, remedy: str) -> Classifier:
+        """Return this model with the gradients of ``way``; passes are counted together.
+
+        ``way`` is a function of inputs [B, ...] in [0, 1] to the logits [B, C] that this model gives. Searches go
+        through it, and verification goes through the network itself. ``remedy`` names it in records.
+        """
+        return self.replace(stand_in=StandIn(way, remedy))
+
+    def with_smoothing(self, kinks: Kinks) -> Classifier:
+        """Return this model, whose gradients by ``backward="smoothed"`` go through its ReLUs smoothed by ``kinks``.
+
+        See :mod:`robustatlas.models.classifier.smoothing`. Passes are counted together.
+        """
+        return self.replace(kinks=kinks)
 
     def channels_last(self) -> Classifier:
-        """This model, whose network of torch gets images channels-last on a CPU: faster, the same but for rounding."""
-        return self._view(net=self._last) if self.device.type == "cpu" and isinstance(self.net, nn.Module) else self
-
-    def _view(self, **changed: Any) -> Classifier:
-        view = object.__new__(type(self))  # not copy.copy, which would send the network to the CPU and back
-        vars(view).update(vars(self), **changed)
-        return view
+        """Return this model with images channels-last on a CPU: faster, and equal except for rounding."""
+        fits = self.device.type == "cpu" and isinstance(self.net, nn.Module)
+        return self.replace(channels_last=True) if fits else self
 
     def logits(
         self, x: Tensor, *, labels: Tensor | None = None, noise: Noise | None = None, verifying: bool = False
     ) -> Tensor:
-        """Logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1], float32 (float64 where ``x`` is); differentiable; counted.
+        """Return the logits ``[B, C]`` of ``x`` ``[B, ...]`` in [0, 1]; differentiable and counted.
 
-        ``labels`` [B]: of a model that rejects, the logits whose largest is another than the label exactly where an
-        error counts (see :mod:`robustatlas.models.classifier.rejection`); without labels they are [B, C + 1].
+        They are float32, or float64 if ``x`` is. An empty batch never reaches the network.
 
-        ``verifying`` computes in true float32 (no autocast, no TF32), so that no success rests on reduced precision; a
-        network in half precision is judged as it is. An empty batch never reaches the network.
-
-        ``noise``: of a randomised model with ``draws``, the streams [B] that its draws come from; the logits are the
-        mean over the draws.
+        Args:
+            x: inputs.
+            labels: [B]; the logits of a model that rejects are folded so that the largest is another than the label
+                exactly if an error counts (see :mod:`robustatlas.models.classifier.rejection`); without labels they
+                are [B, C + 1].
+            noise: streams [B] of a randomised model with ``draws``; the logits are the mean over the draws.
+            verifying: compute in true float32 (no autocast, no TF32), so that no success rests on reduced precision. A
+                network in half precision is judged as it is.
         """
-        if self.draws is None or not len(x):
-            return self._one(x, labels, verifying)
-        if noise is None:
-            noise = Noise.of(0, torch.arange(len(x), device=x.device), "draws")
-        return torch.stack(self._several(x, labels, noise, self.draws, verifying)).mean(0)
+        return self._answers.logits(x, labels, noise, verifying)
 
     def searched(self, x: Tensor, labels: Tensor, noise: Noise) -> tuple[Tensor, Tensor | None]:
-        """:meth:`logits` for a search, and how far below zero their margin must be to believe it, [B]: twice the
-        standard error of its mean over the draws. None: any margin below zero is believed."""
-        if self.draws is None or not len(x):
-            return self._one(x, labels, False, self._searching), None
-        drawn = self._several(x, labels, noise, self.draws, False)
-        logits = torch.stack(drawn).mean(0)
-        if self.draws == 1:
-            return logits, None
-        margins = torch.stack([margin_of(values.detach(), labels) for values in drawn])
-        return logits, 2 * margins.std(0) / self.draws**0.5
+        """Return :meth:`logits` for a search, and how far below zero their margin must be to be believed, [B].
 
-    def judged(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
-        """Whether ``x`` [B, ...] is misclassified, by a forward pass of its own, or by as many fresh draws from
-        ``noise`` as it takes to be certain, at most the last of :data:`~robustatlas.outcomes.draws.LOOKS`."""
+        That distance is twice the standard error of the margin's mean over the draws. None: any margin below zero is
+        believed.
+        """
+        return self._answers.searched(x, labels, noise)
+
+    def judge(self, x: Tensor, labels: Tensor, noise: Noise) -> Verdict:
+        """Return the verdict on ``x`` [B, ...], by a forward pass of its own.
+
+        A randomised model is judged by as many fresh draws from ``noise`` as it takes to be certain, at most the last
+        of :data:`~robustatlas.outcomes.draws.LOOKS`.
+        """
         with torch.no_grad():
-            if self.draws is None or not len(x):
-                logits = self._one(x, labels, True)
-                prediction = logits.argmax(1)
-                wrong = prediction != labels
-                return Verdict(logits, prediction, wrong, wrong, wrong.long(), torch.ones_like(labels))
-
-            def drawn(rows: Tensor, streams: Noise, count: int) -> Tensor:
-                return torch.stack(self._several(x[rows], labels[rows], streams, count, True))
-
-            return judged_by_draws(drawn, labels, noise, self.threshold)
-
-    def _faster(self) -> Compiled | ChannelsLast | None:
-        """The network in another form, for the search."""
-        if self.compiled and isinstance(self.net, nn.Module):
-            return Compiled(self.net)
-        return ChannelsLast(self.net) if self.rounding and self.precision != "tf32" else None
-
-    @property
-    def _searching(self) -> Net:
-        """What a search goes through; where an attack chooses the way back, its choice is not compiled in."""
-        if self._way is not None:
-            return self._way
-        return self.net if self._fast is None or (self.compiled and chosen_here()) else self._fast
-
-    def _one(self, x: Tensor, labels: Tensor | None, verifying: bool, net: Net | None = None) -> Tensor:
-        if net is None and self._way is not None and x.requires_grad and torch.is_grad_enabled():
-            net = self._way
-        net = self.net if net is None else net  # not by its truth: an empty or a compiled module has none
-        logits = self._counted_logits(x, verifying, net) if len(x) else self._logits_of_nothing(x)
-        return logits if labels is None else for_labels(logits, labels, self.errors, self.rejection is not None)
-
-    def _several(self, x: Tensor, labels: Tensor | None, noise: Noise, count: int, verifying: bool) -> list[Tensor]:
-        one = partial(self._one, verifying=verifying)
-        return drawn_logits(one, x, labels, noise, count, alone=self.batch_sizes == (1,))
-
-    def _counted_logits(self, x: Tensor, verifying: bool, net: Net) -> Tensor:
-        x = counted(x, [self._total, *listeners(self._total)])
-        if self.kinks and net is not self._way and chosen_here() == "smoothed":
-            net = smoothing(net, self.kinks)
-        answers = net if net is self._way else answering(self._around(net), self.outputs, self.rejection)
-        with surroundings(self.precision, self.device, verifying):
-            logits = in_batches(self._columns.checked(answers), x, self.batch_sizes)
-        return logits.to(x.dtype if x.dtype not in HALF else torch.float32)
+            return self._answers.judge(x, labels, noise)
 
     def answer(self, x: Tensor, net: Net | None = None) -> Any:
-        """Whatever ``net`` (None: its own) returns for one batch; not counted. It never gets the memory of ``x``: a
-        network may write into its input.
+        """Return whatever ``net`` (None: its own) returns for one batch; passes are not counted.
+
+        ``net`` never gets the memory of ``x``, because a network may write into its input.
 
         Raises:
             UserError: ``prepare`` returned something else than a tensor.
         """
-        return self._around(self.net if net is None else net)(x)
-
-    def _around(self, net: Net) -> Net:
-        """A network with all that is done to its inputs."""
-        wrapped = casting(guarded(net), self.network_dtype) if self.casts else guarded(net)
-        if self._normalisation:
-            wrapped = normalising(wrapped, self._normalisation)
-        if self.prepare is not None:
-            return preparing(wrapped, self.prepare)
-        return wrapped if self._normalisation else on_a_copy(wrapped)
-
-    def _logits_of_nothing(self, x: Tensor) -> Tensor:
-        """``[0, C]``, connected to ``x``; where no batch has shown C yet, a grey sample does."""
-        if self._columns.count is None:
-            with torch.no_grad():
-                self.logits(torch.full((1, *x.shape[1:]), 0.5, dtype=x.dtype, device=x.device))
-        dtype = x.dtype if x.dtype not in HALF else torch.float32
-        return x.flatten(1).sum(1, keepdim=True).to(dtype).expand(0, self._columns.count or 0)
+        return self._inputs.call(self.net if net is None else net, x)
 
     @contextmanager
     def evaluating(self) -> Iterator[Classifier]:
         """Run the network in eval mode; the mode of each of its modules is restored at the end."""
-        with in_eval_mode(self.net) if isinstance(self.net, nn.Module) else nullcontext():
+        with hold_eval_mode(self.net) if isinstance(self.net, nn.Module) else nullcontext():
             yield self
 
-    def __getstate__(self) -> dict[str, Any]:
-        """On the CPU, so that it can go to processes that have other devices."""
-        state = {name: value for name, value in vars(self).items() if name not in ("_fast", "_last")}
-        if self.casts and self.device.type != "cpu":
-            state["net"] = copy_on(torch.device("cpu"), self.net)
-        state["_normalisation"] = {what: values.cpu() for what, values in self._normalisation.items()}
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """On the device it had, or the one of :func:`arriving_on`."""
-        vars(self).update(state)
-        self.device = arriving() or self.device
-        if self.casts and isinstance(self.net, nn.Module):
-            self.net.to(self.device)
-        self._fast, self._last = self._faster(), ChannelsLast(self.net)
-        self._normalisation = {what: values.to(self.device) for what, values in self._normalisation.items()}
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The network travels on the CPU, to processes that may have other devices.
+        net, parts = self.net, self._parts
+        if self.settings.network_dtype is not None and self.device.type != "cpu":
+            net = copy_on(torch.device("cpu"), net)
+        return _arrive, (net, parts.settings, parts.columns, parts.passes)
 
     def __repr__(self) -> str:
         return f"Classifier({self.name}, device={self.device}, precision={self.precision})"

@@ -1,6 +1,6 @@
-"""How many columns a model's answers have: one for each class, always."""
+"""The columns of a model's answers: one for each class, always the same number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +10,11 @@ from robustatlas.common.scalars import whole
 from robustatlas.common.wording import counted
 
 Classes = int | Sequence[str] | None
-"""How many classes there are, or their names in the order of their numbers; None: not told."""
+"""The number of classes, or their names in the order of their numbers; None: not known."""
 
 
 def class_count(classes: Classes) -> int | None:
-    """How many classes are told; None where nothing is.
+    """Return the number of classes, None if it is not known.
 
     >>> class_count(10), class_count(["cat", "dog"])
     (10, 2)
@@ -38,7 +38,7 @@ def class_count(classes: Classes) -> int | None:
 
 
 def class_names(classes: Classes) -> tuple[str, ...]:
-    """The names that are told; none where they are the numbers from 0 alone.
+    """Return the names of the classes; empty if they are only the numbers from 0.
 
     >>> class_names(["cat", "dog"]), class_names(["0", "1"]), class_names(10)
     (('cat', 'dog'), (), ())
@@ -53,7 +53,7 @@ e^-30 of the lowest one, from 0."""
 
 
 class Columns:
-    """The columns of a model's answers: their number is what is ``expected``, or else what the first answer has.
+    """The columns of a model's answers: the ``expected`` number, or else that of the first answer.
 
     Excluded classes, whose logit is -inf throughout in the first answer, get a finite logit below all others of
     their sample: they are never answered, and margins, losses and gradients stay finite.
@@ -63,22 +63,21 @@ class Columns:
         self.count = expected
         self.excluded: tuple[int, ...] | None = None
 
-    def checked(self, answers: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """``answers``, of which each has as many columns; a :class:`UserError` says so where one has not."""
+    def check(self, logits: Tensor) -> Tensor:
+        """Return ``logits`` [B, C], finite at excluded classes; :class:`UserError` if C is not the number of columns.
 
-        def run(x: Tensor) -> Tensor:
-            logits = answers(x)
-            if logits.dim() == 2:
-                logits = self._bound_excluded(logits)
-                self.count = self.count or logits.shape[1]
-                if logits.shape[1] != self.count:
-                    raise UserError(
-                        f"The model answers with {counted(logits.shape[1], 'column')}; expected {self.count}, one for "
-                        "each class, as it says of itself or answered before."
-                    )
+        Logits of other shapes are returned as they are.
+        """
+        if logits.dim() != 2:
             return logits
-
-        return run
+        logits = self._bound_excluded(logits)
+        self.count = self.count or logits.shape[1]
+        if logits.shape[1] != self.count:
+            raise UserError(
+                f"The model answers with {counted(logits.shape[1], 'column')}; expected {self.count}, one for "
+                "each class, as it says of itself or answered before."
+            )
+        return logits
 
     def _bound_excluded(self, logits: Tensor) -> Tensor:
         """Return ``logits`` [B, C], finite at the excluded classes."""

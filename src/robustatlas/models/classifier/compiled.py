@@ -14,7 +14,7 @@ SMALLEST = 64
 """Samples of the smallest batch of a fixed size; the others have twice as many as the one before."""
 
 
-class Compiled:
+class CompiledNetwork:
     """``net`` through ``torch.compile``: its kernels fused, its convolutions in the layout that the compiler chooses.
 
     On a processor it is compiled once for batches of every size. On other devices (``fixed``) batches are filled up to
@@ -26,10 +26,11 @@ class Compiled:
         own = next(net.parameters(), None)
         self.net = net
         self.fixed = (own is not None and own.device.type != "cpu") if fixed is None else fixed
-        self.compiled: Callable[[Tensor], Any] | None = torch.compile(fixed_weights(net), dynamic=not self.fixed)
+        copied = copy_without_gradients(net)
+        self.compiled: Callable[[Tensor], Any] | None = torch.compile(copied, dynamic=not self.fixed)
 
     def __call__(self, x: Tensor) -> Any:
-        """What the network returns for a batch."""
+        """Return the output of the network for a batch."""
         if self.compiled is None or any(module._forward_hooks for module in self.net.modules()):
             return self.net(x)
         try:
@@ -44,19 +45,21 @@ class Compiled:
 
     @staticmethod
     def _filled_up(compiled: Callable[[Tensor], Any], x: Tensor) -> Any:
-        size = fixed_size(len(x))
+        size = batch_size_filled(len(x))
         filling = x[:1].detach().expand(size - len(x), *x.shape[1:])
         return tree_map(lambda given: given[: len(x)], compiled(torch.cat([x, filling])))
 
 
-def fixed_size(count: int) -> int:
-    """Samples of the batch that so many are filled up to."""
+def batch_size_filled(count: int) -> int:
+    """Return the size of the batch that ``count`` samples are filled up to."""
     return max(SMALLEST, 1 << (count - 1).bit_length())
 
 
-def fixed_weights(net: nn.Module) -> nn.Module:
-    """``net`` in eval mode on the same weights, none of which asks for a gradient: an attack asks for that of the input
-    alone. The network itself where it cannot be copied."""
+def copy_without_gradients(net: nn.Module) -> nn.Module:
+    """Return a copy of ``net`` in eval mode on the same weights, none of which asks for a gradient.
+
+    An attack asks for the gradient of the input alone. A network that cannot be copied is returned itself.
+    """
     kept = {id(weights): nn.Parameter(weights.detach(), requires_grad=False) for weights in net.parameters()}
     kept |= {id(values): values for values in net.buffers()}  # type: ignore[misc]
     try:
@@ -79,7 +82,7 @@ class ChannelsLast:
         self.net, self.fits = net, True
 
     def __call__(self, x: Tensor) -> Any:
-        """What the network returns for a batch."""
+        """Return the output of the network for a batch."""
         if not self.fits or x.dim() != 4:
             return self.net(x)
         try:

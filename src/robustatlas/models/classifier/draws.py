@@ -1,6 +1,8 @@
-"""Randomised networks: which sample each draw belongs to, and when a sample counts as misclassified. What a network
-draws with torch is drawn from the streams of its samples: each row of a random tensor [B, ...] from its sample's own.
-So results repeat, whatever the batch, its order or the device."""
+"""Randomised networks: the sample that each draw belongs to, and the rule by which a sample is misclassified.
+
+Random numbers that a network draws with torch come from the streams of its samples: each row of a random tensor
+[B, ...] from its sample's own. So results repeat, whatever the batch, its order or the device.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a model says of B inputs, judged apart from any search.
+    """The answer of a model to B inputs, judged apart from any search.
 
     Attributes:
         logits: ``[B, C]``; of a randomised model their mean.
@@ -35,7 +37,7 @@ class Verdict:
     Example:
         >>> from robustatlas import Classifier
         >>> noise = Noise.of(0, torch.arange(1), "verify")
-        >>> verdict = Classifier(torch.nn.Identity()).judged(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
+        >>> verdict = Classifier(torch.nn.Identity()).judge(torch.tensor([[0.2, 0.7]]), torch.tensor([0]), noise)
         >>> verdict.prediction.item(), verdict.wrong.item()
         (1, True)
     """
@@ -48,10 +50,12 @@ class Verdict:
     drawn: Tensor
 
 
-def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Tensor]:
-    """``[B]`` each: certainly more, and certainly less often wrong than ``threshold``, by the exact binomial test.
+def decide(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Tensor]:
+    """Decide by the exact binomial test which samples are certainly more, and certainly less often wrong.
 
-    >>> decided(torch.tensor([50, 25, 10]), 50, 0.5)
+    Both are [B], held against the ``threshold``.
+
+    >>> decide(torch.tensor([50, 25, 10]), 50, 0.5)
     (tensor([ True, False, False]), tensor([False, False,  True]))
     """
     counts, level = mistakes.cpu().numpy(), _ERROR / len(LOOKS)
@@ -60,19 +64,19 @@ def decided(mistakes: Tensor, drawn: int, threshold: float) -> tuple[Tensor, Ten
     return above.to(mistakes.device), below.to(mistakes.device)
 
 
-def judged_by_draws(
-    drawn: Callable[[Tensor, Noise, int], Tensor], labels: Tensor, noise: Noise, threshold: float
+def judge_by_draws(
+    draw: Callable[[Tensor, Noise, int], Tensor], labels: Tensor, noise: Noise, threshold: float
 ) -> Verdict:
-    """Whether inputs with these ``labels`` [B] are misclassified, by as many fresh draws as it takes to be certain, at
-    most the last of :data:`~robustatlas.outcomes.draws.LOOKS`.
+    """Judge inputs with these ``labels`` [B] by as many fresh draws as it takes to be certain.
 
-    ``drawn`` gives the logits [count, b, C] of some rows [b], of whose ``noise`` streams so many draws are made.
+    At most the last of :data:`~robustatlas.outcomes.draws.LOOKS` are made. ``draw(rows, streams, count)`` returns the
+    logits [count, b, C] of ``rows`` [b] in ``count`` draws from their ``streams`` [b].
     """
     open_, taken = torch.arange(len(labels), device=labels.device), 0
     total = votes = torch.zeros(0)
     counts, wrong, possible = torch.zeros_like(labels), *(torch.zeros_like(labels, dtype=torch.bool) for _ in "ab")
     for look in LOOKS:
-        logits = drawn(open_, noise.take(open_).child(taken), look - taken)
+        logits = draw(open_, noise.take(open_).child(taken), look - taken)
         if not len(votes):
             total = torch.zeros(len(labels), logits.shape[2], dtype=logits.dtype, device=labels.device)
             votes = torch.zeros_like(total)
@@ -80,7 +84,7 @@ def judged_by_draws(
         votes[open_] += torch.nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(votes.dtype)
         counts[open_], taken = look, look
         mistakes = look - votes[open_].gather(1, labels[open_, None]).squeeze(1).long()
-        above, below = decided(mistakes, look, threshold)
+        above, below = decide(mistakes, look, threshold)
         wrong[open_], possible[open_] = above, ~below
         open_ = open_[~above & ~below]
         if not len(open_):
@@ -199,22 +203,27 @@ _ROWS = 1024
 """Rows of a batch up to which several draws go through a network together."""
 
 
-def drawn_logits(
-    single: Single, x: Tensor, labels: Tensor | None, noise: Noise, count: int, *, alone: bool
+def draw_logits(
+    single: Single, x: Tensor, labels: Tensor | None, noise: Noise, count: int, *, one_by_one: bool
 ) -> list[Tensor]:
-    """Logits ``[B, C]`` of each of ``count`` draws; ``alone``: sample by sample, of networks that draw for a batch."""
-    if not alone:
-        return _of_batch(single, x, labels, noise, count, max(1, _ROWS // len(x)))
+    """Return the logits ``[B, C]`` of each of ``count`` draws.
+
+    ``one_by_one`` passes sample by sample, for networks that draw one number for a whole batch.
+    """
+    if not one_by_one:
+        return _draw_batch(single, x, labels, noise, count, max(1, _ROWS // len(x)))
     truth = torch.split(labels, 1) if labels is not None else [None] * len(x)
     rows = [noise.take(torch.tensor([k], device=x.device)) for k in range(len(x))]
     each = [
-        _of_batch(single, part, label, row, count, 1)
+        _draw_batch(single, part, label, row, count, 1)
         for part, label, row in zip(torch.split(x, 1), truth, rows, strict=True)
     ]
     return [torch.cat(draws) for draws in zip(*each, strict=True)]
 
 
-def _of_batch(single: Single, x: Tensor, labels: Tensor | None, noise: Noise, count: int, at_once: int) -> list[Tensor]:
+def _draw_batch(
+    single: Single, x: Tensor, labels: Tensor | None, noise: Noise, count: int, at_once: int
+) -> list[Tensor]:
     found: list[Tensor] = []
     for numbers in torch.split(torch.arange(count, device=x.device), at_once):
         streams = Noise(noise.keys.repeat(len(numbers))).child(numbers.repeat_interleave(len(x)))

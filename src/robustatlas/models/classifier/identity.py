@@ -1,4 +1,4 @@
-"""What makes a model this model: what was asked for, the code that made it, and its weights."""
+"""The identity of a model: the name it was asked for by, the code that made it, and its weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from robustatlas.outcomes import sha256_of_tensors
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model came from.
+    """The origin of a model.
 
     Attributes:
-        source: what was asked for, such as ``"builtin:digits-linf"``.
+        source: the name it was asked for by, such as ``"builtin:digits-linf"``.
         code_sha256: of the file that makes it and of the arguments given (None: not known).
         notes: what was done to make it fit, one sentence each; to be shown to the user.
         licence: of the weights, as their publisher names it (None: not known).
@@ -40,10 +40,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """What two models share when they are the same.
+    """The facts that two equal models share.
 
     Attributes:
-        source: what was asked for (None: given as an object).
+        source: the name it was asked for by (None: given as an object).
         code_sha256: of the file that makes it and of the arguments given (None: given as an object, or built in).
         weights_sha256: of the named tensors, those of the normalisation among them (None: there are none).
 
@@ -57,20 +57,24 @@ class ModelIdentity:
     code_sha256: str | None
     weights_sha256: str | None
 
-    @classmethod
-    def of(cls, net: Callable[..., Any], normalisation: Mapping[str, Tensor], origin: Origin | None) -> ModelIdentity:
-        """Of a network, the tensors of its normalisation, and where it came from."""
-        tensors = tensors_of(net) | {f"normalisation.{name}": value for name, value in normalisation.items()}
-        return cls(
-            source=origin.source if origin is not None else None,
-            code_sha256=origin.code_sha256 if origin is not None else None,
-            weights_sha256=sha256_of_tensors(tensors) if tensors else None,
-        )
+
+def model_identity(
+    net: Callable[..., Any], normalisation: Mapping[str, Tensor], origin: Origin | None
+) -> ModelIdentity:
+    """Return the identity of a network, the tensors of its normalisation, and its origin."""
+    tensors = tensors_of(net) | {f"normalisation.{name}": value for name, value in normalisation.items()}
+    return ModelIdentity(
+        source=origin.source if origin is not None else None,
+        code_sha256=origin.code_sha256 if origin is not None else None,
+        weights_sha256=sha256_of_tensors(tensors) if tensors else None,
+    )
 
 
 def tensors_of(net: Callable[..., Any]) -> dict[str, Tensor]:
-    """The named tensors of ``net``: its state, and the buffers it does not save; compiled, it has the names of the
-    network that was."""
+    """Return the named tensors of ``net``: its state, and the buffers it does not save.
+
+    A compiled network has the names of the network that was compiled.
+    """
     net = getattr(net, "_orig_mod", net)
     if not isinstance(net, nn.Module):
         return {}

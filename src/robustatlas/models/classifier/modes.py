@@ -35,7 +35,7 @@ class _Buffer:
 
 @dataclass
 class _Held:
-    """How many hold a network in eval mode, and its modes and buffers before the first of them."""
+    """The number of those who hold a network in eval mode, and its modes and buffers before the first of them."""
 
     holders: int
     modes: list[tuple[nn.Module, bool]]
@@ -47,7 +47,7 @@ _HOLDING = threading.Lock()
 
 
 @contextmanager
-def in_eval_mode(net: nn.Module) -> Iterator[None]:
+def hold_eval_mode(net: nn.Module) -> Iterator[None]:
     """Hold ``net`` in eval mode.
 
     The last of those who hold it so (threads, nested calls) restores the mode and the buffers of each module: counters

@@ -1,44 +1,59 @@
-"""What a network's outputs are, as class scores that softmax turns into probabilities."""
+"""The outputs of networks as logits: class scores that softmax turns into probabilities."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from robustatlas.common.errors import UserError
+from robustatlas.models.classifier.rejection import Rejection, with_score
+
+Logits = Callable[[Tensor], Tensor]
+"""A function of inputs [B, ...] to logits [B, C]."""
 
 Outputs = Literal["logits", "probabilities", "logit", "probability"]
 """``"logits"`` [B, C] (log-probabilities are such); ``"probabilities"`` [B, C]; of a classifier of two classes with one
 output a sample, [B] or [B, 1]: the ``"logit"`` or the ``"probability"`` of class 1."""
 
 _ROUNDED = 1e-6
+"""Largest amount by which rounding may bring a probability below 0."""
 _OFF = 0.01 + _ROUNDED
-"""How far below 0 a probability may lie by rounding, and how far from 1 the sum of a sample's."""
+"""Largest distance of the sum of a sample's probabilities from 1."""
 
 
-class Raw(NamedTuple):
-    """What a network returned, before it is taken for logits. ``values``: ``[B, ...]``, what is taken. ``rejecting``:
-    whether all looks like (logits, rejection score, threshold). ``shapes``: of all its tensors, where ``values`` are
-    the first of several."""
+@dataclass(frozen=True)
+class OutputReader:
+    """Reads logits from what a network returns.
 
-    values: Tensor
-    rejecting: bool
-    shapes: tuple[tuple[int, ...], ...]
+    Attributes:
+        outputs: the meaning of the numbers that the network returns.
+        rejection: the way in which the model refuses to answer (None: it always answers).
+    """
+
+    outputs: Outputs
+    rejection: Rejection | None
+
+    def read(self, output: Any, count: int) -> Tensor:
+        """Return the logits [B, C] in the output for ``count`` samples; one class more for rejection by a score."""
+        if self.rejection == "score":
+            return with_score(output)
+        return as_logits(check_probabilities(logits_in(output, count), self.outputs), self.outputs)
 
 
-def _of_probabilities(values: Tensor) -> Tensor:
+def _logits_from_probabilities(values: Tensor) -> Tensor:
     return values.clamp_min(torch.finfo(values.dtype).tiny).log()
 
 
-def _of_logit(values: Tensor) -> Tensor:
+def _logits_from_logit(values: Tensor) -> Tensor:
     single = _single(values)
     return torch.stack([torch.zeros_like(single), single], 1)
 
 
-def _of_probability(values: Tensor) -> Tensor:
+def _logits_from_probability(values: Tensor) -> Tensor:
     single = _single(values)
-    return _of_probabilities(torch.stack([1 - single, single], 1))
+    return _logits_from_probabilities(torch.stack([1 - single, single], 1))
 
 
 def _single(values: Tensor) -> Tensor:
@@ -54,14 +69,14 @@ def _single(values: Tensor) -> Tensor:
 
 _AS_LOGITS: dict[Outputs, Callable[[Tensor], Tensor]] = {
     "logits": lambda values: values,
-    "probabilities": _of_probabilities,
-    "logit": _of_logit,
-    "probability": _of_probability,
+    "probabilities": _logits_from_probabilities,
+    "logit": _logits_from_logit,
+    "probability": _logits_from_probability,
 }
 
 
 def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
-    """``values`` as logits [B, C], differentiable.
+    """Return ``values`` as logits [B, C], differentiable.
 
     >>> as_logits(torch.tensor([[0.25], [0.5]]), "probability").softmax(1)
     tensor([[0.7500, 0.2500],
@@ -70,10 +85,10 @@ def as_logits(values: Tensor, outputs: Outputs) -> Tensor:
     return _AS_LOGITS[outputs](values)
 
 
-def believed(values: Tensor, outputs: Outputs) -> Tensor:
-    """``values`` [B, C], [B, 1] or [B], as they are, once it was looked whether those said to be probabilities are.
+def check_probabilities(values: Tensor, outputs: Outputs) -> Tensor:
+    """Return ``values`` [B, C], [B, 1] or [B]; :class:`UserError` if they should be probabilities and are not.
 
-    >>> believed(torch.tensor([[0.25, 0.75]]), "probabilities")
+    >>> check_probabilities(torch.tensor([[0.25, 0.75]]), "probabilities")
     tensor([[0.2500, 0.7500]])
     """
     found = values.detach()
@@ -85,29 +100,30 @@ def believed(values: Tensor, outputs: Outputs) -> Tensor:
     sums, lowest = found.sum(1, dtype=torch.float64), found.amin(1)
     wrong = (lowest < -_ROUNDED) | ((sums - 1).abs() > _OFF)
     if bool(wrong.any()):
-        raise UserError(_no_probabilities(found[wrong], sums[wrong], outputs))
+        raise UserError(_sentence_on_numbers(found[wrong], sums[wrong], outputs))
     return values
 
 
-_TABLE, _PERCENT = 2, 100
-"""Dimensions of outputs [B, C], and what is the whole where they are percent."""
+_TABLE = 2
+"""Dimensions of outputs [B, C]."""
+_PERCENT = 100
 
 
-def _looks_like_percent(values: Tensor) -> bool:
+def _is_percent(values: Tensor) -> bool:
     """Return True if the rows of ``values`` [B, C] are not negative and sum to 100."""
     sums = values.sum(1, dtype=torch.float64)
     return bool((values >= 0).all()) and bool(((sums / _PERCENT - 1).abs() <= _OFF).all())
 
 
-def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
-    """A sentence about rows [B, C] that are none; of a model with one number a sample they are (1 - p, p)."""
+def _sentence_on_numbers(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
+    """Return a sentence about rows [B, C] that are no probabilities; for one number p a sample they are (1 - p, p)."""
     if outputs == "probability":
         low, high = (float(value) for value in values[:, 1].aminmax())
         percent, found = low >= 0 and high <= _PERCENT, f"it goes from {low:.4g} to {high:.4g}"
         right, logits = "lies in [0, 1]", "of a logit, give outputs='logit'"
     else:
         low, high = (float(value) for value in values.aminmax())
-        percent = _looks_like_percent(values)
+        percent = _is_percent(values)
         found = f"these go from {low:.4g} to {high:.4g} and sum to {float(sums[0]):.4g}"
         right = "are not negative and sum to 1 in each sample"
         logits = "of logits, give outputs='logits' (answers='logits' of a model that can only be asked)"
@@ -116,8 +132,8 @@ def _no_probabilities(values: Tensor, sums: Tensor, outputs: Outputs) -> str:
 
 
 def logits_in(output: Any, count: int | None = None) -> Tensor:
-    """The logits in what a network returned: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
-    element. Of ``count`` samples: with the dimension of the batch where a network squeezed that of a single one away.
+    """Return the logits in the output of a network: a tensor, ``.logits`` or ``["logits"]`` (Hugging Face), or a first
+    element. If ``count`` is 1 and the network squeezed the dimension of the batch away, it is put back.
 
     >>> logits_in((torch.zeros(3), "more"), 1).shape
     torch.Size([1, 3])
@@ -141,10 +157,10 @@ def logits_in(output: Any, count: int | None = None) -> Tensor:
     return output[None] if count == 1 and (not output.dim() or (output.dim() == 1 and len(output) > 1)) else output
 
 
-def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
-    """The shapes of all tensors that a network returned, where its first was taken for the logits and there are others.
+def tensor_shapes(output: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of all tensors in an output whose first is taken for the logits; empty if there is only one.
 
-    >>> passed_over((torch.zeros(2, 64), torch.zeros(2, 10))), passed_over((torch.zeros(2, 10), "more"))
+    >>> tensor_shapes((torch.zeros(2, 64), torch.zeros(2, 10))), tensor_shapes((torch.zeros(2, 10), "more"))
     (((2, 64), (2, 10)), ())
     """
     if not isinstance(output, (tuple, list)) or hasattr(output, "logits"):
@@ -153,8 +169,8 @@ def passed_over(output: Any) -> tuple[tuple[int, ...], ...]:
     return shapes if len(shapes) > 1 else ()
 
 
-def looks_like(values: Tensor) -> str | None:
-    """What else than logits the outputs of a network look like.
+def kind_of_outputs(values: Tensor) -> str | None:
+    """Guess from the outputs of a network if they are something else than logits.
 
     Args:
         values: [B, ...] floats.
@@ -164,8 +180,10 @@ def looks_like(values: Tensor) -> str | None:
         ``"probability"``: one in [0, 1] a sample; ``"logit"``: one of any size; or None.
 
     Example:
-        >>> looks_like(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))
-        ('probabilities', 'sigmoids')
+        >>> kind_of_outputs(torch.tensor([[0.2, 0.8], [0.5, 0.5]]))
+        'probabilities'
+        >>> kind_of_outputs(torch.tensor([[0.2, 0.8], [0.9, 0.9]]))
+        'sigmoids'
     """
     within = bool((values >= 0).all()) and bool((values <= 1 + _ROUNDING).all())
     if values.dim() == 1 or (values.dim() == 2 and values.shape[1] == 1):

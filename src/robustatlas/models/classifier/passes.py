@@ -15,7 +15,7 @@ _ADDING = threading.Lock()
 
 @dataclass
 class Passes:
-    """How many samples went forward and backward through a model.
+    """The number of samples that went forward and backward through a model.
 
     Attributes:
         forward, backward: numbers of samples.
@@ -47,16 +47,16 @@ def counting(model: object, watch: Watch | None = None) -> Iterator[Passes]:
 
 
 def listeners(model: object) -> list[Passes]:
-    """Whoever counts the passes of ``model`` here and now, before one is made: those who watch may prevent it."""
-    found = [(passes, watch) for counted, passes, watch in _COUNTING.get() if counted is model]
+    """Return the counts of all who count the passes of ``model`` now; a watch among them may prevent the next pass."""
+    found = [(passes, watch) for each, passes, watch in _COUNTING.get() if each is model]
     for passes, watch in found:
         if watch is not None:
             watch(passes)
     return [passes for passes, _ in found]
 
 
-def counted(x: Tensor, to: Sequence[Passes]) -> Tensor:
-    """``x`` [B, ...] as it is; B forward passes are added to each of ``to``, and B backward ones when a gradient comes.
+def count_passes(x: Tensor, to: Sequence[Passes]) -> Tensor:
+    """Return ``x`` [B, ...], and add B forward passes to each of ``to``, and B backward ones when a gradient comes.
 
     Gradients are charged to those who counted the forward pass: autograd may run them in threads of its own.
     """

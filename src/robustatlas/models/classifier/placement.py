@@ -1,4 +1,4 @@
-"""Where a network computes: its device and precision, and how it comes from one place to another."""
+"""The device and number format of a network, and its way to another device."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -16,46 +16,46 @@ _ARRIVING: ContextVar[torch.device | None] = ContextVar("arriving", default=None
 
 
 @contextmanager
-def arriving_on(device: str | torch.device) -> Iterator[None]:
-    """Classifiers that are unpickled inside come to ``device``, wherever they were.
+def unpickle_on(device: str | torch.device) -> Iterator[None]:
+    """Bring classifiers that are unpickled inside to ``device``, wherever they were.
 
     Args:
         device: of torch.
 
     Example:
-        >>> with arriving_on("cpu"):
-        ...     arriving()
+        >>> with unpickle_on("cpu"):
+        ...     arrival_device()
         device(type='cpu')
     """
-    token = _ARRIVING.set(usable(device))
+    token = _ARRIVING.set(usable_device(device))
     try:
         yield
     finally:
         _ARRIVING.reset(token)
 
 
-def arriving() -> torch.device | None:
-    """The device of :func:`arriving_on`, None outside of it.
+def arrival_device() -> torch.device | None:
+    """Return the device of :func:`unpickle_on`, None outside of it.
 
     Returns:
         the device, or None.
 
     Example:
-        >>> arriving() is None
+        >>> arrival_device() is None
         True
     """
     return _ARRIVING.get()
 
 
 def first_float(net: object) -> Tensor | None:
-    """The tensor that tells the device and precision of a network."""
+    """Return the tensor that tells the device and number format of a network, None if there is none."""
     if not isinstance(net, nn.Module):
         return None
     return next((tensor for tensor in chain(net.parameters(), net.buffers()) if tensor.is_floating_point()), None)
 
 
 def check_numbers(net: object) -> None:
-    """Look whether the tensors of a network hold numbers."""
+    """Raise a :class:`UserError` if a tensor of a network holds no numbers."""
     if not isinstance(net, nn.Module):
         return
     named = chain(net.named_parameters(), net.named_buffers())
@@ -66,8 +66,8 @@ def check_numbers(net: object) -> None:
         )
 
 
-def held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
-    """What inputs of a network are held in, whose first tensor is ``own``."""
+def input_dtype(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
+    """Return the number format of the inputs of a network whose first tensor is ``own``: float32 or float64."""
     held = own.dtype if own is not None else asked or torch.float32
     if asked not in (None, torch.float32, torch.float64) or (own is not None and asked not in (None, held)):
         of_network = f"; the parameters of this network are {held}" if own is not None else ""
@@ -75,8 +75,8 @@ def held_in(own: Tensor | None, asked: torch.dtype | None) -> torch.dtype:
     return torch.float64 if held == torch.float64 else torch.float32
 
 
-def usable(device: str | torch.device) -> torch.device:
-    """The device, in full; :class:`UserError` where it cannot be used here."""
+def usable_device(device: str | torch.device) -> torch.device:
+    """Return the device with its index; :class:`UserError` if it cannot be used here."""
     try:
         found = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:
@@ -90,7 +90,7 @@ def usable(device: str | torch.device) -> torch.device:
 
 
 def copy_on(device: torch.device, net: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of ``net`` on a device; ``net`` itself stays."""
+    """Return a copy of ``net`` on a device; ``net`` itself stays."""
     try:
         return copy.deepcopy(net).to(device)  # type: ignore[attr-defined,no-any-return]
     except torch.OutOfMemoryError:

@@ -36,13 +36,13 @@ def true_float32() -> Iterator[None]:
         for kind in _AUTOCASTS:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        stack.enter_context(_SWITCHES.held())
+        stack.enter_context(_SWITCHES.hold_exact())
         yield
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What a whole evaluation runs in: :func:`true_float32`, with gradients, even inside a caller's ``no_grad`` or
+    """Run a whole evaluation in :func:`true_float32` with gradients, even inside a caller's ``no_grad`` or
     ``inference_mode``.
 
     Example:
@@ -58,8 +58,8 @@ def undisturbed() -> Iterator[None]:
         yield
 
 
-def surroundings(precision: str, device: torch.device, verifying: bool) -> AbstractContextManager[Any]:
-    """What a forward pass runs in: :func:`true_float32` where it verifies, or else its precision."""
+def pass_precision(precision: str, device: torch.device, verifying: bool) -> AbstractContextManager[Any]:
+    """Return the context of a forward pass: :func:`true_float32` if it verifies, otherwise its precision."""
     if verifying:
         return true_float32()
     if precision == "bfloat16":
@@ -68,17 +68,19 @@ def surroundings(precision: str, device: torch.device, verifying: bool) -> Abstr
 
 
 def products_in(precision: str) -> AbstractContextManager[Any]:
-    """What a backward pass runs in: ``"tf32"`` rounds the factors of matrix products and convolutions, where no other
-    thread of the process asks for :func:`true_float32`. (Autocast is for the forward pass alone.)
+    """Return the context of a backward pass.
+
+    ``"tf32"`` rounds the factors of matrix products and convolutions, unless another thread of the process asks for
+    :func:`true_float32`. (Autocast is for the forward pass alone.)
     """
-    return _SWITCHES.loosened() if precision == "tf32" else nullcontext()
+    return _SWITCHES.allow_tf32() if precision == "tf32" else nullcontext()
 
 
 @dataclass
 class _Switches:
     """The process's switches of precision, set by the first who asks and restored by the last who leaves.
 
-    ``holders``: how often each thread has asked; ``undo``: what was before; ``loose``: what :meth:`loosened` changed.
+    ``holders``: how often each thread has asked; ``undo``: what was before; ``loose``: what :meth:`allow_tf32` changed.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,7 +89,7 @@ class _Switches:
     loose: ExitStack = field(default_factory=ExitStack)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_exact(self) -> Iterator[None]:
         me = threading.get_ident()
         with self.lock:
             self.loose.close()
@@ -105,7 +107,7 @@ class _Switches:
                     self.undo.close()
 
     @contextmanager
-    def loosened(self) -> Iterator[None]:
+    def allow_tf32(self) -> Iterator[None]:
         """TF32 inside, until someone asks for true float32; not where another thread has, or torch refuses."""
         with self.lock:
             if set(self.holders) <= {threading.get_ident()}:
@@ -159,7 +161,7 @@ def _exact(undo: ExitStack, path: str) -> None:
 
 
 def _restore(before: dict[str, str]) -> None:
-    """What the older switches, which set several levels at once, did not bring back."""
+    """Restore the levels that the older switches, which set several at once, did not bring back."""
     for path, value in before.items():
         if _precision_of(path) != value:
             _place(path).fp32_precision = value

@@ -16,7 +16,7 @@ Rejection = Literal["class", "score"]
 threshold), and rejects where the score is above the threshold."""
 
 Errors = Literal["accepted", "wrong", "refused", "improbable"]
-"""What counts as an error:
+"""An event that counts as an error:
 
 - ``"accepted"``: an answer that is accepted and wrong (default).
 - ``"wrong"``: a wrong answer, rejected or not.
@@ -28,7 +28,9 @@ _PARTS = 3
 
 
 def with_score(output: Any) -> Tensor:
-    """(logits [B, C], score [B], threshold) as logits [B, C + 1]: the last is above all others by score - threshold.
+    """Return logits [B, C + 1] of an output (logits [B, C], score [B], threshold).
+
+    The last is above all others by score - threshold.
 
     >>> with_score((torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0.25, 0.75]), 0.5))
     tensor([[2.0000, 1.0000, 1.7500],
@@ -50,27 +52,28 @@ def with_score(output: Any) -> Tensor:
 
 
 def for_labels(logits: Tensor, labels: Tensor, errors: Errors, rejects: bool) -> Tensor:
-    """Logits of a model as those of which the label's [B] is not the largest exactly where an error counts.
+    """Return logits whose largest entry is another than the label's [B] exactly if an error counts.
 
     >>> for_labels(torch.tensor([[1.0, 2.0]]), torch.tensor([0]), "accepted", rejects=False)
     tensor([[1., 2.]])
     """
     if rejects:
-        return folded(logits, labels, errors)
-    return confident(logits, labels) if errors == "improbable" else logits
+        return fold_rejection(logits, labels, errors)
+    return logits_of_confidence(logits, labels) if errors == "improbable" else logits
 
 
-def folded(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
-    """Logits [B, C + 1] as ordinary ones, of which the label's [B] is not the largest where an error counts.
+def fold_rejection(logits: Tensor, labels: Tensor, errors: Errors) -> Tensor:
+    """Return logits [B, C + 1] without the class of rejection: the label's [B] is not the largest if an error counts.
 
     >>> logits = torch.tensor([[1.0, 2.0, 3.0]])  # the second class, but rejected
-    >>> [folded(logits, torch.tensor([0]), errors).argmax(1).item() for errors in ("accepted", "wrong", "refused")]
+    >>> kinds = ("accepted", "wrong", "refused")
+    >>> [fold_rejection(logits, torch.tensor([0]), errors).argmax(1).item() for errors in kinds]
     [0, 1, 2]
     """
     if errors == "refused":
         return logits
     if errors == "improbable":
-        return confident(folded(logits, labels, "accepted"), labels)
+        return logits_of_confidence(fold_rejection(logits, labels, "accepted"), labels)
     classes = logits[:, :-1]
     if errors == "wrong":
         return classes
@@ -83,9 +86,11 @@ _APART = 30.0
 _LEAST = 1e-12
 
 
-def confident(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C), at least -1.
-    The true class and the likeliest other one are log((1 + c) / (1 - c)) apart."""
+def logits_of_confidence(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return logits [B, C] whose margin in probability is the normalised cross-entropy c = 1 + log(p_y) / log(C).
+
+    c is at least -1. The true class and the likeliest other one are log((1 + c) / (1 - c)) apart.
+    """
     place, own = labels[:, None], logits.log_softmax(1)
     lost = -own.gather(1, place) / math.log(logits.shape[1])
     apart = (2 - lost).clamp_min(_LEAST).log() - lost.clamp_min(_LEAST).log()
@@ -95,17 +100,17 @@ def confident(logits: Tensor, labels: Tensor) -> Tensor:
     return below.scatter(1, place, apart / 2)
 
 
-def looks_rejecting(output: Any) -> bool:
-    """Whether what a network returned for a batch is (logits [B, C], score [B], threshold).
+def is_rejecting_output(output: Any) -> bool:
+    """Return True if the output of a network for a batch is (logits [B, C], score [B], threshold).
 
     Args:
-        output: of a network, for a batch.
+        output: whatever the network returned.
 
     Returns:
         True for three things of such shapes.
 
     Example:
-        >>> looks_rejecting((torch.zeros(2, 3), torch.zeros(2), 0.5)), looks_rejecting(torch.zeros(2, 3))
+        >>> is_rejecting_output((torch.zeros(2, 3), torch.zeros(2), 0.5)), is_rejecting_output(torch.zeros(2, 3))
         (True, False)
     """
     if not isinstance(output, (tuple, list)) or len(output) != _PARTS or not isinstance(output[0], Tensor):

@@ -4,7 +4,12 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from robustatlas.models.classifier.backward import Backward, backward_here, check_own, going_back
+from robustatlas.models.classifier.backward import (
+    Backward,
+    check_transformation_backward,
+    going_back,
+    transformation_backward,
+)
 from robustatlas.models.gradients import straight_through, surrogate
 
 
@@ -32,7 +37,7 @@ class Transformation(nn.Module, ABC):
 
     def __init__(self, backward: Backward = "identity") -> None:
         super().__init__()
-        check_own(backward)
+        check_transformation_backward(backward)
         self.backward = backward
 
     @abstractmethod
@@ -45,7 +50,7 @@ class Transformation(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """:meth:`exact`, with the gradient that is asked for."""
-        backward = backward_here(self.backward)
+        backward = transformation_backward(self.backward)
         if backward == "true":
             return self.exact(x)
         if backward == "surrogate":
@@ -74,14 +79,14 @@ class Defended(nn.Module):
 
     def __init__(self, net: nn.Module, *transformations: nn.Module, backward: Backward | None = None) -> None:
         super().__init__()
-        check_own(backward)
+        check_transformation_backward(backward)
         self.transformations = nn.Sequential(*transformations)
         self.net = net
         self.backward = backward
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits ``[B, C]`` of the transformed ``x`` ``[B, ...]``, whatever the gradient."""
-        backward = backward_here(self.backward)
+        backward = transformation_backward(self.backward)
         if backward == "bare":
             return surrogate(self._behind, self.net)(x)
         with going_back(backward):

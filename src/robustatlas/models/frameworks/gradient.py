@@ -10,7 +10,7 @@ from torch.utils.dlpack import from_dlpack
 
 from robustatlas.common.errors import UserError, first_line
 from robustatlas.models.classifier import Classifier, Outputs
-from robustatlas.models.classifier.normalisation import Given
+from robustatlas.models.classifier.network import Given
 
 Pullback = Callable[[Tensor], Any]
 Pullbacks = Callable[[Tensor], tuple[Any, Pullback]]

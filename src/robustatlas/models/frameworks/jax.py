@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier, Outputs
-from robustatlas.models.classifier.normalisation import Given
+from robustatlas.models.classifier.network import Given
 from robustatlas.models.frameworks.gradient import SIZES, Foreign, Pullback
 from robustatlas.models.sources.packages import optional
 

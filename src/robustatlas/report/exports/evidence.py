@@ -1,6 +1,6 @@
 """Evidence for auditors and other tools: per sample and attack what was found, and everything that says how.
 
-The schema stands beside this file, ``evidence.schema.json``; a change that a reader has to know raises its version.
+Its JSON schema is ``docs/schemas/evidence.schema.json``. A change that a reader has to know raises the version.
 """
 
 import json
@@ -18,16 +18,14 @@ from robustatlas.common.tabular import objects
 from robustatlas.common.version import __version__
 from robustatlas.common.wording import unit_as_typed, value_as_typed
 from robustatlas.metrics.audit import Audited
+from robustatlas.outcomes.bounds import strengths_by_attack
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.tables import write_parquet
 from robustatlas.report.facts.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 1
-SCHEMA = Path(__file__).with_name("evidence.schema.json")
-"""JSON Schema (draft 2020-12) of what :func:`evidence_of` gives."""
 
 
 def about_of(result: Result) -> dict[str, Any]:
@@ -46,6 +44,7 @@ def about_of(result: Result) -> dict[str, Any]:
         "clean_accuracy": result.clean_accuracy,
         "complete": result.complete,
         "attacks": [_attack(record) | {"key": key} for key, record in result.records.items()],
+        "unsearched": strengths_by_attack(result.unsearched),
         "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
         "invalid": dict(result.invalid),
@@ -63,13 +62,13 @@ def _attack(record: AttackRecord) -> dict[str, Any]:
 
 def _audit(attack: str, audit: Audited) -> dict[str, Any]:
     numbers = {name: getattr(audit, name).tolist() for name in ("found", "estimate", "low", "high", "fallen")}
-    numbers = {"strengths": sizes_as_typed(audit.strengths, attack).tolist()} | numbers
+    numbers = {"strengths": audit.strengths.tolist()} | numbers
     mean = dict(zip(("estimate", "low", "high"), audit.mean, strict=True))
     return {"attack": attack, "audited": audit.audited, "confidence": audit.confidence, **numbers, "mean": mean}
 
 
 def evidence_of(result: Result) -> dict[str, Any]:
-    """All evidence of a run as plain data, by :data:`SCHEMA`; :class:`UserError` for numbers that are of no run."""
+    """All evidence of a run as plain data; :class:`UserError` for numbers that are of no run."""
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     found = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -115,7 +115,7 @@ class _Lines:
     @classmethod
     def of(cls, tables: Sequence[Result], at: Mapping[str, float]) -> _Lines:
         def found(table: OutcomeTable) -> dict[str, SampleStatistic]:
-            first = {_HEADLINE: share_statistic(table.survivors(at))} if at else {}
+            first = {_HEADLINE: share_statistic(table.survivors_within(at))} if at else {}
             return first | numbers.overall(table) | numbers.averages(table)
 
         statistics = [found(table) for table in tables]

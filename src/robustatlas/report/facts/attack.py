@@ -37,9 +37,11 @@ class AttackFacts:
     Attributes:
         strengths: [S].
         accuracy: [S] robust accuracy in percent; None where not every strength was searched.
+        unsearched: the strengths, as people type them, at which sizes alone were searched, so that the accuracy is an
+            upper bound only.
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
         average: mean of the accuracies; None likewise.
-        curve: robustness curve; None likewise.
+        curve: robustness curve over distances; None likewise.
         standard: (least, most) percent that withstand the strength at which papers give accuracies, where it is known.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
         quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
@@ -62,6 +64,7 @@ class AttackFacts:
     unit: str
     strengths: NDArray[np.float64]
     accuracy: tuple[Interval, ...] | None
+    unsearched: tuple[float, ...]
     typical: tuple[Interval, ...] | None
     average: Interval | None
     curve: RobustnessCurve | None
@@ -103,7 +106,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
     """The facts of an attack; ``average``: over its strengths, ``held``: against what reference."""
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
-    curve = RobustnessCurve.of(outcome) if outcome.judged else None
+    curve = RobustnessCurve.of(outcome).by_distance if outcome.judged else None
     sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
     shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
     quarter, half, three, halved = sizes.quantile(shares).tolist()
@@ -112,6 +115,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
         accuracy=accuracies_of(outcome),
+        unsearched=tuple(strength for _, strength in outcome.unsearched),
         typical=typical_accuracies(outcome, CONFIDENCE),
         average=average,
         curve=curve,
@@ -140,7 +144,7 @@ def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | No
     strength, or no search reached it."""
     if attack not in STANDARD or searched_from(result.outcome(attack), STANDARD[attack][0]) is None:
         return None
-    known = result.attack_bounds(attack, STANDARD[attack][0])
+    known = result.attack_bounds_within(attack, STANDARD[attack][0])
     return known.low, known.high
 
 
@@ -175,7 +179,7 @@ def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
     volume = hypervolume_of(result, attack)
     if volume is None:
         return None
-    sizes, mean = result.strengths(attack), volume.frontier.mean(axis=0)
+    sizes, mean = result.distances(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
     interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
@@ -187,7 +191,7 @@ def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]
     if attack not in held.shared:
         return {}
     points = {attack: held.shared[attack]}
-    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
+    ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
     found = {
         metric.name: metric.of_attack(ours, reference, attack)
         for metric in of_attack()

@@ -124,7 +124,7 @@ def run_hash(result: Result) -> str:
     digest = hashlib.sha256(json.dumps(told).encode())
     digest.update(np.ascontiguousarray(result.index).tobytes())
     for attack in sorted(result.attacks):
-        digest.update(np.ascontiguousarray(result.minimal_size(attack)).tobytes())
+        digest.update(np.ascontiguousarray(result.outcome(attack).minimal_size).tobytes())
     return digest.hexdigest()[:12]
 
 

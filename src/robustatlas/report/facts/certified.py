@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from robustatlas.common.wording import listed, strength
+from robustatlas.common.wording import listed, strength, value_as_typed
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
@@ -46,7 +46,7 @@ class CertifiedFacts:
             said = f"{beginning} at least {least:.1f} % robust at {strength(at, of=self.held.attack)}."
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
-            said = f"{beginning} {self.both.at(at)}; {meet}."
+            said = f"{beginning} {self.both.at(value_as_typed(self.held.attack, at))}; {meet}."
         return " ".join(filter(None, [said, self.drawn, self.thanks]))
 
     @property
@@ -77,9 +77,9 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
     """
     for row, held in result.certified_sizes.items():
         run = row in result.attacks and not held.of and result.outcome(row).judged
-        strengths = tuple(result.strengths(row).tolist()) if row in result.attacks else held.strengths
+        strengths = tuple(result.distances(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
-        saved, curve = result.outcome(row).saved if run else None, result.certified(row)
+        saved, curve = result.outcome(row).saved if run else None, result.certified(row).by_distance
         half = float(curve.quantile(wrong_at_half(result.clean_accuracy)))
         yield CertifiedFacts(
             row=row,

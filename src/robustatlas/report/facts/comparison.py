@@ -84,7 +84,7 @@ class Compared:
         return {name: why for name, why in found.items() if why}
 
     def _first(self, table: OutcomeTable) -> dict[str, SampleStatistic]:
-        return {name: share_statistic(table.survivors(at)) for name, at in self.first.items()}
+        return {name: share_statistic(table.survivors_within(at)) for name, at in self.first.items()}
 
     def _volumes(self) -> dict[str, SampleStatistic]:
         return {
@@ -133,7 +133,7 @@ class Shared:
 
     def table(self, run: int) -> Result:
         """One run on the shared samples, under the shared attacks and strengths."""
-        return self._whole(run).judged().restrict(self.grid)
+        return self._whole(run).judged().restrict_distances(self.grid)
 
     def on(self, run: int) -> Compared:
         """One run, beside the others."""
@@ -144,7 +144,7 @@ class Shared:
             if len(strengths) > 1
         }
         volumes = {attack: volume for attack, volume in found.items() if volume is not None}
-        return Compared(whole.judged().restrict(self.grid), volumes)
+        return Compared(whole.judged().restrict_distances(self.grid), volumes)
 
     @property
     def whole(self) -> bool:

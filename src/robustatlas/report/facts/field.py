@@ -68,7 +68,7 @@ class Beside:
         rank: place by the number alone, among the entries and the run; it means nothing where the run is masked.
         best: the best place that the intervals leave open; likewise.
         worst: the worst one; likewise.
-        curve: of the run under these attacks at once; None of corruptions.
+        curve: of the run under these attacks at once, over distances; None of corruptions.
         masked: why the run has no place, as :func:`robustatlas.outcomes.masked.masked` says it.
     """
 
@@ -168,14 +168,14 @@ def _attacked(result: Result, field: Field) -> Beside | None:
     reaching = [attack for attack in attacks if _reaches(result.outcome(attack), size)]
     if not reaching:
         return None
-    sizes = np.min([result.minimal_size(attack) for attack in attacks], axis=0)
-    curve = RobustnessCurve(sizes, field.attack, result.outcome(attacks[0]).unit)
-    searched = result.accuracy_bounds(dict.fromkeys(reaching, size)).searched
+    sizes = np.min([result.outcome(attack).minimal_size for attack in attacks], axis=0)
+    curve = RobustnessCurve(sizes, unit=result.outcome(attacks[0]).unit)
+    searched = result.bounds_within(dict.fromkeys(reaching, size)).searched
     certain, possible = _count_standing(result, attacks, reaching, size)
     sure, _ = _count_standing(result.doubted() or result, attacks, reaching, size)
     low, high = (proportion_interval(count, result.samples, CONFIDENCE) for count in (sure, possible))
     accuracy = Interval(float(percent(certain, result.samples)), low.low, high.high, CONFIDENCE)
-    reach = max(float(result.strengths(attack)[-1]) for attack in reaching)
+    reach = max(float(result.distances(attack)[-1]) for attack in reaching)
     return _placed(result, field, accuracy, attacks, _elsewhere(result, field, reaching, reach), curve, searched)
 
 
@@ -190,8 +190,8 @@ def _count_standing(
 
     Attacks that are ``reaching`` the size say what is certain; the examples of all attacks count.
     """
-    bounds = table.accuracy_bounds(dict.fromkeys(reaching, size))
-    standing = table.survivors(dict.fromkeys(attacks, size))
+    bounds = table.bounds_within(dict.fromkeys(reaching, size))
+    standing = table.survivors_within(dict.fromkeys(attacks, size))
     return int((bounds.certain & standing).sum()), int(standing.sum())
 
 
@@ -199,9 +199,9 @@ def _corrupted(result: Result, field: Field) -> Beside | None:
     attacks = tuple(f"corruption-{name}" for name in BENCHMARKED)
     judged = result.judged()
     severities = [1.0, 2.0, 3.0, 4.0, 5.0]
-    if any(attack not in judged.attacks or list(judged.strengths(attack)) != severities for attack in attacks):
+    if any(attack not in judged.attacks or list(judged.distances(attack)) != severities for attack in attacks):
         return None
-    statistic = AccuracyStatistics(judged.restrict(dict.fromkeys(attacks, severities))).average()
+    statistic = AccuracyStatistics(judged.restrict_distances(dict.fromkeys(attacks, severities))).average()
     return _placed(result, field, intervals({"": statistic})[""], attacks, (), None)
 
 

@@ -137,13 +137,13 @@ def _run_intervals(run: Compared, held: Held | None, union: Mapping[str, float])
 def _uars(table: OutcomeTable, held: Held | None) -> dict[str, SampleStatistic]:
     if held is None:
         return {}
-    ours, reference = AccuracyStatistics(table.restrict(held.ranked)), held.table(held.ranked)
+    ours, reference = AccuracyStatistics(table.restrict_distances(held.ranked)), held.table(held.ranked)
     return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
 
 
 def _at_the_largest(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Return robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
-    accuracies, grids = AccuracyStatistics(table), {attack: table.strengths(attack) for attack in table.attacks}
+    accuracies, grids = AccuracyStatistics(table), {attack: table.distances(attack) for attack in table.attacks}
     return {
         f"{attack}@{written(float(grid[-1]), of=attack)}": accuracies.accuracy(attack, len(grid) - 1)
         for attack, grid in grids.items()

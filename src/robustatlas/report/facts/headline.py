@@ -59,16 +59,16 @@ def headline_of(judged: OutcomeTable, asked: Mapping[str, float] | None = None) 
     """
     if not judged.attacks:
         return None
-    grids = {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
+    grids = {attack: judged.distances(attack).tolist() for attack in judged.attacks}
     at, why = (searched_points(asked, grids, "--headline", "@"), "as asked") if asked else _chosen(judged)
     return _measured(judged, at, why)
 
 
 def _measured(judged: OutcomeTable, at: Mapping[str, float], why: str) -> Headline:
     found = numbers.with_doubt(
-        judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors(at))})
+        judged, lambda table: numbers.intervals({"headline": share_statistic(table.survivors_within(at))})
     )
-    return Headline(at, found["headline"], why, judged.accuracy_bounds(at).unsearched)
+    return Headline(at, found["headline"], why, judged.bounds_within(at).unsearched)
 
 
 def _chosen(table: OutcomeTable) -> tuple[dict[str, float], str]:

@@ -52,7 +52,7 @@ def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> di
     if table.attacks:
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
-        found["union accuracy"] = share_statistic(table.survivors(union))
+        found["union accuracy"] = share_statistic(table.survivors_within(union))
     return found | own(table)
 
 
@@ -75,7 +75,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     """Every metric that the ranked points of a reference give, by the registry's names."""
     if not held.ranked:
         return {}
-    ours, reference = AccuracyStatistics(table.restrict(held.ranked), held.weights), held.table(held.ranked)
+    ours, reference = AccuracyStatistics(table.restrict_distances(held.ranked), held.weights), held.table(held.ranked)
     return {
         metric.name: metric.against(ours, reference)
         for metric in against_reference()
@@ -99,7 +99,7 @@ def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = Non
     """Attack -> the searched strength at which it counts for the union; those asked for, or all at their usual ones."""
     if given is None:
         return points_of_headline(table)
-    return searched_points(given, {attack: table.strengths(attack).tolist() for attack in table.attacks}, "--union")
+    return searched_points(given, {attack: table.distances(attack).tolist() for attack in table.attacks}, "--union")
 
 
 def hypervolume_of(

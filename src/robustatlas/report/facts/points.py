@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.standard import STANDARD
-from robustatlas.common.wording import instead, some, strength
+from robustatlas.common.wording import instead, some, strength, value_as_typed
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, listed_strengths, position_of
@@ -64,7 +64,7 @@ def searched_points(
         grid, given = grids[attack], f"{option} {attack}{sign}{strength(most, of=attack)}"
         place = position_of(most, grid)
         if place is None:
-            point = ((attack, most),)
+            point = ((attack, value_as_typed(attack, most)),)
             if meant := in_levels(most, grid[-1]):
                 raise UserError(f"{given} is beyond every strength of {attack}; {meant}.")
             near = [*[each for each in grid if each < most][-1:], *[each for each in grid if each > most][:1]]

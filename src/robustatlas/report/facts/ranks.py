@@ -70,13 +70,13 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
     """The accuracies of a row and of the reference at all points that this ranks, that have a weight and at which it is
     above 0; None where the row lacks one."""
     reference = reference.above_zero()
-    grids = {attack: reference.accuracies.strengths(attack).tolist() for attack in reference.ranked}
+    grids = {attack: reference.accuracies.distances(attack).tolist() for attack in reference.ranked}
     points = {attack: [s for s in grid if reference.counts(attack, s)] for attack, grid in grids.items()}
-    missing, _ = different_points(row.accuracies.entries, points, points)
+    missing, _ = different_points(row.accuracies.by_distance, points, points)
     if missing:
         return None
-    ours = row.accuracies.sound().restrict(points, points)
-    return ours, reference.accuracies.restrict(points, points)
+    ours = row.accuracies.sound().restrict_distances(points)
+    return ours, reference.accuracies.restrict_distances(points)
 
 
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:

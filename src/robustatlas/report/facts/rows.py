@@ -143,11 +143,11 @@ class Row:
         lost = [attack for attack in unlike if attack in self.accuracies.entries]
         if not lost:
             return self
-        kept = {a: [*grid] for a, grid in self.accuracies.entries.items() if a not in lost}
+        kept = {a: [*grid] for a, grid in self.accuracies.by_distance.items() if a not in lost}
         said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,
-            accuracies=self.accuracies.restrict(kept, kept),
+            accuracies=self.accuracies.restrict_distances(kept),
             notes="; ".join(filter(None, [self.notes, said])),
             ratios={},
             constants={},
@@ -204,7 +204,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     judged = result.judged()
     numbers = intervals_against(judged, held) if held.complete else {}
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
-    compared = {attack: judged.strengths(attack) for attack in judged.attacks if attack not in held.unlike}
+    compared = {attack: judged.distances(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
         given.notes,
         f"unfinished run, samples not yet evaluated: {counts(result.missing)}" if result.missing else "",
@@ -218,7 +218,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     ]
     return Row(
         name=marked(result.name, result.suspect),
-        accuracies=judged.restrict(compared).accuracies(),
+        accuracies=judged.restrict_distances(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
         hypervolume=volume.mean if volume else None,
@@ -264,7 +264,7 @@ class Ground:
         index = np.zeros(0, np.int64)
         for result in results:
             judged = result.judged().searched_only()
-            grids.append({attack: judged.strengths(attack).tolist() for attack in judged.attacks})
+            grids.append({attack: judged.distances(attack).tolist() for attack in judged.attacks})
             index = np.intersect1d(index, result.index) if subjects else result.index
             subjects.append(subject_of(result, result.name))
         if differ := different_data(subjects):
@@ -290,19 +290,19 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
         raise UserError("The runs have no attack at the same strength in common, so there is nothing to rank them by.")
     others = {attack: grid for found in grids for attack, grid in found.items() if attack not in shared}
     entries = {attack: dict.fromkeys(grid, 100.0) for attack, grid in {**shared, **others}.items()}
-    return Reference("none", "", AccuracyTable(100.0, entries), ranked=tuple(shared))
+    return Reference("none", "", AccuracyTable.from_distances(100.0, entries), ranked=tuple(shared))
 
 
 def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
     """Of the model itself; at any strength, as a certified size says which are below it."""
     held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
-    shared = {row: reference.accuracies.strengths(row).tolist() for row in held if row in reference.accuracies.attacks}
+    shared = {row: reference.accuracies.distances(row).tolist() for row in held if row in reference.accuracies.attacks}
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
 def _half_wrong_sizes(judged: Result) -> dict[str, float]:
     """Return, for each attack, the size from which on half of the images are wrong."""
-    return {attack: float(RobustnessCurve.of(one).quantile(0.5)) for attack, one in judged.outcomes.items()}
+    return {attack: float(RobustnessCurve.of(one).by_distance.quantile(0.5)) for attack, one in judged.outcomes.items()}
 
 
 def _by_others(result: Result) -> list[str]:
@@ -314,5 +314,5 @@ def _by_others(result: Result) -> list[str]:
 def _union(judged: Result, held: Held) -> float | None:
     if len(held.ranked) < 2 or not held.complete:
         return None
-    shared = judged.restrict(held.ranked)
-    return 100 * float(shared.survivors(union_strengths(shared)).mean())
+    shared = judged.restrict_distances(held.ranked)
+    return 100 * float(shared.survivors_within(union_strengths(shared)).mean())

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from robustatlas.checks.verdict import Diagnosis
+from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.common.wording import marked
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
 from robustatlas.metrics.intervals import Interval, proportion_interval
@@ -205,7 +205,7 @@ def _against(
 ) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
-        ours, reference = judged.restrict(held.ranked).accuracies().sound(), held.table(held.ranked)
+        ours, reference = judged.restrict_distances(held.ranked).accuracies().sound(), held.table(held.ranked)
         seen = compared(trained_on, held.ranked)
         training = TrainingFacts(
             percent_seen(ours, reference, seen),

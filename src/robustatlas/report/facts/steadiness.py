@@ -66,7 +66,7 @@ def stability(
     asked = asked or Steadiness()
     seen = compared(trained_on, held.ranked)
     points = {attack: held.ranked[attack] for attack in asked.attacks(seen) or held.ranked}
-    ours, reference = AccuracyStatistics(table.restrict(points)), held.table(points)
+    ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
     hard = asked.difficulty
     if not isinstance(hard, str):
         hard = shared_by(points_of(hard, "difficulties", held.reference.accuracies), reference)

@@ -136,7 +136,7 @@ def unsearched(requirement: Requirement, result: Result, facts: RunFacts) -> str
     if kind == "median" and attack in result.attacks:
         return "" if result.outcome(attack).monotone else f"as {attack} is judged at each strength by itself"
     points = tuple(
-        (name, strength)
+        (name, value_as_typed(name, strength))
         for name, grid in _rests_at(requirement, result, facts).items()
         for strength in grid
         if not result.outcome(name).accuracy_bounds(strength).searched
@@ -154,7 +154,7 @@ def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapp
     if facts.reference is not None and what in _against():
         return facts.reference.held.ranked
     judged = result.judged()
-    return {attack: judged.strengths(attack).tolist() for attack in judged.attacks}
+    return {attack: judged.distances(attack).tolist() for attack in judged.attacks}
 
 
 def points_of(requirement: Requirement) -> dict[str, float]:
@@ -226,7 +226,7 @@ def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
 def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, float]]:
     """The attacks and strengths of ``result`` that the number of a requirement is computed from; for one at a strength
     between two that were evaluated both."""
-    grids = {attack: result.strengths(attack).tolist() for attack in rests_on(requirement, result)}
+    grids = {attack: result.distances(attack).tolist() for attack in rests_on(requirement, result)}
     points = points_of(requirement)
     attack, _, asked = requirement.what.removeprefix(_TYPICAL).partition("@")
     if asked and not points:
@@ -243,7 +243,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
     for attack, asked in points.items():
         if not result.outcome(attack).monotone:
             result.outcome(attack).broken([asked])  # which raises where it was not judged there
-        if meant := in_levels(asked, float(result.strengths(attack)[-1])):
+        if meant := in_levels(asked, float(result.distances(attack)[-1])):
             raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
     known, certain = (_bounds(table, points) for table in (result, result.doubted() or result))
     return Interval(
@@ -271,15 +271,15 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
 def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
     """Return what is known under one attack, or under several and without any."""
     if len(points) > 1:
-        return table.accuracy_bounds(points)
+        return table.bounds_within(points)
     ((attack, strength),) = points.items()
-    return table.attack_bounds(attack, strength)
+    return table.attack_bounds_within(attack, strength)
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
     """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
     withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
-    curve, certain = result.curve(attack), _certain_curve(result, attack)
+    curve, certain = result.curve(attack).by_distance, _certain_curve(result, attack)
     far = curve.band(CONFIDENCE)
     values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
     if certain is not None:

@@ -182,8 +182,8 @@ def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, fl
     """The attacks by gradients and required strengths whose searches were not looked at where they ended."""
     by_gradients = {record.name for record in result.records.values() if record.gradient is not None}
     named = [entry for bound in bounds for entry in strengths_of(bound, result)]
-    everything = [(attack, strength) for attack in result.attacks for strength in result.strengths(attack).tolist()]
-    looked_at = result.diagnosis.looked_at if result.diagnosis is not None else {}
+    everything = [(attack, strength) for attack in result.attacks for strength in result.distances(attack).tolist()]
+    looked_at = result.diagnosis.checked_strengths if result.diagnosis is not None else {}
     return [
         (attack, strength)
         for attack, strength in dict.fromkeys(named or everything)

@@ -49,11 +49,6 @@ class Curves(Output):
             if self.at and len(values) != len(self.at):
                 raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
 
-    @property
-    def end(self) -> float | None:
-        """Where the axis ends."""
-        return None if self.up_to is None else read_strength(self.up_to, self.attack)
-
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
         """Label -> the curve of each training."""
         return {
@@ -64,7 +59,7 @@ class Curves(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
-        figure = plot_curves(drawn, error=True, up_to=self.end).figure
+        figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
         if not self.at:
             return Made({}, {"": figure})
         heading = printed_heading(self.printed_on, self.data_name(done.study))
@@ -82,7 +77,9 @@ class Curves(Output):
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
-        broken = [{"error": share_statistic(broken_within(curve.minimal_sizes, [size])[:, 0])} for curve in curves]
+        broken = [
+            {"error": share_statistic(broken_within(curve.by_distance.minimal_sizes, [size])[:, 0])} for curve in curves
+        ]
         return StudyNumber(over_trainings(broken)["error"])
 
 
@@ -95,7 +92,7 @@ class Slopes(Curves):
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
         for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
-            bend = change_of_slope(curves[0], read_strength(self.up_to, self.attack))
+            bend = change_of_slope(curves[0].by_distance, read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)
             rows.append(
@@ -104,7 +101,7 @@ class Slopes(Curves):
                  "yes" if bend.significant else "no")
             )  # fmt: skip
         heads = ("model", "trained at", "bends at", "95 % interval", "slope before", "after", "significant")
-        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.end).figure
+        figure = plot_curves({k: v[0] for k, v in found.items()}, error=True, up_to=self.up_to).figure
         return Made({"": Sheet(self.title, heads, rows)}, {"": figure})
 
 

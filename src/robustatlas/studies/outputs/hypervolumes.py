@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robustatlas.common.wording import strength
+from robustatlas.common.wording import strength, value_as_typed
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import hypervolume_at_levels, hypervolume_limit
 from robustatlas.report.facts.units import unit_of
@@ -31,9 +31,11 @@ class Frontiers(Output):
         volumes = {label: hypervolume_of(run, self.attack) for label, run in runs.items()}
         right = np.all([run.clean for run in runs.values()], axis=0)
         image = int(np.argmax(right)) if self.image is None else self.image
-        sizes = [0.0, *next(iter(runs.values())).strengths(self.attack).tolist()]
+        sizes = [0.0, *next(iter(runs.values())).distances(self.attack).tolist()]
         kept = {label: [float(one.clean[image]), *one.frontier[image].tolist()] for label, one in volumes.items()}
-        figure = plot_frontiers(kept, sizes[-1], attack=self.attack, unit=unit_of(self.attack)).figure
+        figure = plot_frontiers(
+            kept, value_as_typed(self.attack, sizes[-1]), attack=self.attack, unit=unit_of(self.attack)
+        ).figure
         rows: list[tuple[Cell, ...]] = [(label, *values) for label, values in kept.items()]
         at = int(next(iter(runs.values())).index[image])
         heads = ("model", *(strength(size, of=self.attack) for size in sizes))

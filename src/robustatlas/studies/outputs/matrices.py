@@ -11,11 +11,11 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
-from robustatlas.common.wording import value_as_typed, wording
+from robustatlas.common.wording import text_as_typed, value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
 from robustatlas.metrics.references import load_reference
-from robustatlas.outcomes.strengths import listed_strengths, position_of
+from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import StudyNumber
@@ -123,7 +123,7 @@ class Accuracies(Output):
         first = next(iter(runs.values()))[0]
         sheets = {}
         for attack in self.attacks or first.attacks:
-            strengths = first.strengths(attack).tolist()
+            strengths = first.distances(attack).tolist()
             grid = [written(strength, of=attack) for strength in strengths]
             names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
             rows: list[tuple[Cell, ...]] = [
@@ -149,9 +149,10 @@ class OfReference(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         ours = done.reference(self.reference)
         printed = None if self.printed is None else load_reference(self.printed).accuracies
-        points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.entries[attack]]
+        points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.by_distance[attack]]
         rows: list[tuple[Cell, ...]] = [
-            (wording(attack).label, written(s, of=attack), float(ours.accuracies.at(attack, s))) for attack, s in points
+            (wording(attack).label, written(s, of=attack), float(ours.accuracies.at_distance(attack, s)))
+            for attack, s in points
         ]
         heads: tuple[str, ...] = ("attack", "strength", "ours")
         notes = (*ours.notes, *ours.marks)
@@ -165,7 +166,7 @@ class OfReference(Output):
 
 
 def _printed_at(printed: AccuracyTable, attack: str, strength: float) -> Cell:
-    grid = list(printed.entries.get(attack, ()))
+    grid = list(printed.by_distance.get(attack, ()))
     place = position_of(strength, grid)
     return "not there" if place is None else float(printed.values(attack)[place])
 
@@ -188,8 +189,8 @@ class OfCalibration(Output):
             except UserError as error:
                 rows.append((wording(attack).label, str(error), *["none"] * 5))
                 continue
-            ends = ["none" if end is None else written(end, of=attack) for end in (found.smallest, found.largest)]
-            strengths = listed_strengths(found.strengths, attack)
+            ends = ["none" if end is None else text_as_typed(end) for end in (found.smallest, found.largest)]
+            strengths = ", ".join(text_as_typed(strength, 6) for strength in found.strengths)
             ata = ", ".join(f"{value:.1f}" for value in found.ata)
             known = len(reference.accuracies.entries[attack])
             of = f"{len(found.strengths)} of {known}{', no choice' if known == len(found.strengths) else ''}"

@@ -50,7 +50,7 @@ class Look:
     def of(cls, result: Result, epoch: int, run: Path) -> Look:
         """What a result says."""
         judged = [name for name in result.attacks if result.outcome(name).judged]
-        table = result.restrict({name: result.strengths(name).tolist() for name in judged})
+        table = result.restrict_distances({name: result.distances(name).tolist() for name in judged})
         found = intervals(overall(table) | averages(table))
         return cls(epoch, result.samples, found["clean accuracy"], {name: found[name] for name in table.attacks}, run)
 

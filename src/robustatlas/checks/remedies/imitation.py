@@ -18,18 +18,18 @@ PAIRS = 24
 _WIDTH, _BATCH = 128, 64
 
 
-def estimated(model: Classifier) -> Classifier:
+def model_with_estimated_gradient(model: Classifier) -> Classifier:
     """Return the model with gradients by antithetic finite differences over a Gaussian neighbourhood.
 
     Evolution strategies take such gradients: they see jumps and need no backward pass (Salimans et al. 2017; Tramèr et
     al. 2020 on k-winners-take-all).
     """
 
-    def through(x: Tensor) -> Tensor:
+    def estimated_scores(x: Tensor) -> Tensor:
         estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]
         return estimate
 
-    return model.going_through(through, f"estimated gradient, {PAIRS} pairs")
+    return model.with_stand_in(estimated_scores, f"estimated gradient, {PAIRS} pairs")
 
 
 class _Estimated(torch.autograd.Function):
@@ -58,7 +58,7 @@ class _Estimated(torch.autograd.Function):
 
 
 def _noise_of(x: Tensor) -> Noise:
-    """Streams [B] that belong to the pixels, so that no sample's directions depend on its batch."""
+    """Return streams [B] that belong to the pixels, so that no sample's directions depend on its batch."""
     bits = flat(x.detach().float()).contiguous().view(torch.int32).long()
     places = torch.arange(1, bits.shape[1] + 1, device=x.device) * 0x9E3779B1
     return Noise((bits * places).sum(1)).child(0)
@@ -74,12 +74,12 @@ def scores_of(model: Classifier) -> Scores:
     return scores
 
 
-def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
+def distill(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
     """Return a small network that learned the outputs of the model at ``images`` [N, ...] and around them."""
     x = images.to(model.device, model.dtype)
     with torch.no_grad():
-        taught = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, _BATCH)])
-    targets = (taught / taught.std().clamp_min(1e-12)).float()
+        outputs = torch.cat([model.logits(part, verifying=True) for part in torch.split(x, _BATCH)])
+    targets = (outputs / outputs.std().clamp_min(1e-12)).float()
     student = nn.Sequential(
         nn.Flatten(), nn.Linear(flat(x).shape[1], _WIDTH), nn.GELU(), nn.Linear(_WIDTH, _WIDTH), nn.GELU(),
         nn.Linear(_WIDTH, targets.shape[1]),
@@ -88,11 +88,11 @@ def distilled(model: Classifier, images: Tensor, epochs: int = 30) -> nn.Module:
     optimizer = torch.optim.Adam(student.parameters(), 2e-3)
     with torch.enable_grad():
         for epoch in range(epochs):
-            shaken = (x + SPREAD * noise.child(epoch).normal(*x.shape[1:], dtype=x.dtype)).clamp(0, 1).float()
+            noisy = (x + SPREAD * noise.child(epoch).normal(*x.shape[1:], dtype=x.dtype)).clamp(0, 1).float()
             order = torch.argsort(noise.child(epoch).uniform())
             for rows in torch.split(order, _BATCH):
                 optimizer.zero_grad()
-                loss = nn.functional.mse_loss(student(shaken[rows]), targets[rows])
+                loss = nn.functional.mse_loss(student(noisy[rows]), targets[rows])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     return student.eval().requires_grad_(False)

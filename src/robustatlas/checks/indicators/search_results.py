@@ -1,4 +1,4 @@
-"""What attacks found of the samples, for the indicators of a full diagnosis."""
+"""Results of attacks on the samples, for the indicators of a full diagnosis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,17 +7,19 @@ import torch
 from torch import Tensor
 
 OWN, SEED = "default", "another seed"
-"""Names of the search that is diagnosed, and of the same with another seed."""
+"""Names of the search that is diagnosed, and of the same search with another seed."""
 
 
 @dataclass(frozen=True)
 class PlantedTest:
-    """The binarisation test of B samples under one attack. [B] each: ``found``, whether the attack found the planted
-    example; ``by_chance``, whether random points of the set did; ``set_up``, whether it could be told from the points
-    inside.
+    """Binarisation test of B samples under one attack.
 
-    ``convex``: the set is an lp ball. In others, such as warps, the search for a planted example ends in valleys of the
-    set itself, of sound networks too.
+    Attributes:
+        found: [B] True if the attack found the planted example.
+        by_chance: [B] True if random points of the set found it.
+        set_up: [B] True if the readout tells the planted example from the points inside.
+        convex: True if the set is an lp ball. In other sets, such as warps, a search for a planted example also ends in
+            valleys of the set itself, with sound networks too.
     """
 
     found: Tensor
@@ -27,7 +29,7 @@ class PlantedTest:
 
     @property
     def informative(self) -> bool:
-        """Whether chance finds few of the planted examples: at most the share that an attack may miss."""
+        """True if chance finds few of the planted examples: at most the share that an attack may miss."""
         return bool(self.set_up.any()) and float(self.by_chance[self.set_up].double().mean()) <= MISSED
 
 
@@ -36,12 +38,12 @@ MISSED = 0.05
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResults:
     """Sizes of the smallest examples of B samples that kinds of attack found, infinite where they found none.
 
     Attributes:
         epsilon: strength of L-inf, at which paths of single attacks are looked at.
-        strengths: [S] of the attack, those asked for.
+        strengths: [S] of the attack, as asked for.
         sizes: kind -> [B]; :data:`OWN` and :data:`SEED` among them.
         black_box: kinds that use no gradient.
         transferred: [B] 1 where an example against a distilled network does not transfer, 0 where it does, -1: none.
@@ -59,14 +61,14 @@ class Searched:
 
     @property
     def strength(self) -> float:
-        """In the middle of those asked for, at which kinds are compared."""
+        """Middle one of the strengths that were asked for, at which kinds are compared."""
         return float(self.strengths[len(self.strengths) // 2])
 
     @property
     def largest(self) -> float:
-        """Of those asked for."""
+        """Largest strength that was asked for."""
         return float(self.strengths[-1])
 
     def white_box(self) -> Tensor:
-        """[B] the smallest size by any kind that uses gradients."""
+        """Return the smallest size [B] by any kind that uses gradients."""
         return torch.stack([found for kind, found in self.sizes.items() if kind not in self.black_box]).amin(0)
