@@ -28,7 +28,7 @@ from robustatlas.report import words
 from robustatlas.report.facts import facts_of, fitting_reference, standings_of, what_is_shared
 from robustatlas.report.facts.comparison import shared_if_any
 from robustatlas.report.gallery import examples, picture
-from robustatlas.report.multiples import Tick, without_collisions
+from robustatlas.report.multiples import Tick, fitting_ticks
 from robustatlas.report.page import build_report
 from robustatlas.report.step_curves import REACH
 from robustatlas.report.words import summary, trust_together, verdict
@@ -425,7 +425,7 @@ def test_the_overview_draws_the_stored_sizes(tmp_path: Path) -> None:
 
 def test_ticks_cover_no_other_tick() -> None:
     ticks = [Tick(0, "0"), Tick(0.04, "8/255"), Tick(1, "0.8"), Tick(0.97, "classes")]
-    assert [tick.text for tick in without_collisions(ticks, 250)] == ["0", "0.8"]
+    assert [tick.text for tick in fitting_ticks(ticks, 250)] == ["0", "0.8"]
 
 
 def test_both_sides_of_a_curve_are_drawn_and_said(tmp_path: Path) -> None:

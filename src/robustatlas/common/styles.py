@@ -22,12 +22,12 @@ DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.2), (5, 1.4, 1.2,
 """Lengths of strokes and gaps, in widths of the line; none for a solid line."""
 
 MARKERS = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"), ("X", "x"), ("v", "triangle-down"))
-"""What goes with each dash, by the names of matplotlib and of plotly."""
+"""Markers, one for each dash, by the names of matplotlib and of plotly."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a model is drawn.
+    """Colour, dash and marker of a model.
 
     Attributes:
         colour: on a light ground.
@@ -58,7 +58,7 @@ class Style:
         return between.join(f"{length * width:g}{unit}" for length in self.dash)
 
     def page(self, width: float = 2) -> dict[str, str]:
-        """What a page's drawings need, for lines of that width.
+        """Return what the drawings of a page need, for lines of that width.
 
         Example:
             >>> list(styles_of(["a model"])[0].page())

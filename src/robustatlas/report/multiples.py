@@ -18,7 +18,7 @@ WIDTH = 184.0
 """Pixels of the smallest chart, by which its ticks are chosen: on a larger one they have more room."""
 
 NARROW = 125.0
-"""Likewise where a page has one run: two such charts stand abreast on a telephone."""
+"""Pixels of the smallest chart of a page with one run: two stand abreast on a telephone."""
 
 _NAME = 18
 _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
@@ -125,9 +125,9 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         axis=unit,
         said=f"Robust accuracy under {label} over strength ({unit}). {' '.join(told)}",
         lines=tuple(drawn),
-        ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
+        ticks=tuple(fitting_ticks(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
         own_threat=any(item.own_threat for item in items),
-        note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_of(known, apart)]),
+        note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_image_counts(known, apart)]),
     )
 
 
@@ -136,8 +136,8 @@ def _masked(attack: str, runs: Sequence[RunFacts]) -> list[str]:
     return [f"{listed(behind)} {MASKED}"] if behind else []
 
 
-def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
-    """Of what the lines are that stand apart."""
+def _image_counts(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
+    """Return the number of images of each line, where the lines stand apart."""
     return [listed([f"{shortened(run.name, _NAME)} on {counted(run.samples, 'image')}" for _, run, _ in known])] * apart
 
 
@@ -145,11 +145,11 @@ def _line(series: int, run: RunFacts, item: AttackFacts, end: float, marked: flo
     """Draw a run in the chart of an attack that ends at `end`; ``marked``: share of its strengths at its marker."""
     assert item.curve is not None
     last, held = float(item.strengths[-1]), run.certified_under(item.attack)
-    steps = StepCurve.of(item.curve, item.strengths, last)
+    steps = StepCurve.from_curve(item.curve, item.strengths, last)
     xs, found = _across(steps.sizes, end), steps.error
     certified = doubt = typical = band = ""
     if held is not None:
-        proved = StepCurve.of(held.curve, np.array(held.strengths), last)
+        proved = StepCurve.from_curve(held.curve, np.array(held.strengths), last)
         least = (_across(proved.sizes, end), proved.error)
         certified, doubt = _path(*least), _outline((xs, found), least)
     elif marked is None:
@@ -199,7 +199,7 @@ def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick
     return ticks
 
 
-def without_collisions(ticks: Sequence[Tick], width: float) -> list[Tick]:
+def fitting_ticks(ticks: Sequence[Tick], width: float) -> list[Tick]:
     """Return the ticks that have room beside the ones before them.
 
     Args:

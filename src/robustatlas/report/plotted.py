@@ -1,4 +1,4 @@
-"""What the figures of a report plot: curves, sizes and margins of each attack, and ratios to a reference."""
+"""Data of the figures of a report: curves, sizes and margins of each attack, and ratios to a reference."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def figure_data(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style]) -
         "runs": [run.name for run in runs],
         "short": [wording.shortened(run.name, 34) for run in runs],
         "styles": [look_of(style) for style in styles],
-        "about": "; ".join(dict.fromkeys(_about(group) for group in groups if any(run.attacks for run in group))),
+        "about": "; ".join(dict.fromkeys(_caption(group) for group in groups if any(run.attacks for run in group))),
         "cards": [card for cards, _ in found for card in cards],
         "ratios": [ratio for _, ratios in found for ratio in ratios],
     }
@@ -55,7 +55,7 @@ def _cards_and_ratios(runs: Sequence[RunFacts]) -> tuple[list[dict[str, Any]], l
     return cards, [_ratios(attack, runs, found) for attack, found in held.items()]
 
 
-def _about(runs: Sequence[RunFacts]) -> str:
+def _caption(runs: Sequence[RunFacts]) -> str:
     images = dict.fromkeys(f"{wording.counted(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
     behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
@@ -95,9 +95,9 @@ def _curves(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
             lines.append(None)
             continue
         end, held = float(item.strengths[-1]), run.certified_under(item.attack)
-        certified = StepCurve.of(held.curve, np.array(held.strengths), end) if held else None
+        certified = StepCurve.from_curve(held.curve, np.array(held.strengths), end) if held else None
         lines.append(
-            _steps(StepCurve.of(item.curve, item.strengths, end))
+            _steps(StepCurve.from_curve(item.curve, item.strengths, end))
             | ({"certified": _steps(certified)} if certified else {})
             | _typical(run, item)
         )
@@ -153,7 +153,11 @@ def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
 def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     head = _head(attack, found)
     lines = [
-        {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownThreat": item.own_threat}
+        {
+            "ratio": _interval_ends(item.against.get("CR")),
+            "uar": _interval_ends(item.against.get("UAR")),
+            "ownThreat": item.own_threat,
+        }
         if item
         else None
         for item in found
@@ -172,7 +176,7 @@ def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, An
     }
 
 
-def _plain(interval: Interval | None) -> list[float] | None:
+def _interval_ends(interval: Interval | None) -> list[float] | None:
     return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
 
 

@@ -32,7 +32,7 @@ _CELL, _WIDEST = 1.1, 13.0
 
 _CHANNELS = (1, 3)
 _STEPS = 20
-"""Of the ascent that shows how far a set reaches where no search fooled the model."""
+"""Settings of the ascent that shows how far a set reaches where no search fooled the model."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Cell:
     fooled: bool
 
 
-def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
+def sheet_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
     """At most ``columns`` of the attack's strengths, evenly spread, the largest one among them."""
     count = len(attack.strengths)
     picked = sorted({round((k + 1) * count / columns) - 1 for k in range(columns)} - {-1})
@@ -62,7 +62,7 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     """The strongest search at each chosen strength by itself, on one sample. Where it finds no example, the point of
     highest cross-entropy that an ascent in the same set finds."""
     found = []
-    for at in chosen_strengths(attack, columns):
+    for at in sheet_strengths(attack, columns):
         result = evaluate(
             model, data, attack, search="every", strengths={attack.name: [value_as_typed(attack.name, at)]},
             samples=[sample], keep_adversarial=True, progress=False,

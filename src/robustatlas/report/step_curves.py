@@ -34,7 +34,7 @@ class StepCurve:
     high: NDArray[np.float64]
 
     @classmethod
-    def of(cls, curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> StepCurve:
+    def from_curve(cls, curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> StepCurve:
         """Return the steps of a curve up to the strength `end`, all its `strengths` among them."""
         sizes = step_sizes(curve, end, kept=strengths, most=MOST_STEPS)
         low, high = curve.band(CONFIDENCE, kind="pointwise").at(sizes)

@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, usual_mark
+from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, mark_usual_strength
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Curve(Protocol):
-    """What is drawn of a robustness curve, as `robustatlas.metrics.RobustnessCurve` is one."""
+    """A robustness curve as figures draw it, as `robustatlas.metrics.RobustnessCurve` is one."""
 
     @property
     def attack(self) -> str:
@@ -30,11 +30,11 @@ class Curve(Protocol):
 
     @property
     def unit(self) -> str:
-        """Of its sizes."""
+        """Unit of its sizes."""
 
     @property
     def model(self) -> str:
-        """What the colour and the dash are chosen by; empty where it is not known."""
+        """Name that the colour and the dash are chosen by; empty where it is not known."""
 
     @property
     def by_distance(self) -> Any:
@@ -51,11 +51,11 @@ class Curve(Protocol):
         """Its confidence band."""
 
     def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
-        """Where it crosses another curve."""
+        """Return the crossings with another curve."""
 
 
 _NORMS = {"linf": r"$\ell_\infty$", "l2": r"$\ell_2$", "l1": r"$\ell_1$", "l0": r"$\ell_0$"}
-"""How axes name the norms."""
+"""Names of the norms on axes."""
 
 Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
 
@@ -99,7 +99,7 @@ def plot_curves(
         >>> print(axes.get_xlabel())
         $\\ell_\\infty$, largest change of a pixel
     """
-    named = _named(curves)
+    named = _curves_by_name(curves)
     end = _end(named.values(), up_to)
     with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
         for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
@@ -109,7 +109,7 @@ def plot_curves(
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
-            usual_mark(axes, attacks.pop(), end, rises=error)
+            mark_usual_strength(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             legend_above(axes, len(named))
@@ -156,7 +156,7 @@ def step_sizes(curve: Curve, end: float, kept: ArrayLike = (), most: int | None 
     return np.asarray(sizes[sizes <= end])
 
 
-def _named(curves: Curves) -> dict[str, Curve]:
+def _curves_by_name(curves: Curves) -> dict[str, Curve]:
     if isinstance(curves, Mapping):
         named = dict(curves)
     else:

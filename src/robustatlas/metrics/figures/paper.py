@@ -1,4 +1,4 @@
-"""What all figures share: one column wide (3.3 inches), readable without colour, matplotlib's settings left alone."""
+"""Settings of all figures: one column wide (3.3 inches), readable without colour, matplotlib's settings left alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMN = 3.3
 """Width of a figure in inches: one column of a two-column paper."""
 
 _DPI = 300
-"""Of figures in files that are pictures of pixels."""
+"""Resolution of figures in files that are pictures of pixels."""
 
 _FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}
 """TrueType, which publishers ask for and other programs can edit; matplotlib's own choice is Type 3."""
@@ -81,7 +81,7 @@ def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") ->
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
 
-def usual_mark(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
+def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
     """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
     stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
     at, written = STANDARD.get(attack, (math.inf, ""))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sides(Protocol):
-    """What is drawn of both sides, as `robustatlas.metrics.two_sided.TwoSided` has them."""
+    """Both sides of a curve as figures draw them, as `robustatlas.metrics.two_sided.TwoSided` has them."""
 
     @property
     def certified(self) -> Any:
