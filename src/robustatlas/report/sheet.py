@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,8 @@ def _row(
     ]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{shortened(data.classes[label], letters)}", size)
-    axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
+    label_lines = [*map(figure_text, wrap(f"{name}:", 2 * letters // 3)), "change", f"x {factor:.2g}"]
+    axes[1, 0].text(0.5, 0.5, "\n".join(label_lines), ha="center", va="center", fontsize=size)
     for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
         title = f"{name} {text}" if roomy else text
         said = f"read as {read}" if cell.fooled else f"still {read}"

@@ -12,7 +12,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import Style, styles_of
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis, mark_usual_strength
+from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_usual_strength, percent_axis, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
