@@ -117,7 +117,7 @@ def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
 
 def _steps(curve: StepCurve) -> dict[str, Any]:
     ends = {"low": _rounded(curve.low), "high": _rounded(curve.high)}
-    return {"sizes": curve.sizes.tolist(), "error": curve.error.tolist()} | ends
+    return {"sizes": _rounded(curve.sizes, 7), "error": _rounded(curve.error)} | ends
 
 
 def _sizes(found: Found, end: float) -> dict[str, Any]:
@@ -180,5 +180,5 @@ def _interval_ends(interval: Interval | None) -> list[float] | None:
     return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
 
 
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+def _rounded(values: NDArray[np.float64], digits: int = 5) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64).tolist()]
