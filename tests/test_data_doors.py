@@ -352,6 +352,9 @@ def test_three_samples_of_fifty_thousand_read_few(tmp_path: Path, labels: np.nda
     reads = data.reads
     ra.audit(more, data, model=net, samples=2)
     assert data.reads < reads + 1000
+    reads = data.reads
+    ra.diagnose(net, data, samples=3)
+    assert data.reads < reads + 1000
 
 
 def test_items_that_are_not_what_the_data_set_declares_are_said() -> None:

@@ -408,6 +408,26 @@ def test_outputs_that_change_with_the_state_are_called_so(make: Callable[[], nn.
     assert_same_state(net, before)
 
 
+class Writing(Wrapped):
+    """A forward pass writes into a parameter, on which outputs may depend or not."""
+
+    def __init__(self, matters: bool) -> None:
+        super().__init__()
+        self.scale, self.matters = nn.Parameter(torch.ones(())), matters
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.no_grad():
+            self.scale.mul_(1.01)
+        return self.net(x) * self.scale if self.matters else self.net(x)
+
+
+@pytest.mark.parametrize("matters", [True, False])
+def test_a_model_that_writes_into_its_parameters_is_refused(matters: bool) -> None:
+    """Before any attack, with the name of the parameter: its numbers would be those of no network."""
+    with pytest.raises(ra.UserError, match=r"scale.*buffer"):
+        ra.evaluate(Writing(matters), (IMAGE, torch.tensor([0, 1, 2, 3])), "linf", **QUIET)
+
+
 def test_a_counter_that_outputs_do_not_depend_on_is_no_matter() -> None:
     told = check_model(ra.Classifier(Counting("added")), IMAGE, torch.tensor([0, 1, 2, 3]))
     assert not any("state" in each or "randomised" in each for each in told)

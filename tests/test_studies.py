@@ -188,6 +188,21 @@ def test_what_it_will_take_is_told_and_nothing_written(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_what_a_run_holds_already_is_not_forecast_again(studied: tuple[Path, Path, Studied], tmp_path: Path) -> None:
+    """Of an evaluation that goes on to more samples, the new ones alone count, under each attack."""
+    _, out, _ = studied
+    shutil.copytree(out, tmp_path / "out")
+    grown = read_study(written(tmp_path, without_sizes(SMALL), ("samples = 12", "samples = 18")))
+    fresh, left = (
+        {each.name: each for each in forecast_study(grown, folder, "1").expected if each.name.startswith("eval")}
+        for folder in (tmp_path / "empty", tmp_path / "out")
+    )
+    assert left.keys() == fresh.keys() and left
+    for name, whole in fresh.items():
+        assert left[name].passes == pytest.approx(whole.passes * 6 / 18), name
+        assert left[name].seconds == pytest.approx(whole.seconds * 6 / 18), name
+
+
 def test_marks_say_what_a_step_was(studied: tuple[Path, Path, Studied]) -> None:
     _, out, _ = studied
     said = json.loads((out / "done" / "models.linf.seed-3.json").read_text(encoding="utf-8"))
@@ -198,7 +213,6 @@ CLAIM = """
 [outputs.claims]
 kind = "claims"
 [[outputs.claims.claims]]
-paper = "mine"
 claim = "attacked in training is better"
 printed = [60.0, 50.0]
 printed_on = "digits"
@@ -221,7 +235,7 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
     assert row["printed"] == "60 > 50"
     assert row["difference"] == f"{gaps.mean():+.1f} [{gaps.mean() - half:.1f}, {gaps.mean() + half:.1f}]"
     assert row["verdict"] == (
-        "holds" if gaps.mean() > half else "does not hold" if gaps.mean() < -half else "not decided"
+        "shown" if gaps.mean() > half else "not reproduced at this size" if gaps.mean() <= 0 else "not decided"
     )
 
 
@@ -245,7 +259,7 @@ less = { model = "linf", number = "linf@0.1" }
     row = dict(zip(table.columns, map(str, table.rows[0]), strict=True))
     first, second = row["difference"].split("; ")
     assert float(first.split(" ")[0]) == pytest.approx(-float(second.split(" ")[0]))
-    assert row["verdict"] != "holds" and row["printed"] == "60 > 50; none"
+    assert row["verdict"] != "shown" and row["printed"] == "60 > 50; none"
 
 
 PUBLISHED = """

@@ -158,8 +158,10 @@ def rank_sum_test(first: ArrayLike, second: ArrayLike) -> RankTest:
     Raises:
         UserError: a set of values is empty or not finite.
 
-    Source: Wilcoxon 1945, Biometrics Bulletin 1(6); exact up to 8 values in the smaller set (where values are equal:
-    and 500 in both), by the normal distribution corrected for ties otherwise.
+    Source: Wilcoxon 1945, Biometrics Bulletin 1(6). The p-value is exact where the smaller set has at most 8 values
+    and, if some values are equal, both sets together have at most 500. Otherwise it is that of the normal distribution
+    with the corrections for ties and for continuity (``scipy.stats.mannwhitneyu``): for ten trainings a side, as in
+    Guo et al. 2024.
 
     Example:
         >>> test = rank_sum_test([0.5, 0.6, 0.7], [0.1, 0.2, 0.3])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.figures.curves import step_sizes
-from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.numbers.definitions import CONFIDENCE
 
 MOST_STEPS = 200
 """Changes of a curve that a page draws; a longer curve keeps this many of them, and every strength of the run."""

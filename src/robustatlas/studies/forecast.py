@@ -1,4 +1,4 @@
-"""What a study will take: passes counted from the recipes and plans, times the seconds of a pass of each network."""
+"""The cost of a study: passes counted from recipes and attack plans, times the seconds of a pass of each network."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
 from robustatlas.models.sources.defended import transformations
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.storage import is_run
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.finished import Finished, images_of
+from robustatlas.studies.identity import State
 from robustatlas.studies.planning import Step, request_of
 from robustatlas.studies.running import check_claim, evaluation_request, plan_of, steps_in_words, steps_wanted
 from robustatlas.training.display import TrainingDisplay
@@ -89,12 +92,12 @@ def forecast_study(
     """
     throughput = DeviceThroughput.parse_optional(device_throughput)
     check_claim(named(out), study)
-    counter = _Counter(Finished.of(study, named(out)), throughput, device)
+    counter = _Counter(Finished.open(study, named(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))
     steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
     for step in wanted:
-        if not counter.done.done(step):
+        if not counter.done.is_done(step):
             name = ".".join(filter(None, (step.kind, step.entry, step.model)))
             todo.setdefault(name, []).append(step)
     with warnings.catch_warnings():
@@ -140,7 +143,7 @@ class _Counter:
             why = f"{first_line(error)}."
         return Expected(name, len(steps), unknown=why)
 
-    def _once(self, key: object, count: Callable[[], Any]) -> Any:
+    def _compute_once(self, key: object, count: Callable[[], Any]) -> Any:
         known = repr(key)
         if known not in self.known:
             self.known[known] = count()
@@ -156,7 +159,7 @@ class _Counter:
     def _training(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> _Cost:
         """Return the cost of one training; its bytes are those of the weights."""
         images, number = self.trial_images(self.study.data[data], "train", _IMAGES)
-        passes = self._once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
+        passes = self._compute_once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
         in_all = settings.epochs * number * passes / len(images)
         pace, weights = self._network(architecture, data)
         return _Cost(in_all, in_all * pace, weights)
@@ -166,20 +169,33 @@ class _Counter:
         entry, model = self.study.evaluations[first.entry], self.study.models[first.model]
         data, request = self.study.data_of(entry), replace(evaluation_request(entry), samples=None)
         number = min(self._test_images(data), entry.samples or sys.maxsize)
-        one = self._once((first.entry, model.defense), lambda: self._planned(data, request, model.defense))
+        by_attack = self._compute_once(
+            (first.entry, model.defense), lambda: self._planned(data, request, model.defense)
+        )
         network = self.study.models[model.of or first.model]
         if network.architecture is None:
             net = self.done.model(first.model, first.seed, device=self.device)
-            pace = self._once((first.model, data), lambda: self._pace(net, data))
+            pace = self._compute_once((first.model, data), lambda: self._pace(net, data))
         else:
             pace, _ = self._network(network.architecture, data)
-        return len(steps), replace(one, seconds=one.passes * pace) * (len(steps) * number)
+        missing = {
+            attack: sum(self._unattacked_samples(step, attack, number) for step in steps) for attack in by_attack
+        }
+        one = sum((cost * missing[attack] for attack, cost in by_attack.items()), _Cost())
+        return len(steps), replace(one, seconds=one.passes * pace)
+
+    def _unattacked_samples(self, step: Step, attack: str, number: int) -> int:
+        """Return the samples, of ``number``, that an evaluation still has to attack; its run keeps the others."""
+        place = self.done.folder / step.place
+        if self.done.state(step) in (State.AGAIN, State.REFUSED) or not is_run(place):
+            return number
+        return max(0, number - len(Run.open(place).finished(attack)))
 
     def _test_images(self, data: str) -> int:
         return self.trial_images(self.study.data[data], "test", _IMAGES)[1]
 
-    def _planned(self, data: str, request: Request, defense: str | None = None) -> _Cost:
-        """Return the passes and bytes of one image under attacks, by their plans."""
+    def _planned(self, data: str, request: Request, defense: str | None = None) -> dict[str, _Cost]:
+        """Return the passes and bytes of one image under each attack, by its plan."""
         images, _ = self.trial_images(self.study.data[data], "test", _IMAGES)
         net: nn.Module = _small_network(images).eval()
         if defense is not None:
@@ -189,7 +205,7 @@ class _Counter:
             labels = model.logits(images.images).argmax(1)
         asked = replace(request, progress=False, diagnose=False, audit=0)
         found = forecasted(model, replace(images, labels=labels), asked, 1.0, DeviceThroughput("counting", passes=1.0))
-        return _Cost(found.passes, 0.0, found.bytes) * (1 / len(images))
+        return {each.name: _Cost(each.passes, 0.0, each.bytes) * (1 / len(images)) for each in found.expected}
 
     def _network(self, architecture: str, data: str) -> tuple[float, float]:
         """Return the seconds of a pass of a network with its first weights, and the bytes of its weights."""
@@ -199,7 +215,7 @@ class _Counter:
             weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
             return self._pace(Classifier(net, device=self.device, name="trial"), data), weights
 
-        found: tuple[float, float] = self._once((architecture, data), measured)
+        found: tuple[float, float] = self._compute_once((architecture, data), measured)
         return found
 
     def _pace(self, model: Classifier, data: str) -> float:
@@ -243,7 +259,7 @@ class _Counter:
             attacks=[plan.evaluated(attack)], search=plan.searched, protocol=plan.protocol, strengths=strengths
         )
         pace, _ = self._network(plan.architecture, data)
-        one = self._planned(data, request)
+        one = sum(self._planned(data, request).values(), _Cost())
         number = min(self._test_images(data), plan.samples or sys.maxsize)
         return replace(one, seconds=one.passes * pace) * number
 

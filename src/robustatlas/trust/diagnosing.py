@@ -39,6 +39,9 @@ def _read_with_ends(known: KnownSubject, question: Question) -> DiagnosisRecord:
 _BATCH = 128
 _SAMPLES, _FULL = 100, 50
 """Numbers of samples that are looked at by default."""
+_DRAWN_FROM = 4
+"""A torch data set that does not declare its labels is read up to this many times the samples that are looked at: some
+are misclassified, and the others are drawn at random."""
 
 
 def diagnose(
@@ -62,7 +65,9 @@ def diagnose(
         model_or_result: a model, or a result or the folder of a run; the model of a run is loaded from its source.
         data: as of :func:`robustatlas.evaluate`; default, of a result: its own, by their name.
         attacks: whose numbers are to be judged; of a result: its own.
-        samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from.
+        samples: how many to look at, drawn at random (default: 100), or positions or a mask of those to choose from. Of
+            a torch data set that does not declare its labels (``targets``), they are drawn from its first items, four
+            times as many, unless these are sorted by class.
         seed: of the choice, and of the random directions.
         model: of a result, where it cannot be loaded from its source.
         everything: also read the indicators that decide nothing: those that raise false alarms, and costly ones.
@@ -87,12 +92,14 @@ def diagnose(
         'masked'
     """
     seed = seed_of(seed)
-    with undisturbed():
-        known = resolve_subject(model_or_result, data, model)
-    asked = known.result.attacks if known.result is not None else attacks
-    work = known.work
+    asked_for = None
     if samples is None or whole(samples) is not None:
         asked_for = (_FULL if full else _SAMPLES) if samples is None else count_of("samples", samples)
+    with undisturbed():
+        known = resolve_subject(model_or_result, data, model, samples if asked_for is None else _DRAWN_FROM * asked_for)
+    asked = known.result.attacks if known.result is not None else attacks
+    work = known.work
+    if asked_for is not None:
         count = min(asked_for, len(work.index))
     else:
         work = samples_of_rows(work, positions_from_request(samples, len(work.index)))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
-from robustatlas.evaluation.request import Data
+from robustatlas.evaluation.request import Data, Samples
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples, open_data
 from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
@@ -33,14 +33,17 @@ class KnownSubject:
     result: Result | None
 
 
-def resolve_subject(subject: Subject, data: Data | None, model: Model | None = None) -> KnownSubject:
-    """Return the model and the data of a subject."""
+def resolve_subject(
+    subject: Subject, data: Data | None, model: Model | None = None, samples: Samples = None
+) -> KnownSubject:
+    """Return the model and the data of a subject; of a torch data set no more items are read than hold `samples`."""
     if isinstance(subject, (str, Path)):
         subject = load_result(subject)
     if not isinstance(subject, Result):
         if data is None:
             raise UserError("A model needs data to be looked at with: give data, such as ra.load_dataset('digits').")
-        classifier, data = subject if isinstance(subject, Classifier) else Classifier(subject), open_data(data)
+        classifier = subject if isinstance(subject, Classifier) else Classifier(subject)
+        data = open_data(data, samples)
         return KnownSubject(classifier, data, choose_samples(data, None), None)
     given = model if isinstance(model, Classifier) or model is None else Classifier(model)
     classifier = _with_draws_of_run(_load_model(subject) if given is None else given, subject)

@@ -191,7 +191,12 @@ def _repetition_warnings(model: Classifier, x: Tensor, logits: Tensor) -> list[s
 def _changes_with_state(model: Classifier, x: Tensor, same: float) -> list[str]:
     """Return the names of the state that passes change in the network, if its outputs change with it; else nothing.
 
-    Inputs of a wider range follow ``x`` [B, ...], because observers change only then.
+    Inputs of a wider range follow ``x`` [B, ...], because observers change only then. Buffers are restored after an
+    evaluation; a copy of all parameters would cost as much memory as the network, so a pass that writes into one is
+    refused.
+
+    Raises:
+        UserError: a pass writes into a parameter.
     """
     if not isinstance(model.net, torch.nn.Module):
         return []
@@ -200,6 +205,13 @@ def _changes_with_state(model: Classifier, x: Tensor, same: float) -> list[str]:
         for other in (x, 1 - x, x.round()):
             _seeded_logits(model, other, 0)
         changed = names_of_changes(model.net, before)
+        parameters = {name for name, _ in model.net.named_parameters()}
+        if written := [name for name in changed if name in parameters]:
+            raise UserError(
+                f"A forward pass of the model writes into its parameters ({some(written)}), in eval mode too, so that "
+                "an evaluation would change the network. Keep what changes in a buffer, which is restored, and load "
+                "the network again: the passes so far have changed it."
+            )
         differs = bool(changed) and bool((_seeded_logits(model, x, 0) - first).abs().amax() > same)
     return changed if differs else []
 
