@@ -1,5 +1,6 @@
 """The sheet of pictures: titles that say size and class, one scale a row, and something to see where nothing fooled."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -83,3 +84,11 @@ def test_data_that_cannot_be_drawn_are_refused_by_their_shape(shape: tuple[int, 
     model = ra.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), 3)))
     with pytest.raises(ra.UserError, match="sensors has shape"):
         sheet.plot_gallery(model, data, "linf")
+
+
+def test_long_names_stay_inside_their_place() -> None:
+    attack = replace(attack_named("brightness"), name="my-brightness-with-a-long-name")
+    figure = sheet.plot_gallery(ra.load_model("builtin:digits-linf"), DATA, [attack], sample=0, columns=2)
+    figure.canvas.draw()
+    label = figure.axes[3].texts[0]
+    assert label.get_window_extent().width <= figure.axes[3].get_window_extent().width + 1

@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import json
 import re
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,12 @@ from robustatlas.report import words
 from robustatlas.report.facts import facts_of, fitting_reference, shared_of_runs
 from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gallery import examples, picture
-from robustatlas.report.labels import Tick, placed, without_collisions
+from robustatlas.report.multiples import Tick, fitting_ticks
 from robustatlas.report.numbers.of_several import numbers_of_several
 from robustatlas.report.numbers.shared import shared_if_any
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.page import build_report
+from robustatlas.report.step_curves import REACH
 from robustatlas.report.words import summary, trust_together, verdict
 from robustatlas.results.result import Result, load_result
 from run_files import record_run, write
@@ -348,7 +348,7 @@ def test_strengths_are_rounded_on_the_page(tmp_path: Path) -> None:
     sizes = {"linf": np.full(20, 0.3)}
     run = Result.from_arrays(np.zeros(20, int), np.zeros(20, int), sizes, {"linf": [0.1 + 0.2, 0.7 * 3]})
     ours = build_report([run], tmp_path / "report.html").read_text().split('id="report-data"')[0]
-    assert "0.3 to 2.1" in ours
+    assert re.findall(r"<small>([\d.]+)</small></td>", ours) == ["0.3", "2.1"]
     assert "0.30000000000000004" not in ours.split("All settings")[0]
     assert "2 strengths" in ours
 
@@ -411,17 +411,24 @@ def test_command(tmp_path: Path) -> None:
     assert "multirobustbench" not in page.read_text()
 
 
-def test_names_of_lines_cover_no_other_name_and_ticks_no_other_tick() -> None:
-    falling = np.linspace(0, 250, 21)
-    rates = np.array([0.2, 0.9, 1.0, 3.0, 12.0])
-    lines = [(falling, 110 * (1 - 0.9 * np.exp(-rate * falling / 250))) for rate in rates]
-    names = placed(lines, [f"model-number-{k}" for k in range(5)], 250, 110)
-    assert not any(one.overlaps(other) for one, other in combinations(names, 2))
-    for (x, y), name in zip(lines, names, strict=True):
-        assert name.at[1] == pytest.approx(np.interp(name.at[0], x, y))
-        assert name.x >= 0 and name.x + name.width <= 250
+def test_the_overview_draws_the_stored_sizes(tmp_path: Path) -> None:
+    """Between the strengths that were asked for as well: half of the images break at a quarter of the only strength."""
+    sizes = {"linf": np.repeat([0.05, np.inf], 50)}
+    run = Result.from_arrays([0] * 100, [0] * 100, sizes, {"linf": [0.2]}, model="mine", data="arrays")
+    text = build_report([run], tmp_path / "r.html").read_text(encoding="utf-8")
+    (path,) = re.findall(r'<path class="found" d="M0 0([^"]*)"', text)
+    corners = [tuple(map(float, corner.split("V"))) for corner in path.split("H")[1:]]
+    strengths = [x * REACH * 0.2 / 100 for x, _ in corners]
+    assert strengths == pytest.approx([0.05, 0.2], rel=1e-3) and [y for _, y in corners] == [50, 50]
+    (card,) = json.loads(text.split('id="report-data">')[1].split("</script>")[0])["cards"]
+    (line,) = card["curve"]["lines"]
+    assert (line["sizes"], line["error"]) == ([0, 0.05, 0.2], [0, 50, 50])
+    assert card["reach"] > 0.2  # the last step stands inside the axis
+
+
+def test_ticks_cover_no_other_tick() -> None:
     ticks = [Tick(0, "0"), Tick(0.04, "8/255"), Tick(1, "0.8"), Tick(0.97, "classes")]
-    assert [tick.text for tick in without_collisions(ticks, 250)] == ["0", "0.8"]
+    assert [tick.text for tick in fitting_ticks(ticks, 250)] == ["0", "0.8"]
 
 
 def test_both_sides_of_a_curve_are_drawn_and_said(tmp_path: Path) -> None:

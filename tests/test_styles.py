@@ -1,7 +1,9 @@
 """Colour, dash and marker of a model: its own wherever it is drawn, and another than its neighbours'."""
 
+import json
 from dataclasses import replace
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from robustatlas.common.styles import COLOURS, DASHES, MARKERS, model_styles
-from robustatlas.outcomes.identity import ModelRecord
+from robustatlas.metrics.references import load_reference
+from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.page import build_report
+from robustatlas.results.result import Result
 
 SEEN_BY = {
     "normal": np.eye(3),
@@ -84,14 +89,31 @@ def test_equal_models_are_told_apart() -> None:
     assert first == model_styles(["mine"])[0] and second.dash != first.dash
 
 
-def test_a_model_is_known_by_weights_and_code() -> None:
-    mine = ModelRecord(name="mine", weights_sha256="ab", code_sha256="cd")
-    renamed = mine.model_copy(update={"name": "another name"})
-    assert renamed.fingerprint == mine.fingerprint == "abcd"
-    assert ModelRecord(name="mine").fingerprint == "mine"
+def test_no_two_of_many_models_share_colour_dash_and_marker() -> None:
+    assert len(set(model_styles([str(number) for number in range(216)]))) == 216
+
+
+def test_runs_look_on_a_board_as_on_their_page(tmp_path: Path) -> None:
+    """Whatever published defenses stand beside them, and whichever weights stand behind their names."""
+    reference = load_reference("multirobustbench-cifar10")
+    names, strengths = ["mine", "another", "third"], {"linf": reference.accuracies.strengths("linf")}
+    runs = [
+        Result.from_arrays([0, 1], [0, 1], {"linf": [0.01, 0.2]}, strengths, model=name, data="cifar10")
+        for name in names
+    ]
+    page = json.loads(
+        build_report(runs, tmp_path / "r.html").read_text().split('id="report-data">')[1].split("</script>")[0]
+    )
+    site = build_leaderboard(runs, tmp_path / "site", reference).read_text()
+    board = json.loads(site.split('id="board-data">')[1].split("</script>")[0])
+    shown = {row["name"]: board["looks"][row["look"]] for row in board["defenses"]}
+    assert [shown[name] for name in names] == page["styles"]
+    assert len({json.dumps(look) for look in shown.values()}) == len(board["defenses"])
+    for run, style in zip(runs, model_styles(names), strict=True):
+        assert run.curve("linf").model == run.name and style.page()["colour"] == shown[run.name]["colour"]
 
 
 def test_dashes_are_written_for_each_page() -> None:
     style = replace(model_styles(["mine"])[0], dash=(5, 1.6))
-    assert style.drawing(2)["dasharray"] == "10 3.2" and style.drawing(2)["dash"] == "10px,3.2px"
-    assert replace(style, dash=()).drawing()["dash"] == replace(style, dash=()).linestyle == "solid"
+    assert style.page(2)["dasharray"] == "10 3.2" and style.page(2)["dash"] == "10px,3.2px"
+    assert replace(style, dash=()).page()["dash"] == replace(style, dash=()).linestyle == "solid"

@@ -11,6 +11,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import format_size, text_as_typed
 from robustatlas.common.wording import format_rough
 from robustatlas.metrics.registry import reference_metrics
+from robustatlas.report.step_curves import REACH
 
 Told = Mapping[str, Any]
 """Of one run what ``show --json`` prints."""
@@ -93,14 +94,14 @@ def _heat(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
                 continue
             cells = zip(attack["strengths"], attack["accuracy"], strict=True)
             yield (
-                row[2 : 2 + len(attack["strengths"])],
+                row[1 : 1 + len(attack["strengths"])],
                 [f"strength {text_as_typed(s)}: {percent(a)}" for s, a in cells],
             )
             yield row[-1], bare(attack["average accuracy"])
         for row, held in zip(rows[len(run["attacks"]) :], run["certified"].values(), strict=True):
             cells = zip(held["strengths"], held["robust accuracy, at least"], strict=True)
             said = [f"strength {text_as_typed(s)}: certified, at least {percent(a)}" for s, a in cells]
-            yield row[2 : 2 + len(said)], said
+            yield row[1 : 1 + len(said)], said
 
 
 def _quartiles(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
@@ -145,10 +146,17 @@ def _charts(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     attacks = dict.fromkeys(name for run in told for name, item in run["attacks"].items() if item["accuracy"])
     for lines, attack in zip(found["charts"], attacks, strict=True):
         having = [run for run in told if (run["attacks"].get(attack) or {}).get("accuracy")]
-        for points, run in zip(lines, having, strict=True):
-            drawn = np.array([float(point.split(",")[1]) for point in points.split()])
-            accuracy = [run["clean accuracy"], *run["attacks"][attack]["accuracy"]]
-            yield bool(np.allclose(100 - drawn, [cell["value"] for cell in accuracy], atol=0.02)), True
+        last = max(run["attacks"][attack]["strengths"][-1] for run in having)
+        for path, run in zip(lines, having, strict=True):
+            corners = np.array([re.split("[ V]", corner) for corner in path[1:].split("H")], dtype=float)
+            item = run["attacks"][attack]
+            at = np.array([0.0, *item["strengths"]]) * 100 / (REACH * last)
+            accuracy = [run["clean accuracy"], *item["accuracy"]]
+            drawn = [100 - corners[np.abs(corners[:, 0] - x) < 6e-4, 1] for x in at]
+            agree = [
+                bool(np.isclose(y, cell["value"], atol=0.02).any()) for y, cell in zip(drawn, accuracy, strict=True)
+            ]
+            yield all(agree), True
 
 
 def _plots(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:

@@ -8,7 +8,7 @@
   return {
     tables: Object.fromEntries(all("main .scroller > table").map((table) => [said(table.parentElement), all("tbody tr", table).map(row)])),
     plots: all(".card").map((card) => [card.dataset.attack, traces(card.querySelector(".plot"))]),
-    charts: all(".chart").map((chart) => all("polyline:not(.least)", chart).map((line) => line.getAttribute("points"))),
+    charts: all(".chart").map((chart) => all("path.found", chart).map((line) => line.getAttribute("d"))),
     said: all(".chart, .card .plot, [data-figure]").map(said),
     head: all(".headline, .findings, p.certified").map(text).join(" "),
   };

@@ -66,7 +66,7 @@ def test_vectors(published_table: Path, look: Visit) -> None:
 
 
 def test_published_boards(published_table: Path, look: Visit) -> None:
-    page = look(published_table)
+    page = look(published_table, "#columns=clean,sc,seen")
     published = VECTORS["published"]
     for board in ("average", "worst"):
         page.check(f"input[value={board}]")
@@ -212,7 +212,7 @@ def test_a_board_of_own_runs_shows_what_is_known(tmp_path: Path, visit: Visit) -
     wait_for_plots(page)
     assert re.findall(r"\d+", page.inner_text("#status")) == ["2", "1", "11"]
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
-    assert heads == ["rank", "defense", "robust-linf", "cr", "clean", "sc", "sc1", "seen", "uar", "samples"]
+    assert heads == ["rank", "defense", "robust-linf", "cr", "clean", "seen", "uar", "samples"]
     assert not page.locator("#extra").is_visible()
     assert sorted(page.locator(".chip .label").all_inner_texts()) == sorted(rows(page))
     page.click("#choose")
@@ -290,7 +290,7 @@ def test_text_in_exports_is_no_formula(odd_runs: Path, look: Visit) -> None:
 
 
 def test_few_images_never_stand_above_many_without_a_mark(odd_runs: Path, look: Visit) -> None:
-    page = look(odd_runs)
+    page = look(odd_runs, "#columns=sc,seen,samples")
     row = page.locator("#board tr.own", has_text="lucky")
     assert place(rows(page)["lucky"][0].removeprefix("about ")) == 1 and rows(page)["lucky"][6] == "20"
     assert "only 20 images" in row.inner_text()

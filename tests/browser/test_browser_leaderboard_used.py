@@ -75,7 +75,7 @@ def test_a_board_beside_its_drawer_says_that_it_scrolls(table: Path, visit: Visi
 
 
 def test_sort_filter_search(table: Path, look: Visit) -> None:
-    page = look(table)
+    page = look(table, "#columns=sc")
     page.click("th[data-key=sc] button")
 
     def constants() -> list[float]:

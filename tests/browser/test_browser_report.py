@@ -49,7 +49,7 @@ def test_figures_of_an_attack_are_tabs_of_one_card(full_page: Path, look: Visit)
     card = page.locator(".card").first
     assert card.locator("[role=tab]").all_inner_texts() == ["Curve", "Sizes", "Margin", "Examples"]
     card.locator("[role=tab]").first.focus()
-    for titles in (["images"], ["margin left (0 to 1), upper bound"]):
+    for titles in (["images"], ["margin left (0 to 1),<br>upper bound"]):
         page.keyboard.press("ArrowRight")
         shown = "[...document.querySelectorAll('.card:first-child .plot:not([hidden])')]"
         assert page.evaluate(f"{shown}.map(p => p.layout.yaxis.title.text)") == titles
@@ -116,7 +116,6 @@ def test_the_first_screen_of_several_models(five_page: Path, look: Visit, width:
     assert "model-5" in page.inner_text(".leader")
     if width == 1440:
         assert page.locator(".multiple").first.bounding_box()["y"] < height
-    assert page.locator(".tag-of").count() == 0  # names of more than three would cover each other
     names = [f"model-{k}" for k in range(1, 6)]  # as typed
     assert page.locator(".runs tbody th b:not(.badge)").all_inner_texts() == names
     assert [text.strip() for text in page.locator(".overview .legend > span").all_inner_texts()] == names
@@ -208,3 +207,38 @@ def test_curves_show_accuracy_and_error_on_demand(full_page: Path, look: Visit) 
     title, *ends, inside = page.evaluate(shown)
     assert title == "robust error (%)" and ends == [100 - first, 100 - last] and inside
     page.click("#as-error")
+
+
+def test_error_rises_from_zero_at_the_bottom(full_page: Path, look: Visit) -> None:
+    """In the overview, by the levels beside the axis: the two ends of each line."""
+    page = ready(look(full_page), 9)
+    shares = """() => [...document.querySelectorAll('.chart')].map(chart => {
+        const middle = box => (box.top + box.bottom) / 2;
+        const levels = [...chart.querySelectorAll('.level')];
+        const at = Object.fromEntries(levels.map(level => [level.textContent, middle(level.getBoundingClientRect())]));
+        const path = chart.querySelector('path.found');
+        const onScreen = length => path.getPointAtLength(length).matrixTransform(path.getScreenCTM());
+        const ends = [0, path.getTotalLength()].map(length => onScreen(length).y);
+        return ends.map(y => 100 * (y - at['0%']) / (at['100%'] - at['0%']));
+    })"""
+    accuracy = page.evaluate(shares)
+    page.click("#as-error")
+    error = page.evaluate(shares)
+    page.click("#as-error")
+    for (clean, last), (clean_error, last_error) in zip(accuracy, error, strict=True):
+        assert clean > last and clean_error < last_error
+        assert clean_error == pytest.approx(100 - clean, abs=1) and last_error == pytest.approx(100 - last, abs=1)
+
+
+def test_every_accuracy_stands_with_its_strength(full_page: Path, look: Visit) -> None:
+    """On a telephone and on paper as well, where nothing can be pointed at."""
+    strength = "cell.querySelector('small:not([hidden])')?.innerText"
+    cells = f"all => all.map(cell => [{strength}, cell.ariaLabel])"
+    for width, medium in ((1440, "screen"), (390, "screen"), (688, "print")):
+        page = look(full_page, width=width)
+        page.emulate_media(media=medium)
+        found = page.eval_on_selector_all(".heat .cell", cells)
+        assert len(found) == 180
+        assert all(strength and said.startswith(f"strength {strength}:") for strength, said in found[:20])
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.emulate_media(media="screen")

@@ -1,4 +1,4 @@
-"""Colour, dash and marker of a model in every figure and on every page, chosen by the model's hash."""
+"""Colour, dash and marker of a model, in every figure and on every page: one rule, by the hash of its name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,29 +15,26 @@ COLOURS = (
     ("#1c2024", "#f4f2ec"),  # ink
     ("#7b3111", "#916f53"),  # brown
 )
-"""Colours on a light and on a dark background.
-
-Any two differ by at least 26 in CIELAB, also as protanopes, deuteranopes and tritanopes see them (by the matrices of
-Machado et al. 2009). The contrast of each to its background is at least 3 : 1.
-"""
+"""On a light and on a dark ground. Any two differ by 26 and more in CIELAB, also as protanopes, deuteranopes and
+tritanopes see them (by the matrices of Machado et al. 2009), and each by 3 : 1 from its ground."""
 
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.2), (5, 1.4, 1.2, 1.4), (9, 2), (3, 1, 1, 1, 1, 1))
 """Lengths of strokes and gaps, in widths of the line; none for a solid line."""
 
 MARKERS = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"), ("X", "x"), ("v", "triangle-down"))
-"""Marker that goes with each dash, by its names in matplotlib and in plotly."""
+"""Markers, one for each dash, by the names of matplotlib and of plotly."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """Colour, dash and marker of one model.
+    """Colour, dash and marker of a model.
 
     Attributes:
-        colour: on a light background.
-        on_dark: colour on a dark background.
+        colour: on a light ground.
+        on_dark: on a dark ground.
         dash: lengths of strokes and gaps, in widths of the line; empty for a solid line.
-        marker: its name in matplotlib.
-        symbol: name of the same marker in plotly.
+        marker: of matplotlib.
+        symbol: the same marker, of plotly.
     """
 
     colour: str
@@ -48,13 +45,11 @@ class Style:
 
     @property
     def linestyle(self) -> Any:
-        """Argument ``linestyle`` of matplotlib."""
+        """The dash, for matplotlib."""
         return (0, self.dash) if self.dash else "solid"
 
     def dash_lengths(self, width: float, unit: str = "", separator: str = " ") -> str:
-        """Return the dash of a line of this width as SVG writes it; empty for a solid line.
-
-        Plotly writes it with the unit ``"px"`` and the separator ``","``.
+        """The dash of a line of that width: as SVG writes it, or plotly (``"px"``, ``","``); empty for a solid line.
 
         Example:
             >>> model_styles(["a model"])[0].dash_lengths(2, "px", ",")
@@ -63,7 +58,7 @@ class Style:
         return separator.join(f"{length * width:g}{unit}" for length in self.dash)
 
     def drawing(self, width: float = 2) -> dict[str, str]:
-        """Return the style for drawings on a page, for lines of this width.
+        """Return what the drawings of a page need, for lines of that width.
 
         Example:
             >>> list(model_styles(["a model"])[0].drawing())
@@ -78,18 +73,20 @@ class Style:
         }
 
 
-def model_styles(models: Sequence[str]) -> list[Style]:
+def model_styles(models: Sequence[str], taken: Sequence[Style] = ()) -> list[Style]:
     """Return the styles of all models of one figure or page.
 
-    The hash of a model chooses its colour and its dash, wherever it is drawn. If two models would share one, the model
-    with the smaller hash keeps it, and the other takes the least used one after it. So up to six models differ in both,
-    and up to 36 in one of the two. The order of the models has no influence, except among equal models.
+    A model has the colour and the dash that the hash of its name gives it. Where two would have the same one, the name
+    with the smaller hash keeps it, and the other takes the next that fewest have. So up to six models differ in both,
+    up to 36 in one of them, and up to 216 in colour, dash or marker. The order of the models changes nothing, except
+    among equal ones.
 
     Args:
-        models: fingerprint of each model, or its name if it has none.
+        models: their names.
+        taken: styles of models that are on the page as well and keep theirs.
 
     Returns:
-        the style of each model, in the given order.
+        a style for each, in their order.
 
     Example:
         >>> first, second = model_styles(["mine", "another"])
@@ -97,20 +94,29 @@ def model_styles(models: Sequence[str]) -> list[Style]:
         (True, True, True)
     """
     hashes = [int(sha256(model.encode(errors="surrogatepass")).hexdigest(), 16) for model in models]
-    colours, dashes, pairs = Counter[int](), Counter[int](), Counter[tuple[int, int]]()
+    colours = Counter(style.colour for style in taken)
+    dashes = Counter(style.dash for style in taken)
+    pairs = Counter((style.colour, style.dash) for style in taken)
     found: dict[int, Style] = {}
-    for position in sorted(range(len(models)), key=hashes.__getitem__):
-        preferred_dash, preferred_colour = divmod(hashes[position], len(COLOURS))
+    for place in sorted(range(len(models)), key=hashes.__getitem__):
+        second, first = divmod(hashes[place], len(COLOURS))
         colour, dash = min(
-            product(_rotated_range(preferred_colour, len(COLOURS)), _rotated_range(preferred_dash, len(DASHES))),
-            key=lambda pair: (pairs[pair], colours[pair[0]], dashes[pair[1]]),
+            product(_ring(first, len(COLOURS)), _ring(second % len(DASHES), len(DASHES))),
+            key=lambda pair: (
+                pairs[COLOURS[pair[0]][0], DASHES[pair[1]]],
+                colours[COLOURS[pair[0]][0]],
+                dashes[DASHES[pair[1]]],
+            ),
         )
-        colours[colour], dashes[dash] = colours[colour] + 1, dashes[dash] + 1
-        pairs[colour, dash] += 1
-        found[position] = Style(*COLOURS[colour], DASHES[dash], *MARKERS[dash])
-    return [found[position] for position in range(len(models))]
+        again = pairs[COLOURS[colour][0], DASHES[dash]]
+        style = Style(*COLOURS[colour], DASHES[dash], *MARKERS[(dash + again) % len(MARKERS)])
+        colours[style.colour] += 1
+        dashes[style.dash] += 1
+        pairs[style.colour, style.dash] += 1
+        found[place] = style
+    return [found[place] for place in range(len(models))]
 
 
-def _rotated_range(first: int, count: int) -> Iterable[int]:
-    """Return all integers below ``count`` in cyclic order, beginning with ``first``."""
+def _ring(first: int, count: int) -> Iterable[int]:
+    """Return all places of a ring, beginning with one."""
     return [(first + step) % count for step in range(count)]

@@ -50,11 +50,6 @@ class ModelRecord(Record):
     library: str | None = None
 
     @property
-    def fingerprint(self) -> str:
-        """What stands for the model where it is drawn: the hashes of its weights and code, its name without any."""
-        return f"{self.weights_sha256 or ''}{self.code_sha256 or ''}" or self.name
-
-    @property
     def is_told(self) -> bool:
         """Return if weights or answers are recorded, by which two models can be told apart."""
         return self.weights_sha256 is not None or bool(self.probe)

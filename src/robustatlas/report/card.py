@@ -164,7 +164,7 @@ def _strip(strip: Strip, top: float) -> list[Shape]:
 
 
 def _sizes(strip: Strip) -> str:
-    """Where the clean accuracy is halved, of the last strength, in the attack's own unit."""
+    """Return where the clean accuracy is halved, of the last strength, in the attack's own unit."""
     last = format_strength(strip.last, 3, attack=strip.attack)
     if not strip.searched:
         return f"{words_up_to(strip.attack)} {last}"
@@ -195,7 +195,7 @@ def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
 
 
 def _half(strip: Strip, top: float) -> list[Shape]:
-    """Where half of the clean accuracy is left, with its interval: on white, so that it stands out from every shade."""
+    """Draw where half of the clean accuracy is left, with its interval; on white, it stands out from every shade."""
     middle, end = top + _STRIP / 2, top + _STRIP
     low, high = _x(strip.low), _x(strip.high)
     shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]

@@ -32,7 +32,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class FieldView:
-    """What a page shows of a run beside a field."""
+    """A run beside the published models of a field, as a page shows it."""
 
     run: str
     beside: Beside

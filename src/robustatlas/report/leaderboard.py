@@ -82,7 +82,7 @@ def board_data(
     images: int | None = None,
     alpha: float = ALPHA,
 ) -> dict[str, Any]:
-    """What the page's script reads: attacks with the reference, and every row's accuracies on the same strengths.
+    """Return the data of the page's script: attacks with the reference, and each row's accuracies on its strengths.
 
     Strengths that the reference does not have are left out; entries that a row does not have are None. ``compared``:
     whether the reference is one, or that of `Ground`; ``images``: that all rows share.
@@ -140,7 +140,7 @@ def _reference(reference: Reference, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _weights(reference: Reference, attack: str) -> list[float] | None:
-    """Of each strength of a ranked attack; None: 1 wherever a reader chooses it."""
+    """Return the weight of each strength of a ranked attack; None: 1 wherever a reader chooses it."""
     if reference.weights is None or attack not in reference.ranked:
         return None
     found = [value_at(reference.weights, attack, s) for s in reference.accuracies.distances(attack).tolist()]
@@ -180,7 +180,7 @@ def build_leaderboard(
     ground = Ground.from_results(runs) if reference is None else None
     against = ground.reference if ground else reference.drop_zeros() if reference else None
     assert against is not None
-    own, known, first, unlike = _own_rows(runs, against, details, ground)
+    own, known, first, unlike = _run_rows(runs, against, details, ground)
     if strangers := [name for name in details if name not in known]:
         names = ", ".join(row.name for row in own) or "none"
         raise UserError(
@@ -200,7 +200,7 @@ def build_leaderboard(
         doubts=list(dict.fromkeys([*unlike, *(doubt for row in own for doubt in row.doubts)])),
         ranking=_ranking(rows, against),
         scripts=SCRIPTS,
-        fields=_beside(first),
+        fields=_field_views(first),
         looks=style_sheet(_styles(rows)[len(rows) - len(own) :][:MOST_BESIDE]),
     )
     _write_all(folder, files | {"index.html": page})
@@ -220,10 +220,14 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
 
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
-    return model_styles([row.fingerprint or row.name for row in rows])
+    """Return the styles of rows: runs as on a page of the same runs, published defenses other than these."""
+    own = model_styles([row.name for row in rows if row.own_run])
+    published = model_styles([row.name for row in rows if not row.own_run], taken=own)
+    ours, others = iter(own), iter(published)
+    return [next(ours if row.own_run else others) for row in rows]
 
 
-def _own_rows(
+def _run_rows(
     results: Iterable[Result], reference: Reference, details: Mapping[str, About], ground: Ground | None
 ) -> tuple[list[Row], set[str], list[Result], list[str]]:
     """Return the rows of runs, the names of their models, the first runs, and sentences on what is not compared.
@@ -252,7 +256,7 @@ def _own_rows(
     return [row.drop_attacks(unlike) for row in rows], names, first, said
 
 
-def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
+def _field_views(runs: Sequence[Result]) -> list[field.FieldView]:
     names = distinct_names(runs)
     return [
         view
@@ -292,8 +296,7 @@ def _summary(board: Mapping[str, Any]) -> str:
     if not board["compared"]:
         return (
             f"{measured}. Ranked by the mean of the clean accuracy and those under {pluralise(ranked, 'attack')}, on "
-            "the "
-            f"{pluralise(board['images'], 'image')} that all have."
+            f"the {pluralise(board['images'], 'image')} that all have."
         )
     what, name = board["reference"]["what"], board["reference"]["name"]
     if not board["reference"]["trained"]:
@@ -342,7 +345,7 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "invalid": list(row.invalid),
         "unranked": row.unranked,
         "certified": {
-            attack: [_short(value) for value in entries.values()] for attack, entries in row.certified.items()
+            attack: [_rounded(value) for value in entries.values()] for attack, entries in row.certified.items()
         },
         "samples": row.samples,
         "few": few,
@@ -368,11 +371,11 @@ def _bounds(rows: Sequence[Row]) -> list[dict[str, Any]]:
         values = {row.accuracies.clean for row in alike}.union(*(row.values() for row in entries))
         of = sorted(filter(math.isfinite, values))
         low, high = alike[0].bounds(of) or ([], [])
-        found.append({"samples": samples, "of": of, "low": [*map(_short, low)], "high": [*map(_short, high)]})
+        found.append({"samples": samples, "of": of, "low": [*map(_rounded, low)], "high": [*map(_rounded, high)]})
     return found
 
 
-def _short(value: float) -> float:
+def _rounded(value: float) -> float:
     return round(value, 4)
 
 

@@ -1,4 +1,4 @@
-"""How a page draws its models: their styles as a style sheet, as data for scripts, and as line samples."""
+"""Styles of the models of a page: as a style sheet, as data for scripts, and as line samples."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ MARKS = {
 
 
 def look_of(style: Style) -> dict[str, str]:
-    """What scripts need to draw with a style."""
+    """Return what scripts need to draw with a style."""
     return {**style.drawing(), "mark": MARKS[style.symbol]}
 
 

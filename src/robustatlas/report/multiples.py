@@ -2,60 +2,73 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_strength
 from robustatlas.common.wording import MASKED, elide_middle, join_words, pluralise
-from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.labels import Curve, Label, Tick, placed, without_collisions
+from robustatlas.report.step_curves import REACH, StepCurve
 from robustatlas.report.words import line_in_words
 
-WIDTH, HEIGHT = 184.0, 110.0
-"""Pixels of the smallest chart, by which its words are placed: on a larger one they have more room."""
+WIDTH = 184.0
+"""Pixels of the smallest chart, by which its ticks are chosen: on a larger one they have more room."""
 
 NARROW = 125.0
-"""Likewise where a page has one run: two such charts stand abreast on a telephone."""
-
-MOST_NAMED = 3
-"""Runs whose lines bear their names, beside the legend; of more there is no room."""
+"""Pixels of the smallest chart of a page with one run: two stand abreast on a telephone."""
 
 _NAME = 18
 _MOST_COLUMNS = {True: (5, 4), False: (4, 3)}
-"""Charts abreast of one run, and of several, whose lines have names."""
+"""Charts abreast of one run, and of several."""
+
+_TICK_LETTER, _TICK_GAP = 6.2, 5.0
+"""Width of a letter of a tick, and the gap between two ticks, in pixels."""
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A value on an axis. ``place``: share of the axis, in [0, 1]; ``line``: whether it crosses the chart."""
+
+    place: float
+    text: str
+    line: bool = False
+
+    @property
+    def edge(self) -> str:
+        """The end of the axis at which it stands; empty for neither."""
+        return "first" if self.place == 0 else "last" if self.place * REACH > 1 - 1e-9 else ""
 
 
 @dataclass(frozen=True)
 class DrawnLine:
-    """One run in a chart, in shares of 100: x from the left, y from the top.
+    """One run in a chart: paths as SVG writes them, in shares of 100 from the upper left corner; empty where not known.
 
     Attributes:
         series: its place among the runs of the page, from 1.
-        points: of the line, as SVG writes them.
-        typical: points of the line of what is typical; empty where nothing was drawn.
-        band: outline of the intervals; empty where the chart has several runs, or shows a doubt.
-        certified: points of the line below which nothing can be found; empty where nothing is certified.
-        doubt: outline of what lies between both lines.
-        name: short; empty where the chart has one run, or a legend.
-        label: the lower left corner of the name.
-        marked: the point of the line beside which it stands.
+        found: the step curve of the robust accuracy.
+        last: a dot at the last strength.
+        typical: mean accuracy over draws.
+        band: outline of the intervals, of one run without certificates.
+        certified: the step curve below which nothing can be found.
+        doubt: outline between both curves.
+        mark: (x, y) of the model's marker; None where the chart has one run.
     """
 
     series: int
-    points: str
+    found: str
+    last: str
     typical: str
     band: str
     certified: str
     doubt: str
-    name: str
-    label: tuple[float, float]
-    marked: tuple[float, float]
+    mark: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -102,24 +115,9 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
     items = [item for *_, item in known]
     end = max(float(item.strengths[-1]) for item in items)
     label, unit = attack_label(attack).label, axis_label(items[0].unit, attack=attack)
-    entries = [(run.clean, *(item.accuracy or ())) for _, run, item in known]
-    lines = [
-        (np.array([0.0, *item.strengths.tolist()]) * 100 / end, np.array([100 - entry.value for entry in row]))
-        for item, row in zip(items, entries, strict=True)
-    ]
-    named = _labelled(lines, [run.name for _, run, _ in known] if 1 < len(runs) <= MOST_NAMED else [])
     drawn = [
-        DrawnLine(
-            series=place,
-            points=_points(*line),
-            typical=_typical(run, item, line[0]),
-            band=_band(line[0], row) if len(runs) == 1 and not run.certified_under(attack) else "",
-            **_other_side(run, attack, *line),
-            name=name,
-            label=(at.x, at.y),
-            marked=at.at,
-        )
-        for (place, run, item), line, row, (name, at) in zip(known, lines, entries, named, strict=True)
+        _line(place, run, item, end, (rank / (len(known) + 1)) if len(runs) > 1 else None)
+        for rank, (place, run, item) in enumerate(known, start=1)
     ]
     told = [line_in_words(run, item, len(runs) > 1) for _, run, item in known]
     return Panel(
@@ -128,9 +126,9 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
         axis=unit,
         said=f"Robust accuracy under {label} over strength ({unit}). {' '.join(told)}",
         lines=tuple(drawn),
-        ticks=tuple(without_collisions(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
+        ticks=tuple(fitting_ticks(_ticks(attack, end, distances), WIDTH if len(runs) > 1 else NARROW)),
         own_threat=any(item.own_threat for item in items),
-        note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_of(known, apart)]),
+        note="; ".join([*_masked(attack, [run for _, run, _ in known]), *_image_counts(known, apart)]),
     )
 
 
@@ -139,76 +137,82 @@ def _masked(attack: str, runs: Sequence[RunFacts]) -> list[str]:
     return [f"{join_words(behind)} {MASKED}"] if behind else []
 
 
-def _of(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
-    """Of what the lines are that stand apart."""
+def _image_counts(known: Sequence[tuple[int, RunFacts, AttackFacts]], apart: bool) -> list[str]:
+    """Return the number of images of each line, where the lines stand apart."""
     return [
         join_words([f"{elide_middle(run.name, _NAME)} on {pluralise(run.samples, 'image')}" for _, run, _ in known])
     ] * apart
 
 
-def _names(models: Sequence[str]) -> list[str]:
-    """Short names of models, without the source that all of them share.
-
-    >>> _names(["builtin:digits-linf", "builtin:digits-l2"]), _names(["a:mine", "b:mine"])
-    (['digits-linf', 'digits-l2'], ['a:mine', 'b:mine'])
-    """
-    sources = {model[: max(model.rfind(":"), model.rfind("/")) + 1] for model in models}
-    start = len(sources.pop()) if len(sources) == 1 else 0
-    return [elide_middle(model[start:], _NAME) for model in models]
-
-
-def _labelled(lines: Sequence[Curve], models: Sequence[str]) -> list[tuple[str, Label]]:
-    """The names of the lines with their places, in shares of 100; nameless where there are none, or the lines are so
-    near that names would cover each other."""
-    names = _names(models) if models else []
-    labels = _labels(lines, names) if names else []
-    if not labels:
-        return [("", Label((0, 0), 0, 0, 0))] * len(lines)
-    return list(zip(names, labels, strict=True))
-
-
-def _labels(lines: Sequence[Curve], names: Sequence[str]) -> list[Label]:
-    """Places of the names, in shares of 100; none where they would cover each other."""
-    pixels = [(x * WIDTH / 100, y * HEIGHT / 100) for x, y in lines]
-    found = placed(pixels, names, WIDTH, HEIGHT)
-    if any(one.overlaps(other) for one, other in combinations(found, 2)):
-        return []
-    across, down = 100 / WIDTH, 100 / HEIGHT
-    return [
-        Label((across * label.at[0], down * label.at[1]), across * label.x, down * label.y, label.width)
-        for label in found
-    ]
+def _line(series: int, run: RunFacts, item: AttackFacts, end: float, marked: float | None) -> DrawnLine:
+    """Draw a run in the chart of an attack that ends at `end`; ``marked``: share of its strengths at its marker."""
+    assert item.curve is not None
+    last, held = float(item.strengths[-1]), run.certified_under(item.attack)
+    steps = StepCurve.from_curve(item.curve, item.strengths, last)
+    xs, found = _across(steps.sizes, end), steps.error
+    certified = doubt = typical = band = ""
+    if held is not None:
+        proved = StepCurve.from_curve(held.curve, np.array(held.strengths), last)
+        least = (_across(proved.sizes, end), proved.error)
+        certified, doubt = _path(*least), _outline((xs, found), least)
+    elif marked is None:
+        band = _outline((xs, steps.low), (xs, steps.high))
+    if item.typical:
+        cells = [run.clean, *item.typical]
+        typical = _path(_across([0.0, *item.strengths], end), np.array([100 - cell.value for cell in cells]))
+    at = None if marked is None else marked * last
+    return DrawnLine(
+        series=series,
+        found=_path(xs, found),
+        last=f"M{xs[-1]:.5g} {found[-1]:.4g}h.01",
+        typical=typical,
+        band=band,
+        certified=certified,
+        doubt=doubt,
+        mark=None if at is None else (float(_across([at], end)[0]), steps.error_at(at)),
+    )
 
 
-def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
-    return " ".join(f"{x:.5g},{y:.4g}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
+def _across(sizes: ArrayLike, end: float) -> Floats:
+    """Return places of sizes on the axis, from 0 to 100."""
+    return np.asarray(sizes, dtype=np.float64) * 100 / (REACH * end)
 
 
-def _typical(run: RunFacts, item: AttackFacts, xs: NDArray[np.float64]) -> str:
-    cells = (run.clean, *item.typical) if item.typical else ()
-    return _points(xs, np.array([100 - cell.value for cell in cells])) if cells else ""
+def _path(xs: Floats, ys: Floats) -> str:
+    """Return the path of a step curve: each y holds up to the next x."""
+    steps = (f"H{x:.5g}V{y:.4g}" for x, y in zip(xs[1:].tolist(), ys[1:].tolist(), strict=True))
+    return f"M{xs[0]:.5g} {ys[0]:.4g}{''.join(steps)}"
 
 
-def _other_side(run: RunFacts, attack: str, xs: NDArray[np.float64], ys: NDArray[np.float64]) -> dict[str, str]:
-    """What is certified at the strengths of the line, and the doubt between."""
-    held = run.certified_under(attack)
-    if held is None:
-        return {"certified": "", "doubt": ""}
-    least = np.array([ys[0], *(100 - entry.value for entry in held.accuracy)])
-    return {"certified": _points(xs, least), "doubt": f"{_points(xs, ys)} {_points(xs[::-1], least[::-1])}"}
-
-
-def _band(xs: NDArray[np.float64], entries: Sequence[Interval]) -> str:
-    upper = np.array([100 - entry.high for entry in entries])
-    lower = np.array([100 - entry.low for entry in entries])
-    return f"{_points(xs, upper)} {_points(xs[::-1], lower[::-1])}"
+def _outline(upper: tuple[Floats, Floats], lower: tuple[Floats, Floats]) -> str:
+    """Return the path around what lies between two step curves that end at the same x."""
+    (xs, ys), back = lower, ""
+    for x, y in zip(xs[-2::-1].tolist(), ys[-2::-1].tolist(), strict=True):
+        back += f"V{y:.4g}H{x:.5g}"
+    return f"{_path(*upper)}V{ys[-1]:.4g}{back}Z"
 
 
 def _ticks(attack: str, end: float, distances: Mapping[str, float]) -> list[Tick]:
     ticks = [Tick(0.0, format_strength(0.0, attack=attack))]
     if attack in STANDARD_STRENGTHS and STANDARD_STRENGTHS[attack][0] < end:
-        ticks.append(Tick(STANDARD_STRENGTHS[attack][0] / end, STANDARD_STRENGTHS[attack][1], line=True))
-    ticks.append(Tick(1.0, format_strength(end, attack=attack)))
+        ticks.append(Tick(STANDARD_STRENGTHS[attack][0] / (REACH * end), STANDARD_STRENGTHS[attack][1], line=True))
+    ticks.append(Tick(1 / REACH, format_strength(end, attack=attack)))
     if (distance := distances.get(attack)) and distance <= end:
-        ticks.append(Tick(distance / end, "classes", line=True))
+        ticks.append(Tick(distance / (REACH * end), "classes", line=True))
     return ticks
+
+
+def fitting_ticks(ticks: Sequence[Tick], width: float) -> list[Tick]:
+    """Return the ticks that have room beside the ones before them.
+
+    Args:
+        ticks: the more important ones first; each stands in the middle of its place, at the ends inside the axis.
+        width: of the axis in pixels.
+    """
+    kept: list[tuple[float, float, Tick]] = []
+    for tick in ticks:
+        room = _TICK_LETTER * len(tick.text)
+        left = min(max(tick.place * width - room / 2, 0.0), width - room)
+        if all(left >= end + _TICK_GAP or left + room <= start - _TICK_GAP for start, end, _ in kept):
+            kept.append((left, left + room, tick))
+    return [tick for _, _, tick in kept]

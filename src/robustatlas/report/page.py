@@ -39,7 +39,7 @@ from robustatlas.report.numbers.shared import (
     shared_or_why,
 )
 from robustatlas.report.numbers.standings import Standings, standings_of
-from robustatlas.report.plotted import plotted
+from robustatlas.report.plotted import figure_data
 from robustatlas.report.sections import SECTIONS, Section
 from robustatlas.report.shapes import svg_of
 from robustatlas.results.result import Result
@@ -58,7 +58,7 @@ _MOST_COMPARED_BYTES = 2**28
 
 @dataclass(frozen=True)
 class RunPage:
-    """What the template shows of one run.
+    """One run, as the template shows it.
 
     Attributes:
         beside: of what all runs of the page share; the same where that is everything, None where it is nothing.
@@ -75,14 +75,14 @@ class RunPage:
     settings: str
     context: Mapping[str, str]
 
-    def by_attack(self, attack: str) -> AttackFacts | None:
-        """What is known of one attack, on what is shared where it is; None where the run does not have it."""
+    def facts_of_attack(self, attack: str) -> AttackFacts | None:
+        """Return the facts of one attack, on what is shared where it is; None where the run does not have it."""
         known = self.facts if self.beside is None or attack in self.apart else self.beside
         return next((found for found in known.attacks if found.attack == attack), None)
 
     @property
-    def own_numbers(self) -> bool:
-        """Whether it has more than what is shared, so that some of its numbers stand apart."""
+    def has_own_numbers(self) -> bool:
+        """Return if it has more than what is shared, so that some of its numbers stand apart."""
         sizes = [(run.samples, [len(one.strengths) for one in run.attacks]) for run in (self.facts, self.beside) if run]
         return len(sizes) == 2 and sizes[0] != sizes[1]
 
@@ -120,15 +120,15 @@ def build_report(
         the path of the page.
     """
     path = _file(output, len(results))
-    distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
+    distances, sides = _distances(results, data), _Sides.from_results(results, reference, trained_on or {}, headline)
     facts, table = sides.facts, sides.standings
     runs = [
         _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
         for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
     apart = [replace(r.facts, attacks=tuple(a for a in r.facts.attacks if a.attack in r.apart)) for r in runs]
-    styles, several = model_styles([run.fingerprint for run in facts]), len(runs) > 1
-    charts = multiples.panels(sides.together, distances) + multiples.panels(apart, distances, apart=several)
+    styles, several = model_styles([run.name for run in facts]), len(runs) > 1
+    charts = multiples.panels(sides.shared_facts, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
         "report.html",
         title=_title(facts),
@@ -151,9 +151,9 @@ def build_report(
         verdict=words.verdict(table) if table else [],
         trust=words.trust_together(facts, table) if several else "",
         context=_context(runs),
-        panels=plotted([sides.together, apart], styles, charts),
-        sections=_sections(results, sides.together or facts),
-        **_said(facts, sides.together),
+        panels=figure_data([sides.shared_facts, apart], styles),
+        sections=_sections(results, sides.shared_facts or facts),
+        **_remarks(facts, sides.shared_facts),
         **_against(facts, reference),
         **_tools(facts),
         styles=[*map(pages.inline, ("base.css", "report.css")), looks.style_sheet(styles)],
@@ -177,7 +177,7 @@ class _Sides:
     standings: Standings | None = None
 
     @classmethod
-    def of(
+    def from_results(
         cls,
         results: Sequence[Result],
         reference: Reference | None,
@@ -207,7 +207,7 @@ class _Sides:
         return cls(facts_of_all(results), shared, beside, notes, standings)
 
     @property
-    def together(self) -> list[RunFacts]:
+    def shared_facts(self) -> list[RunFacts]:
         """The runs on what they share; none where that is nothing."""
         return [run for run in self.beside if run is not None]
 
@@ -228,6 +228,7 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
         "measured": {attack.attack for attack in attacks if attack.frontier},
         "masked": masked,
         "confidence": round(100 * CONFIDENCE),
+        "wording": wording,
         "percent": words.percent,
         "over": words.attacks_and_strengths,
     }
@@ -247,21 +248,23 @@ def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tupl
     return [(section, Markup(body)) for section, body in said if body]
 
 
-def _said(facts: Sequence[RunFacts], together: Sequence[RunFacts]) -> dict[str, Any]:
-    """What the page says beside its numbers; ``together``: of what the runs share."""
-    held = together or facts
+def _remarks(facts: Sequence[RunFacts], shared: Sequence[RunFacts]) -> dict[str, Any]:
+    """Return what the page says beside its numbers; ``shared``: facts on what the runs share."""
+    held = shared or facts
     return {
         "certified": [
             (run.name if len(facts) > 1 else "", proved) for run in facts if (proved := words.certified(run))
         ],
-        "calibrations": _alike([(run.name, list(run.calibrations)) for run in facts if run.calibrations], len(facts)),
-        "notes": _alike([(run.name, run.reference.held.notes()) for run in held if run.reference], len(held)),
-        "warnings": _alike([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
-        "advice": _alike([(run.name, run.advice) for run in facts if run.advice], len(facts)),
+        "calibrations": _merge_equal(
+            [(run.name, list(run.calibrations)) for run in facts if run.calibrations], len(facts)
+        ),
+        "notes": _merge_equal([(run.name, run.reference.held.notes()) for run in held if run.reference], len(held)),
+        "warnings": _merge_equal([(run.name, list(run.warnings)) for run in facts if run.warnings], len(facts)),
+        "advice": _merge_equal([(run.name, run.advice) for run in facts if run.advice], len(facts)),
         "other_threat": words.OTHER_THREAT,
-        "asked": _asked(facts),
+        "asked": _query_tables(facts),
         "fields": [view for place, run in enumerate(facts, 1) for view in field.views(run.name, run.beside, place)],
-        "crossings": _crossings(together),
+        "crossings": _crossings(shared),
     }
 
 
@@ -309,7 +312,7 @@ def _run(
     )
 
 
-def _alike(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T]]]:
+def _merge_equal(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T]]]:
     """Pairs of a run and its sentences; one pair without a name where the same is said of all runs."""
     if len(said) == runs and all(sentences == said[0][1] for _, sentences in said):
         return [("", said[0][1])]
@@ -317,7 +320,7 @@ def _alike(said: list[tuple[str, list[T]]], runs: int) -> list[tuple[str, list[T
 
 
 def _context(runs: Sequence[RunPage]) -> dict[str, list[tuple[str, str]]]:
-    """What was measured where: key -> pairs of a run and its value; one pair without a name where all runs agree."""
+    """Return what was measured where: key -> pairs of a run and its value; one pair without a name if all agree."""
     rows = {}
     for key in dict.fromkeys(key for run in runs for key in run.context):
         values = [(run.facts.name, run.context.get(key, "")) for run in runs]
@@ -378,8 +381,8 @@ _Row = tuple[str, float, list[Interval | None]]
 """An attack, a strength, and an entry for each limit; None beyond what the attack asked."""
 
 
-def _asked(facts: Sequence[RunFacts]) -> list[tuple[str, list[int], list[_Row]]]:
-    """Of each run of a model that could only be asked: its name, the numbers of queries, and the rows."""
+def _query_tables(facts: Sequence[RunFacts]) -> list[tuple[str, list[int], list[_Row]]]:
+    """Return for each run of a model that could only be asked its name, the numbers of queries, and the rows."""
     tables = []
     for run in facts:
         found = [success for attack in run.attacks for success in attack.queries]

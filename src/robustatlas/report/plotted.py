@@ -1,4 +1,4 @@
-"""What the figures of a report plot: curves, sizes and margins of each attack, and ratios to a reference."""
+"""Data of the figures of a report: curves, sizes and margins of each attack, and ratios to a reference."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,18 +10,14 @@ from robustatlas.common import wording
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.styles import Style
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, falling_scale_start
-from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
-from robustatlas.report.multiples import Panel
 from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.step_curves import REACH, StepCurve
 from robustatlas.report.words import line_in_words, percent
-
-CURVE_POINTS = 400
-"""Points of a curve on the page; longer curves keep this many of their steps."""
 
 BINS = 24
 
@@ -29,38 +25,38 @@ Found = Sequence[AttackFacts | None]
 """One attack in each run of the page; None where the run does not have it."""
 
 
-def plotted(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style], charts: Sequence[Panel]) -> dict[str, Any]:
-    """The data of the page's figures: a card for each attack, and in each figure a line for each run that has it.
-    ``groups``: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
-    ``charts``: the small ones, in which the names of the lines have their places."""
+def figure_data(groups: Sequence[Sequence[RunFacts]], styles: Sequence[Style]) -> dict[str, Any]:
+    """Return the data of the page's figures: a card for each attack, in each figure a line for each run that has it.
+
+    Args:
+        groups: the runs of the page, on what they share, and with the attacks that stand apart; an attack is in one.
+        styles: of the runs.
+    """
     groups = [runs for runs in groups if runs]
     runs = groups[-1]
-    found = [_of_group(group, charts) for group in groups]
+    found = [_cards_and_ratios(group) for group in groups]
     return {
         "runs": [run.name for run in runs],
         "short": [wording.elide_middle(run.name, 34) for run in runs],
         "styles": [look_of(style) for style in styles],
-        "about": "; ".join(dict.fromkeys(_about(group) for group in groups if any(run.attacks for run in group))),
+        "about": "; ".join(dict.fromkeys(_caption(group) for group in groups if any(run.attacks for run in group))),
         "cards": [card for cards, _ in found for card in cards],
         "ratios": [ratio for _, ratios in found for ratio in ratios],
     }
 
 
-def _of_group(runs: Sequence[RunFacts], charts: Sequence[Panel]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _cards_and_ratios(runs: Sequence[RunFacts]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     attacks = dict.fromkeys(attack.attack for run in runs for attack in run.attacks)
     by_attack = {
         attack: [next((item for item in run.attacks if item.attack == attack), None) for run in runs]
         for attack in attacks
     }
-    cards = [
-        _card(attack, runs, found, next((chart for chart in charts if chart.attack == attack), None))
-        for attack, found in by_attack.items()
-    ]
+    cards = [_card(attack, runs, found) for attack, found in by_attack.items()]
     held = {attack: found for attack, found in by_attack.items() if any(item and item.against for item in found)}
     return cards, [_ratios(attack, runs, found) for attack, found in held.items()]
 
 
-def _about(runs: Sequence[RunFacts]) -> str:
+def _caption(runs: Sequence[RunFacts]) -> str:
     images = dict.fromkeys(f"{wording.pluralise(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
     behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
@@ -77,20 +73,21 @@ def _head(attack: str, found: Found) -> dict[str, Any]:
     }
 
 
-def _card(attack: str, runs: Sequence[RunFacts], found: Found, chart: Panel | None) -> dict[str, Any]:
+def _card(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     end = max(float(item.strengths[-1]) for item in found if item)
     usual = STANDARD_STRENGTHS.get(attack)
     return _head(attack, found) | {
         "attack": attack,
         "usual": usual if usual and usual[0] <= end else None,
         "end": end,
-        "curve": _curves(runs, found, end) | {"names": _names(chart, end) if chart else []},
+        "reach": REACH * end,
+        "curve": _curves(runs, found),
         "sizes": _sizes(found, end),
         "frontier": _frontiers(runs, found) if any(item and item.frontier for item in found) else None,
     }
 
 
-def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any]:
+def _curves(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     several = len(runs) > 1
     said = [line_in_words(run, item, several) for run, item in zip(runs, found, strict=True) if item and item.accuracy]
     lines: list[dict[str, Any] | None] = []
@@ -98,9 +95,13 @@ def _curves(runs: Sequence[RunFacts], found: Found, end: float) -> dict[str, Any
         if item is None or item.curve is None:
             lines.append(None)
             continue
-        held = run.certified_under(item.attack)
-        more = {"certified": _curve(held.curve, np.array(held.strengths), end)} if held else {}
-        lines.append(_curve(item.curve, item.strengths, end) | more | _typical(run, item))
+        end, held = float(item.strengths[-1]), run.certified_under(item.attack)
+        certified = StepCurve.from_curve(held.curve, np.array(held.strengths), end) if held else None
+        lines.append(
+            _steps(StepCurve.from_curve(item.curve, item.strengths, end))
+            | ({"certified": _steps(certified)} if certified else {})
+            | _typical(run, item)
+        )
     return {"lines": lines, "said": " ".join(said)}
 
 
@@ -115,24 +116,9 @@ def _typical(run: RunFacts, item: AttackFacts) -> dict[str, Any]:
     }
 
 
-def _names(chart: Panel, end: float) -> list[dict[str, Any]]:
-    return [
-        {"run": line.series - 1, "name": line.name, "size": line.label[0] * end / 100, "accuracy": 100 - line.label[1]}
-        for line in chart.lines
-        if line.name
-    ]
-
-
-def _curve(curve: RobustnessCurve, strengths: NDArray[np.float64], end: float) -> dict[str, Any]:
-    """The steps of a curve up to the end of the axis, all strengths among them. The error is 100 minus the accuracy of
-    the table. The band holds each point by itself, as the intervals of the tables do."""
-    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
-    if len(jumps) > CURVE_POINTS:
-        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, CURVE_POINTS).round().astype(int))]
-    sizes = np.unique(np.concatenate([[0.0], jumps, strengths[strengths <= end], [end]]))
-    low, high = curve.band(CONFIDENCE, kind="pointwise").at(sizes)
-    error = curve.at(sizes)
-    return {"sizes": sizes.tolist(), "error": error.tolist(), "low": _rounded(low), "high": _rounded(high)}
+def _steps(curve: StepCurve) -> dict[str, Any]:
+    ends = {"low": _rounded(curve.low), "high": _rounded(curve.high)}
+    return {"sizes": _rounded(curve.sizes, 7), "error": _rounded(curve.error)} | ends
 
 
 def _sizes(found: Found, end: float) -> dict[str, Any]:
@@ -168,7 +154,11 @@ def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
 def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
     head = _head(attack, found)
     lines = [
-        {"ratio": _plain(item.against.get("CR")), "uar": _plain(item.against.get("UAR")), "ownThreat": item.own_threat}
+        {
+            "ratio": _interval_ends(item.against.get("CR")),
+            "uar": _interval_ends(item.against.get("UAR")),
+            "ownThreat": item.own_threat,
+        }
         if item
         else None
         for item in found
@@ -186,9 +176,9 @@ def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, An
     }
 
 
-def _plain(interval: Interval | None) -> list[float] | None:
+def _interval_ends(interval: Interval | None) -> list[float] | None:
     return _rounded(np.array([interval.value, interval.low, interval.high])) if interval else None
 
 
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+def _rounded(values: NDArray[np.float64], digits: int = 5) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64).tolist()]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ _CELL, _WIDEST = 1.1, 13.0
 
 _CHANNELS = (1, 3)
 _STEPS = 20
-"""Of the ascent that shows how far a set reaches where no search fooled the model."""
+"""Settings of the ascent that shows how far a set reaches where no search fooled the model."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Cell:
     fooled: bool
 
 
-def chosen_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
+def sheet_strengths(attack: Attack, columns: int) -> tuple[float, ...]:
     """At most ``columns`` of the attack's strengths, evenly spread, the largest one among them."""
     count = len(attack.strengths)
     picked = sorted({round((k + 1) * count / columns) - 1 for k in range(columns)} - {-1})
@@ -64,7 +65,7 @@ def cells(model: Classifier, data: Dataset, attack: Attack, columns: int, sample
     """The strongest search at each chosen strength by itself, on one sample. Where it finds no example, the point of
     highest cross-entropy that an ascent in the same set finds."""
     found = []
-    for at in chosen_strengths(attack, columns):
+    for at in sheet_strengths(attack, columns):
         result = evaluate(
             model, data, attack, search="every", strengths={attack.name: [value_as_typed(attack.name, at)]},
             samples=[sample], keep_adversarial=True, progress=False,
@@ -176,14 +177,12 @@ def _row(
     largest = max((float(np.abs(cell.image - clean).max()) for cell in found), default=0.0)
     factor = min(0.5 / max(largest, 1e-6), 100.0) if amplify is None else amplify
     name = attack_label(attack.name).label
-    sizes = [
-        f"{'≤' if falling_scale_start(attack.name) is None else '≥'} "
-        f"{format_strength(cell.strength, attack=attack.name)},"
-        for cell in found
-    ]
+    sign = "≤" if falling_scale_start(attack.name) is None else "≥"
+    sizes = [f"{sign} {format_strength(cell.strength, attack=attack.name)}," for cell in found]
     roomy = all(len(name) + 1 + len(text) <= letters for text in sizes)  # else the label of the row names the attack
     _show(axes[0, 0], clean, f"clean,\n{elide_middle(data.classes[label], letters)}", size)
-    axes[1, 0].text(0.5, 0.5, f"{figure_text(name)}:\nchange\nx {factor:.2g}", ha="center", va="center", fontsize=size)
+    label_lines = [*map(figure_text, wrap(f"{name}:", 2 * letters // 3)), "change", f"x {factor:.2g}"]
+    axes[1, 0].text(0.5, 0.5, "\n".join(label_lines), ha="center", va="center", fontsize=size)
     for place, (cell, text, read) in enumerate(zip(found, sizes, named, strict=True), start=1):
         title = f"{name} {text}" if roomy else text
         said = f"read as {read}" if cell.fooled else f"still {read}"

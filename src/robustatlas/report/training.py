@@ -108,7 +108,7 @@ def write_training_page(folder: str | Path) -> Path:
         title=f"Training of {place.name}",
         styles=[pages.inline("base.css")],
         drawing=Markup(svg[svg.index("<svg") :]),
-        about=_about(card),
+        about=_context(card),
         warnings=[*card.warnings],
         notes=[*card.notes],
         columns=list(keys.values()),
@@ -156,7 +156,7 @@ def _value(record: Mapping[str, Any], key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _about(card: Card) -> list[tuple[str, str]]:
+def _context(card: Card) -> list[tuple[str, str]]:
     identity = card.identity
     against = ", ".join(f"{attack_label(name).label} {text_as_typed(at)}" for name, at in card.trained_on.items())
     return [

@@ -123,11 +123,6 @@ class Result(OutcomeTable, Tabular):
         return display.columns_of(self)
 
     @property
-    def fingerprint(self) -> str:
-        """Identity of the model in figures: its hashes, or its name if they are not known."""
-        return self.identity.model.fingerprint if self.identity is not None else self.name
-
-    @property
     def complete(self) -> bool:
         """True if every attack has finished every sample that was asked for."""
         return not self.missing
@@ -282,7 +277,7 @@ class Result(OutcomeTable, Tabular):
             UserError: nothing was certified under that attack.
         """
         sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.fingerprint)
+        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.name)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Both sides of an attack's robustness curve: what was found, and what is certain.
@@ -310,7 +305,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.fingerprint)
+        return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.name)
 
     card = Bound()
 

@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import Style, model_styles
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_standard_strength, percent_axis, size_axis
+from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_usual_strength, percent_axis, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Curve(Protocol):
-    """Interface of the curves that are drawn, such as `robustatlas.metrics.RobustnessCurve`."""
+    """A robustness curve as figures draw it, as `robustatlas.metrics.RobustnessCurve` is one."""
 
     @property
     def attack(self) -> str:
@@ -31,11 +31,11 @@ class Curve(Protocol):
 
     @property
     def unit(self) -> str:
-        """Unit of the sizes."""
+        """Unit of its sizes."""
 
     @property
     def model(self) -> str:
-        """Fingerprint or name that chooses colour and dash; empty if unknown."""
+        """Name that the colour and the dash are chosen by; empty where it is not known."""
 
     @property
     def by_distance(self) -> Any:
@@ -46,17 +46,17 @@ class Curve(Protocol):
         """Sizes at which the curve changes."""
 
     def at(self, size: ArrayLike, /) -> Floats:
-        """Return the robust error in percent."""
+        """Robust error in percent."""
 
     def band(self, confidence: float, kind: Any, /) -> Any:
-        """Return its confidence band."""
+        """Its confidence band."""
 
     def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
         """Return the crossings with another curve."""
 
 
 _NORMS = {"linf": r"$\ell_\infty$", "l2": r"$\ell_2$", "l1": r"$\ell_1$", "l0": r"$\ell_0$"}
-"""Names of the norms in labels of axes."""
+"""Names of the norms on axes."""
 
 Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
 
@@ -73,8 +73,8 @@ def plot_curves(
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
-    A model has the same colour, dash and marker in all figures (:func:`robustatlas.common.styles.model_styles`), where
-    the curves are of different models; curves of one model under several attacks are told apart by their names. The
+    A model has the same colour, dash and marker in all figures (see `robustatlas.common.styles.model_styles`), where the
+    curves are of different models; curves of one model under several attacks are told apart by their names. The
     strength at which papers measure is marked.
 
     Args:
@@ -103,7 +103,7 @@ def plot_curves(
         >>> print(axes.get_xlabel())
         $\\ell_\\infty$, largest change of a pixel
     """
-    named = _name_curves(curves)
+    named = _curves_by_name(curves)
     end = _end(named.values(), up_to)
     with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
         for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
@@ -116,7 +116,7 @@ def plot_curves(
             if at <= end:
                 axes.axvline(at, color="#000000a0", linestyle="dashed", linewidth=0.7)
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
-            mark_standard_strength(axes, attacks.pop(), end, rises=error)
+            mark_usual_strength(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
         if len(named) > 1 or isinstance(curves, Sequence | Mapping):
             legend_above(axes, len(named))
@@ -126,9 +126,9 @@ def plot_curves(
 def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
-    """Draw a curve with its band; its markers begin at another place than those of the lines before it."""
+    """A curve with its band; its markers begin at another place than those of the lines before it."""
     rising = curve.by_distance
-    sizes = steps(rising, end)
+    sizes = step_sizes(rising, end)
     values = rising.at(sizes)
     axes.step(
         sizes, values if error else 100 - values, where="post", color=style.colour, linestyle=style.linestyle,
@@ -142,18 +142,28 @@ def _draw(
 
 
 def _styles(named: Mapping[str, Curve]) -> list[Style]:
-    """Return styles by the models if each curve has another one, else by the names of the curves."""
+    """By the models, where each curve is of another one; otherwise by the names of the curves."""
     models = [curve.model or name for name, curve in named.items()]
     return model_styles(models if len(set(models)) == len(models) else list(named))
 
 
-def steps(curve: Curve, end: float) -> Floats:
-    """Return the sizes at which a curve over distances changes, from 0 to the end of the axis."""
-    sizes = np.unique(np.concatenate([[0.0], curve.jumps, [end]]))
+def step_sizes(curve: Curve, end: float, kept: ArrayLike = (), most: int | None = None) -> Floats:
+    """Return the sizes from 0 to `end` at which a curve over distances is drawn: each value holds up to the next size.
+
+    Args:
+        curve: whose changes they are.
+        end: of the axis.
+        kept: sizes that are among them whether or not the curve changes there, such as the strengths of the run.
+        most: changes of a longer curve that are left, evenly among its changes; None for all.
+    """
+    jumps = curve.jumps[(curve.jumps > 0) & (curve.jumps < end)]
+    if most is not None and len(jumps) > most:
+        jumps = jumps[np.unique(np.linspace(0, len(jumps) - 1, most).round().astype(int))]
+    sizes = np.unique(np.concatenate([[0.0], jumps, np.asarray(kept, dtype=np.float64), [end]]))
     return np.asarray(sizes[sizes <= end])
 
 
-def _name_curves(curves: Curves) -> dict[str, Curve]:
+def _curves_by_name(curves: Curves) -> dict[str, Curve]:
     if isinstance(curves, Mapping):
         named = dict(curves)
     else:

@@ -1,4 +1,4 @@
-"""Layout of all figures: one column wide (3.3 inches), readable without colour, matplotlib's settings unchanged."""
+"""Settings of all figures: one column wide (3.3 inches), readable without colour, matplotlib's settings left alone."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ COLUMN = 3.3
 """Width of a figure in inches: one column of a two-column paper."""
 
 _DPI = 300
-"""Resolution of figures in PNG files."""
+"""Resolution of figures in files that are pictures of pixels."""
 
 _FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}
-"""TrueType fonts, which publishers require and other programs can edit; matplotlib's default is Type 3."""
+"""TrueType, which publishers ask for and other programs can edit; matplotlib's own choice is Type 3."""
 
 _LETTER = 0.035
-"""Width of a letter at a strength, as a share of the axis."""
+"""Part of an axis that a letter of the name of a strength takes."""
 
 INK, OTHER = "#0a6670", "#d95f0e"
-"""Colours of lines that belong to no model."""
+"""Colours of what belongs to no model."""
 
 SEQUENCE = LinearSegmentedColormap.from_list("robustatlas", ["#f7f5ef", "#a9cfcf", "#3d8f96", "#0a4d56", "#04262c"])
 """From light (0 %) to dark (100 %), monotone in lightness."""
@@ -58,24 +58,21 @@ STYLE: dict[Any, Any] = {
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure completely or not at all, with TrueType fonts in PDF.
-
-    Raises:
-        UserError: the name does not end in .png, .pdf or .svg, or the file cannot be written.
-    """
+    """Write a figure, whole or not at all, with TrueType fonts in PDF. Raises :class:`UserError`: a name that does not
+    end in .png, .pdf or .svg, or a file that cannot be written."""
     with mpl.rc_context(_FONTS):
         write_atomically(path, partial(figure.savefig, format=picture_kind(path), dpi=_DPI))
 
 
 @contextmanager
 def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
-    """Yield the given axes with their own fonts, or those of a new figure of this height in inches."""
+    """The axes that are given, with their own fonts, or those of a new figure of that height in inches."""
     with mpl.rc_context(STYLE if ax is None else {}):
         yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax
 
 
 def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") -> None:
-    """Set the axis of sizes from 0 to ``end``, with the ``norm`` in its label and numbers as typed."""
+    """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
     axes.set_xlim(0, end)
     words = axis_label(unit, attack=attack)
     axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
@@ -83,11 +80,9 @@ def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") ->
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
 
 
-def mark_standard_strength(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
-    """Draw a line with its name at the strength that papers give, if it lies on an axis that ends at ``end``.
-
-    The name stands in the corner without curves: at the top if they rise, else at the bottom.
-    """
+def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
+    """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
+    stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
     at, written = STANDARD_STRENGTHS.get(attack, (math.inf, ""))
     if at > end:
         return
@@ -101,7 +96,7 @@ def mark_standard_strength(axes: Axes, attack: str, end: float, rises: bool = Fa
 
 
 def percent_axis(axes: Axes, label: str) -> None:
-    """Set the axis of percentages from 0 to 100, over a faint grid."""
+    """Percentages upwards from 0 to 100, over a faint grid."""
     axes.set_ylim(0, 102)
     axes.set_ylabel(figure_text(label))
     axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
@@ -109,7 +104,7 @@ def percent_axis(axes: Axes, label: str) -> None:
 
 
 def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
-    """Draw the legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
+    """The legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
     for columns in range(min(entries, 3), 0, -1):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,

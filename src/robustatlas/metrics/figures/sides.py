@@ -1,4 +1,4 @@
-"""Both sides of a robustness curve, certified and empirical, with the gap between them."""
+"""Both sides of a robustness curve, with what lies in doubt between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.styles import model_styles
 from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.curves import Curve, steps
+from robustatlas.metrics.figures.curves import Curve, step_sizes
 from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Sides(Protocol):
-    """Interface of the two sides that are drawn, see `robustatlas.metrics.two_sided.TwoSided`."""
+    """Both sides of a curve as figures draw them, as `robustatlas.metrics.two_sided.TwoSided` has them."""
 
     @property
     def certified(self) -> Any:
@@ -26,14 +26,14 @@ class Sides(Protocol):
 
     @property
     def empirical(self) -> Any:
-        """The curve of the sizes that attacks found."""
+        """The curve of the sizes found."""
 
     @property
     def largest(self) -> float:
         """Most harmful strength at which the attack was run, as people type it."""
 
     def at(self, size: float, /) -> Any:
-        """Return the robust accuracy at a size from both sides, which prints as a sentence."""
+        """The robust accuracy at a size from both sides, which prints as a sentence."""
 
 
 def plot_two_sided(
@@ -88,7 +88,7 @@ def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None
     (style,) = model_styles([both.empirical.model or both.empirical.attack])
     certified: Curve = both.certified.by_distance
     found: Curve = both.empirical.by_distance
-    sizes = np.union1d(steps(certified, end), steps(found, end))
+    sizes = np.union1d(step_sizes(certified, end), step_sizes(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}
     axes.step(

@@ -135,7 +135,6 @@ class Row:
     worst: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    fingerprint: str = ""
     invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
     unranked: str = ""
@@ -192,7 +191,6 @@ def published_rows(reference: Reference) -> list[Row]:
             samples=samples,
             notes="; ".join(defense.notes),
             petaflops=defense.train_petaflops,
-            fingerprint=defense.name,
         )
         for defense in reference.defenses
     ]
@@ -238,7 +236,6 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         worst=_worst_case(judged, held),
         own={name: table.select(name)[0].value for name in own_statistics(judged)},
         certified=_certified(result, reference),
-        fingerprint=result.fingerprint,
         invalid=result.invalid,
         headline=headline_of(table, choose_headline([judged])),
         unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),

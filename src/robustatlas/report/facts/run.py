@@ -106,7 +106,6 @@ class RunFacts:
     beside: tuple[Beside, ...] = ()
     certified: tuple[CertifiedFacts, ...] = ()
     own_names: tuple[str, ...] = ()
-    fingerprint: str = ""
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
     command: str = ""
@@ -192,7 +191,6 @@ def facts_of(
         beside=field_places(result),
         own_names=tuple(statistics.own_statistics(judged)),
         certified=tuple(certified_of(result)),
-        fingerprint=result.fingerprint,
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(table, choice),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),

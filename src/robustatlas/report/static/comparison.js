@@ -101,7 +101,7 @@ const Comparison = (() => {
       }));
       const ranked = rows.some((row) => row.cr !== null);
       Page.element("overview").hidden = !ranked;
-      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, models, across));
+      if (ranked) void Page.draw(Page.element("plot-overview"), () => Plots.overview(board, rows, models, across, Page.widthOf(Page.element("plot-overview"))));
       const attacks = new Set(entries.attack.filter((attack) => attack >= 0)).size;
       const anything = models.length > 0 && attacks > 0;
       Page.element("plots").hidden = !anything;

@@ -3,11 +3,7 @@
 
 (async () => {
   const { make } = Page;
-  // The page counts as loaded once its plots are drawn, so that whoever prints or photographs it has them: until then it
-  // holds a frame whose document is not at its end.
-  const unfinished = /** @type {HTMLIFrameElement} */ (make("iframe", { hidden: "", title: "" }));
-  document.body.append(unfinished);
-  unfinished.contentDocument?.open();
+  const finishLoading = Page.delayLoading();
   /** Whether the library of the plots is there, or cannot be had. */
   let tried = false;
   const board = Metrics.bounded(/** @type {Board} */ (JSON.parse(await Page.textOf("board-data"))));
@@ -315,7 +311,7 @@
     clearTimeout(pending);
     const drawPlots = () => {
       comparison.drawPlots(compared(), state.across, kindOf(state), now());
-      if (tried) setTimeout(() => unfinished.remove(), 0);
+      if (tried) setTimeout(finishLoading, 0);
     };
     pending = setTimeout(() => requestAnimationFrame(() => { pending = setTimeout(drawPlots, 0); }), 60);
   }

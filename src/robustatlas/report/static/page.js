@@ -214,13 +214,14 @@ const Page = (() => {
    * The line at the strength that papers give, with its name; none where there is none.
    * @param {[number, string] | null} usual
    * @param {string} suffix of the axes
+   * @param {boolean} rises whether the curves leave the upper end of the line free
    */
-  function usualMark(usual, suffix = "") {
+  function usualMark(usual, suffix = "", rises = false) {
     if (!usual) return { shapes: [], annotations: [] };
     const at = { xref: `x${suffix}`, yref: `y${suffix} domain` };
     return {
       shapes: [{ ...at, type: "line", x0: usual[0], x1: usual[0], y0: 0, y1: 1, line: { color: colour("--line-strong"), width: 1, dash: "dot" } }],
-      annotations: [{ ...at, x: usual[0], y: 0, text: usual[1], showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 11 } }],
+      annotations: [{ ...at, x: usual[0], y: Number(rises), text: usual[1], showarrow: false, xanchor: "left", yanchor: rises ? "top" : "bottom", font: { size: 11 } }],
     };
   }
 
@@ -400,6 +401,17 @@ const Page = (() => {
     });
   }
 
+  /**
+   * Let the page count as loaded only once the function that this returns is called, when its figures are drawn: whoever
+   * prints or photographs a page waits for that. Until then the page holds a frame whose document is not at its end.
+   */
+  function delayLoading() {
+    const unfinished = /** @type {HTMLIFrameElement} */ (make("iframe", { hidden: "", title: "" }));
+    document.body.append(unfinished);
+    unfinished.contentDocument?.open();
+    return () => unfinished.remove();
+  }
+
   /** The reader's choice of theme outlives the page where the browser lets files store anything. */
   const memory = {
     read: () => {
@@ -447,6 +459,6 @@ const Page = (() => {
   }
 
   return {
-    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, fixed, precise, counted, axis, usualMark, layout, draw, redraw, tellInFiles, onPaper, widthOf, startTheme, startPrinting,
+    element, make, swatch, download, textOf, unpack, colour, drawnAs, faint, plotText, wrap, number, fixed, precise, counted, axis, usualMark, layout, draw, redraw, tellInFiles, delayLoading, onPaper, widthOf, startTheme, startPrinting,
   };
 })();

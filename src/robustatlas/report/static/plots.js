@@ -29,8 +29,9 @@ const Plots = (() => {
    * @param {Row[]} rows
    * @param {Drawn[]} models
    * @param {State["across"]} across
+   * @param {number} width
    */
-  function overview(board, rows, models, across) {
+  function overview(board, rows, models, across, width) {
     const styles = new Map(models.map(({ defense, look }) => [defense.name, Page.drawnAs(look)]));
     const shown = rows.filter(({ rank, defense }) => rank !== null && defense[across] !== null);
     const style = (/** @type {Row} */ row) => styles.get(row.defense.name);
@@ -40,23 +41,65 @@ const Plots = (() => {
     const pad = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 5;
     const faint = Page.colour("--mark");
     const colours = shown.map((row) => style(row)?.colour ?? faint);
+    const range = [Math.max(0, Math.min(...ends) - pad), Math.max(...ends) + pad];
+    const named = namedOf(shown, across, value, width, range[1] - range[0]);
     const data = [{
-      type: "scatter", mode: "markers", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
+      type: "scatter", mode: "markers+text", x: shown.map(({ defense }) => defense[across]), y: shown.map(value), cliponaxis: false,
       error_x: { type: "data", symmetric: false, array: shown.map((row) => (clean(row)?.[1] ?? row.defense[across] ?? 0) - (row.defense[across] ?? 0)),
         arrayminus: shown.map((row) => (row.defense[across] ?? 0) - (clean(row)?.[0] ?? row.defense[across] ?? 0)), color: faint, thickness: 1, width: 0 },
       error_y: { type: "data", symmetric: false, array: shown.map((row) => (row.span ? row.span[1] - value(row) : 0)),
         arrayminus: shown.map((row) => (row.span ? value(row) - row.span[0] : 0)), color: faint, thickness: 1, width: 0 },
       marker: { color: colours, size: shown.map((row) => (style(row) ? 13 : 9)),
         symbol: shown.map((row) => style(row)?.symbol ?? "circle"), line: { color: Page.colour("--surface"), width: 1 } },
-      text: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.about ? "about " : ""}${Columns.rangeOf(row) || row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
-      hovertemplate: "%{text}<br>%{x}<extra></extra>",
+      text: shown.map((row) => (named.has(row) ? Page.plotText(short(row.defense.name, NAME)) : "")), textposition: "top left", textfont: { size: 11, color: Page.colour("--text") },
+      hovertext: shown.map((row) => `${Page.plotText(short(row.defense.name, 34))}<br>rank ${row.about ? "about " : ""}${Columns.rangeOf(row) || row.rank}, ${Columns.ratioOf(board).short} ${percent(value(row))}${row.span ? ` (${Columns.between(row.span)})` : ""}`),
+      hovertemplate: "%{hovertext}<br>%{x}<extra></extra>",
     }];
     const axis = across === "clean" ? { title: "clean accuracy (%)", minallowed: 0, maxallowed: 100 } : { title: "cost of the training (PetaFLOPs)", type: "log" };
     return {
       data,
       said: inWords(models, ({ defense }) => [`${Columns.ratioOf(board).short} ${spoken(shown.find((row) => row.defense === defense)?.cr ?? null)}`, `clean ${spoken(defense.clean)}`]),
-      layout: Page.layout({ height: 380, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range: [Math.max(0, Math.min(...ends) - pad), Math.max(...ends) + pad] }) }),
+      layout: Page.layout({ height: OVERVIEW, xaxis: Page.axis(axis), yaxis: Page.axis({ title: `${Columns.ratioOf(board).name} (%)`, range }) }),
     };
+  }
+
+  /** Letters of a name in the overview, and its height and the width of a letter in pixels. */
+  const NAME = 24;
+  const [LINE, LETTER] = [16, 7];
+  const OVERVIEW = 380;
+
+  /**
+   * Rows to which no other row is preferable: those of a higher value at a higher clean accuracy, or at a lower cost.
+   * @param {Row[]} rows
+   * @param {State["across"]} across
+   * @param {(row: Row) => number} value
+   */
+  function paretoFront(rows, across, value) {
+    const good = (/** @type {Row} */ { defense }) => (across === "clean" ? 1 : -1) * (defense[across] ?? 0);
+    return rows.filter((row) => !rows.some((other) =>
+      good(other) >= good(row) && value(other) >= value(row) && (good(other) > good(row) || value(other) > value(row))));
+  }
+
+  /**
+   * The rows of the front whose names have room above and to the left of their points, the highest first.
+   * @param {Row[]} rows
+   * @param {State["across"]} across
+   * @param {(row: Row) => number} value
+   * @param {number} width in pixels
+   * @param {number} span of the vertical axis
+   */
+  function namedOf(rows, across, value, width, span) {
+    const place = (/** @type {Row} */ { defense }) => (across === "clean" ? defense.clean ?? 0 : Math.log(defense.petaflops ?? 1));
+    const places = rows.map(place);
+    const [lowest, highest] = [Math.min(...places), Math.max(...places)];
+    /** @type {Map<Row, {right: number, left: number, base: number}>} */
+    const boxes = new Map();
+    for (const row of paretoFront(rows, across, value).sort((a, b) => value(b) - value(a))) {
+      const right = 0.8 * width * ((place(row) - lowest) / (highest - lowest || 1));
+      const box = { right, left: right - LETTER * short(row.defense.name, NAME).length, base: OVERVIEW * (value(row) / span) };
+      if ([...boxes.values()].every((other) => box.right < other.left || other.right < box.left || Math.abs(box.base - other.base) > LINE)) boxes.set(row, box);
+    }
+    return boxes;
   }
 
   /**
@@ -152,7 +195,7 @@ const Plots = (() => {
         ...(attack.falls === null ? { rangemode: "tozero" } : { autorange: "reversed" }),
         title: attack.axis, automargin: false,
       });
-      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 5.4), font: { size: 11 }, standoff: 3 };
+      axes[`xaxis${suffix}`].title = { text: Page.wrap(attack.axis, (width * cellWidth) / 6.2), font: { size: 11 }, standoff: 3 };
       axes[`yaxis${suffix}`] = Page.axis({
         domain: [top - cellHeight, top], anchor: `x${suffix}`, range: [0, 102], tickvals: [0, 50, 100],
         ticktext: ["0%", "50%", "100%"], tickfont: { size: 11 }, showticklabels: column === 0, automargin: false,

@@ -6,10 +6,10 @@
    * `certified` is what the error is at most; between both lies what is in doubt.
    * @typedef {{sizes: number[], error: number[], low: number[], high: number[]}} Steps
    * @typedef {Steps & {certified?: Steps, typical?: Steps}} Curve
-   * @typedef {{lines: (Curve | null)[], names: {run: number, name: string, size: number, accuracy: number}[], said: string}} CurvePanel
+   * @typedef {{lines: (Curve | null)[], said: string}} CurvePanel
    * @typedef {{edges: number[], lines: ({counts: number[], never: number, clean: number, beyond: number} | null)[]}} SizePanel
    * @typedef {{lines: ({sizes: number[], mean: number[], searched: boolean} | null)[], said: string}} FrontierPanel
-   * @typedef {{attack: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, end: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
+   * @typedef {{attack: string, label: string, axis: string, falls: number | null, usual: [number, string] | null, end: number, reach: number, curve: CurvePanel, sizes: SizePanel, frontier: FrontierPanel | null}} Card
    * @typedef {{label: string, axis: string, lines: ({ratio: number[] | null, uar: number[] | null, ownThreat: boolean} | null)[], said: {ratio: string, uar: string}}} RatioPanel
    * @typedef {{runs: string[], short: string[], styles: Look[], about: string, cards: Card[], ratios: RatioPanel[]}} Panels
    */
@@ -32,7 +32,7 @@
   const typed = ({ falls }, sizes) => (falls === null ? sizes : sizes.map((size) => falls - size));
 
   /** The axis of sizes, the least harm on the left. @param {Card} card @param {string} title in lines that fit */
-  const sizeAxis = (card, title) => Page.axis({ title, range: typed(card, [0, card.end * 1.02]) });
+  const sizeAxis = (card, title) => Page.axis({ title, range: typed(card, [0, card.reach]) });
 
   /**
    * @param {Card} card
@@ -40,7 +40,7 @@
    */
   function curveFigure(card, axis) {
     const { curve: panel } = card;
-    const mark = Page.usualMark(card.usual);
+    const mark = Page.usualMark(card.usual, "", asError);
     const style = looks();
     // Many bands over each other would be one grey.
     const opacity = panel.lines.length > 2 ? 0.07 : 0.14;
@@ -83,7 +83,7 @@
     function typical(found, i) {
       const [low, high] = ends(found);
       return {
-        type: "scatter", mode: "lines", x: typed(card, found.sizes), y: shown(found.error), line: { color: style[i].colour, dash: style[i].dash, width: 1 },
+        type: "scatter", mode: "lines", x: typed(card, found.sizes), y: shown(found.error), line: { color: style[i].colour, dash: style[i].dash, width: 1, shape: "hv" },
         customdata: saidAt(shown(found.error), low, high), hovertemplate: `%{x:.4g}: typically %{customdata[2]}<extra>${names[i]}</extra>`,
       };
     }
@@ -92,10 +92,7 @@
       layout: Page.layout({
         height: HEIGHT,
         shapes: mark.shapes,
-        annotations: [...mark.annotations, ...panel.names.map(({ run, name, size, accuracy }) => ({
-          text: Page.plotText(name), x: typed(card, [size])[0], y: asError ? 100 - accuracy : accuracy, showarrow: false, xanchor: "left", yanchor: asError ? "top" : "bottom",
-          font: { size: 11, color: Page.colour("--text") },
-        }))],
+        annotations: mark.annotations,
         xaxis: sizeAxis(card, axis),
         yaxis: Page.axis({ title: asError ? "robust error (%)" : "robust accuracy (%)", range: [0, 102], tickvals: [0, 25, 50, 75, 100] }),
       }),
@@ -146,7 +143,7 @@
       layout: Page.layout({
         height: HEIGHT,
         xaxis: sizeAxis(card, axis),
-        yaxis: Page.axis({ title: `margin left (0 to 1)${bounds ? ", upper bound" : ""}`, range: [0, 1.02] }),
+        yaxis: Page.axis({ title: `margin left (0 to 1)${bounds ? ",<br>upper bound" : ""}`, range: [0, 1.02] }),
       }),
     };
   }
@@ -285,6 +282,7 @@
     });
   }
 
+  const finishLoading = Page.delayLoading();
   Page.startTheme();
   Page.startPrinting(300);
   Page.tellInFiles(() => ({ models: panels.short.map((name, i) => ({ name, look: panels.styles[i] })), about: panels.about }));
@@ -297,5 +295,5 @@
       const target = /** @type {HTMLElement | null} */ (document.querySelector(`[data-figure=${which}]`));
       if (target) void Page.draw(target, () => ratioFigure(which));
     }
-  });
+  }).finally(() => setTimeout(finishLoading, 0));
 })();

@@ -264,16 +264,14 @@ const Table = (() => {
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
         make("th", { scope: "row", ...(defense.ownThreats.includes(attack.name) ? { class: "hatched", title: OTHER_THREAT } : {}) }, attack.label,
           ...(defense.invalid.includes(attack.name) ? [make("small", {}, Columns.MASKED)] : [])),
-        make("td", { class: "range" }, `${attack.written[0]} to ${attack.written.at(-1)}`),
         ...attack.written.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
         board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },
           make("th", { scope: "row" }, `${attack.label} certified, at least`),
-          make("td", { class: "range" }, `${attack.written[0]} to ${attack.written.at(-1)}`),
-          ...attack.written.map((strength, level) => shaded(defense.certified[attack.name][level], `strength ${strength}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
+          ...attack.written.map((strength, level) => shaded(defense.certified[attack.name][level], strength, `strength ${strength}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
       const most = Math.max(...board.attacks.map((attack) => attack.strengths.length));
       const cells = make("table", { class: "cells" },
-        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"), make("th", { scope: "col" }, "Strengths"),
-          make("th", { scope: "colgroup", colspan: `${most}` }, "Accuracy, %, weakest to strongest"))), make("tbody", {}, ...strips));
+        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"),
+          make("th", { scope: "colgroup", colspan: `${most}` }, "Accuracy, %, at each strength"))), make("tbody", {}, ...strips));
       const frame = make("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": `All accuracies of ${defense.name}` }, cells);
       return make("tr", { role: "row", class: "detail" }, make("td", { role: "cell", colspan: `${columns.length + 1}` },
         make("div", { class: "sheet" }, make("dl", {}, ...facts), ...(strips.length > 0 ? [frame] : []))));
@@ -290,15 +288,16 @@ const Table = (() => {
       if (value === null || value === undefined) return make("td", {}, "–");
       const [low, high] = [defense.low[attack]?.[level], defense.high[attack]?.[level]];
       const interval = low === null || low === undefined ? "" : ` (${Columns.between([low, high ?? 100])})`;
-      return shaded(value, `strength ${strength}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}`);
+      return shaded(value, strength, `strength ${strength}: ${Columns.fixed(value, Columns.digitsOf(defense))}%${interval}`);
     }
 
     /**
      * @param {number} value in percent
+     * @param {string} strength
      * @param {string} said
      */
-    function shaded(value, said) {
-      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`, "aria-label": said }, Page.fixed(value, 0));
+    function shaded(value, strength, said) {
+      const cell = make("td", { role: "cell", class: `cell${value >= 73 ? " top" : value >= 58 ? " upper" : ""}`, "aria-label": said }, Page.fixed(value, 0), make("small", {}, strength));
       cell.style.setProperty("--shade", `${value}%`);
       return cell;
     }
