@@ -129,12 +129,6 @@ def printed_cells(row: Mapping[str, str]) -> list[str]:
 
 
 PAPER_NUMBERS = {
-    "hypervolume": (
-        "published",
-        ("model", "number"),
-        ("none", "ascending", "without ascending", "JPEG", "feature"),
-        "AH",
-    ),
     "uar": ("uar-printed", ("model", "attack"), ("linf 0.1", "elastic 2"), "UAR"),
     "multirobustbench": ("published", ("model", "number"), ("lpips", "linf"), "CR"),
 }
