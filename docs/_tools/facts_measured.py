@@ -86,8 +86,9 @@ def scheduling_table() -> str:
 
 
 def claims_table() -> str:
-    """Claims of papers, and what the study of them came to."""
-    return effects_table(stored("studies/paper_claims/tables")["claims"])
+    """Claims of papers by the study of them, without those that a small study decides by more trainings."""
+    rows = stored("studies/paper_claims/tables")["claims"]
+    return effects_table([row for row in rows if not row["effect"].startswith("Robustness curves")])
 
 
 def verdicts_table() -> str:
