@@ -154,6 +154,10 @@ class ConvergenceRate:
     Attributes:
         factor: c of the fit c / N, by least squares.
         slope: of log e over log N, by least squares; NaN where fewer than two errors are above 0.
+
+    Example:
+        >>> round(convergence_rate({1: 0.2, 2: 0.4, 20: 0.6}).factor, 6)
+        0.4
     """
 
     factor: float
