@@ -427,7 +427,8 @@ def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told
 def test_margins_behind_a_transformation_are_searched_by_every_way_back() -> None:
     plain = {attack.name: attack for attack in attacks_of("hypervolume")}
     for attack in attacks_of("hypervolume-input-transformation"):
-        assert {run.backward for run in attack.plan("frontier").runs} == set(WAYS_BACK)
+        ways = {run.backward for run in attack.plan("frontier").runs if run.optimizer.needs_gradient}
+        assert ways == set(WAYS_BACK)
         assert attack.strengths == plain[attack.name].strengths
         assert set(attack.searches) == set(plain[attack.name].searches)
 

@@ -22,8 +22,8 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted, in_path
-from robustatlas.report.facts.points import searched_points
 from robustatlas.report.facts.rows import read_card
+from robustatlas.report.numbers.points import searched_points
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset

@@ -17,7 +17,7 @@ from robustatlas.common.wording import MASKED, beside_masked, listed, why_masked
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.merge import join_best_known
-from robustatlas.report.facts.comparison import distinct_names, subject_of
+from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.results.result import Result, load_result
 
 Output = Annotated[Path, OUTPUT.option("DIR", "Directory of the joined run, a new one.", "--output", "-o")]

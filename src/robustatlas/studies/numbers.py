@@ -24,9 +24,9 @@ from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.bounds import describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.comparison import subject_of
+from robustatlas.report.numbers import definitions, statistics
+from robustatlas.report.numbers.against import Held, hold_against
+from robustatlas.report.numbers.shared import subject_of
 from robustatlas.results.result import Result
 
 KINDS = (
@@ -36,7 +36,7 @@ KINDS = (
 
 
 NO_PAIR = "no pair"
-"""Why there is no stability constant: no two points, one of them seen in training, are of about the same difficulty."""
+"""Reason for a missing stability constant: no two points, one seen in training, are of about the same difficulty."""
 
 
 class NotComputableError(UserError):
@@ -74,7 +74,7 @@ class StudyNumber:
             >>> StudyNumber.unavailable("no pair", 2).text
             'no pair'
         """
-        nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
+        nothing = Interval(math.nan, math.nan, math.nan, definitions.CONFIDENCE)
         return cls(OverTrainings(np.full(trainings, math.nan), nothing, nothing), resampled=False, why=why)
 
     @property
@@ -125,7 +125,7 @@ def number_of(
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
         return StudyNumber.unavailable(str(error), len(results))
-    over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
+    over = over_trainings([{name: each} for each in found], definitions.CONFIDENCE, definitions.REPLICATES)[name]
     over = replace(over, trainings=clip_interval(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
@@ -182,7 +182,7 @@ def statistic_of(
     if reference is None:
         raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
-    return _against(name, kind, last, held, judged, trained_on)
+    return _ratio_statistic(name, kind, last, held, judged, trained_on)
 
 
 def _check_searched(name: str, judged: Result) -> None:
@@ -200,7 +200,7 @@ def hypervolume_of(result: Result, attack: str) -> AdversarialHypervolume:
     Raises:
         UserError: it has no margins for one.
     """
-    found = numbers.hypervolume_of(result, attack)
+    found = statistics.hypervolume_of(result, attack)
     if found is None:
         raise UserError(f"{result.name} has no margins of {attack} at equal steps; evaluate by the search frontier.")
     return found
@@ -225,10 +225,10 @@ def _accuracy_at_strength(
     return accuracies.accuracy(attack, place)
 
 
-def _against(
+def _ratio_statistic(
     name: str, kind: str, last: str, held: Held, judged: Result, trained_on: Mapping[str, float]
 ) -> SampleStatistic:
-    overall = numbers.against(judged, held.require())
+    overall = statistics.against(judged, held.require())
     if name in overall:
         return overall[name]
     if name == "SC" or kind == "SC floor":

@@ -94,7 +94,7 @@ class Studied:
 
 def write_outputs(done: Finished) -> Studied:
     """Make those of the outputs that have all they need, and the page of the study."""
-    written = tuple(_written(done, step) for step in done.steps if step.kind == "outputs")
+    written = tuple(_write_output(done, step) for step in done.steps if step.kind == "outputs")
     _remove_stale(done.folder / OUTPUTS_FOLDER, written)
     studied = Studied(done.folder, done.folder / PAGE, written, done.warned())
     write_text(done.folder / TEXT, _markdown(done, studied))
@@ -102,7 +102,7 @@ def write_outputs(done: Finished) -> Studied:
     return studied
 
 
-def _written(done: Finished, step: Step) -> Written:
+def _write_output(done: Finished, step: Step) -> Written:
     output: Output = done.study.outputs[step.entry]
     if waits := done.missing_steps(step):
         return Written(step, output, {}, waits=waits)

@@ -137,7 +137,7 @@ class Output(StudyEntry):
 
     def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
         """Return a number of a model over its trainings."""
-        return number_of(name, self.runs(done, model, evaluation), self.against(done), done.trained_on(model))
+        return number_of(name, self.runs(done, model, evaluation), self.ratio_reference(done), done.trained_on(model))
 
     def runs(self, done: Finished, model: str, evaluation: str | None = None) -> list[Result]:
         """Return the runs of a model, one for each of its trainings; by default of the first evaluation."""
@@ -170,6 +170,6 @@ class Output(StudyEntry):
         chosen = evaluation or self.evaluations(study)[0]
         return study.data[study.data_of(study.evaluations[chosen])].name
 
-    def against(self, done: Finished) -> Reference | None:
+    def ratio_reference(self, done: Finished) -> Reference | None:
         """Return the reference of the ratios."""
         return None if self.reference is None else done.reference(self.reference)

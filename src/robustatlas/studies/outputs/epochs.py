@@ -41,7 +41,7 @@ class OverEpochs(Output):
                 raise UserError(f"{place} is over epochs, but models.{model} keeps none; give it `keep`, such as 5.")
 
     def make(self, done: Finished, folder: Path) -> Made:
-        evaluation, reference = self.evaluations(done.study)[0], self.against(done)
+        evaluation, reference = self.evaluations(done.study)[0], self.ratio_reference(done)
         found: dict[str, dict[int, list[StudyNumber]]] = {}
         for model in self.selected_models(done.study):
             runs = {epoch: done.runs(evaluation, model, epoch) for epoch in done.epochs(evaluation, model)}

@@ -21,7 +21,7 @@ class Board(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         runs = [run for model in self.selected_models(done.study) for run in self.runs(done, model)]
-        return Made(pages=(build_leaderboard(runs, folder, self.against(done), title=self.title or None),))
+        return Made(pages=(build_leaderboard(runs, folder, self.ratio_reference(done), title=self.title or None),))
 
 
 class Gallery(Output):
