@@ -88,7 +88,7 @@ class TwoSided:
 
     @property
     def _distances(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.certified.by_distance.minimal_sizes, self.found.by_distance.minimal_sizes
+        return self.certified.distance_curve.minimal_sizes, self.found.distance_curve.minimal_sizes
 
     @property
     def _end(self) -> float:

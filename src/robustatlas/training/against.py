@@ -145,7 +145,7 @@ def _checked_strength(name: str, given: object, threat: ThreatModel, largest: fl
 
 def _calibrated(name: str) -> float:
     """The largest strength that UAR's authors trained against on images of 224 pixels."""
-    entries = load_reference("uar-imagenet100").accuracies.by_distance
+    entries = load_reference("uar-imagenet100").accuracies.distance_entries
     return max(entries.get(name, [0.0]))
 
 

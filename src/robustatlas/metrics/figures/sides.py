@@ -87,8 +87,8 @@ def plot_two_sided(
 
 def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
     (style,) = styles_of([both.found.model or both.found.attack])
-    certified: Curve = both.certified.by_distance
-    found: Curve = both.found.by_distance
+    certified: Curve = both.certified.distance_curve
+    found: Curve = both.found.distance_curve
     sizes = np.union1d(steps(certified, end), steps(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}

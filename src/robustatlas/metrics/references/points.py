@@ -89,7 +89,7 @@ def shared_by(points: Points, known: AccuracyTable) -> dict[str, float | dict[fl
     kept: dict[str, float | dict[float, float]] = {}
     for attack, row in points.items():
         if isinstance(row, Mapping):
-            grid = list(known.by_distance.get(attack, ()))
+            grid = list(known.distance_entries.get(attack, ()))
             kept[attack] = {
                 strength: value
                 for strength, value in row.items()

@@ -106,7 +106,7 @@ def attack_facts(result: Result, attack: str, average: Interval | None, held: He
     """The facts of an attack; ``average``: over its strengths, ``held``: against what reference."""
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
-    curve = RobustnessCurve.of(outcome).by_distance if outcome.judged else None
+    curve = RobustnessCurve.of(outcome).distance_curve if outcome.judged else None
     sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
     shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
     quarter, half, three, halved = sizes.quantile(shares).tolist()

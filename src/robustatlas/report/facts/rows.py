@@ -144,7 +144,7 @@ class Row:
         lost = [attack for attack in unlike if attack in self.accuracies.entries]
         if not lost:
             return self
-        kept = {a: [*grid] for a, grid in self.accuracies.by_distance.items() if a not in lost}
+        kept = {a: [*grid] for a, grid in self.accuracies.distance_entries.items() if a not in lost}
         said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,
@@ -305,7 +305,9 @@ def _certified(result: Result, reference: Reference) -> dict[str, dict[float, fl
 
 def _half_wrong_sizes(judged: Result) -> dict[str, float]:
     """Return, for each attack, the size from which on half of the images are wrong."""
-    return {attack: float(RobustnessCurve.of(one).by_distance.quantile(0.5)) for attack, one in judged.outcomes.items()}
+    return {
+        attack: float(RobustnessCurve.of(one).distance_curve.quantile(0.5)) for attack, one in judged.outcomes.items()
+    }
 
 
 def _by_others(result: Result) -> list[str]:

@@ -279,7 +279,7 @@ def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
     """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
     withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
-    curve, certain = result.curve(attack).by_distance, _certain_curve(result, attack)
+    curve, certain = result.curve(attack).distance_curve, _certain_curve(result, attack)
     far = curve.band(CONFIDENCE)
     values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
     if certain is not None:
